@@ -1,0 +1,78 @@
+# Two commands: `make up` (set up, start the sandbox, converge it) and `make test`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+MAKEFLAGS += --no-print-directory
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PYTHONDONTWRITEBYTECODE :=
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+PACKAGES := $(shell cat swarm_iac/sandbox/packages.txt 2>/dev/null)
+
+help:
+	@echo "make up         set up this machine, start the three-node sandbox, converge stacks/dev.yaml on it"
+	echo "make down       stop the sandbox and remove everything it made"
+	echo "make check      lint, types, imports, unit and golden tests: no sandbox, under 2 minutes"
+	echo "make test       everything, on a sandbox of its own"
+	echo "make test-full  everything with the long counts"
+	echo "make wheel      build dist/*.whl"
+
+# ---- setting up -------------------------------------------------------------------------------------------------------
+
+.venv/ready: requirements.txt pyproject.toml
+	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done)
+	if [ -n "$$missing" ]; then
+	  echo "[setup] installing Debian packages:" $$missing
+	  $(SUDO) apt-get -qq update
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install -y --no-install-recommends $$missing > /dev/null
+	fi
+	echo "[setup] Python environment in .venv"
+	[ -x .venv/bin/python ] || python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
+	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements.txt
+	.venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e .
+	touch $@
+
+setup: .venv/ready
+	@swarm toolchain
+
+# ---- the sandbox --------------------------------------------------------------------------------------------------------
+
+up: .venv/ready
+	@swarm demo
+
+down:
+	@if [ -x .venv/bin/swarm ]; then swarm sandbox down --purge; fi
+	rm -rf .state
+
+# ---- checks -----------------------------------------------------------------------------------------------------------------
+
+lint: .venv/ready
+	@ruff check .
+	ruff format --check --quiet . || { echo "hint: ruff format ."; exit 1; }
+	mypy
+	lint-imports --no-cache | tail -n 1
+
+unit: .venv/ready
+	@pytest -m 'not e2e and not slow'
+
+check: lint unit
+
+test: .venv/ready
+	@swarm toolchain
+	$(MAKE) lint
+	pytest -m 'not slow'
+
+test-full: .venv/ready
+	@swarm toolchain
+	$(MAKE) lint
+	SWARM_MUTATIONS=10000 HYPOTHESIS_PROFILE=full pytest
+
+requirements.txt: pyproject.toml
+	@uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra dev pyproject.toml -o $@
+
+wheel: .venv/ready
+	@rm -rf dist && python -m build --quiet --wheel --no-isolation && ls dist
+
+.PHONY: help setup up down lint unit check test test-full wheel

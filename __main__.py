@@ -1,0 +1,5 @@
+"""The Pulumi program of this repository."""
+
+from swarm_iac.program import main
+
+main()

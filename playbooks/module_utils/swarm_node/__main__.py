@@ -1,0 +1,28 @@
+"""Which question is this program asked? `observe`, `step` (a request as JSON on stdin) or `boot`; JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import List
+
+
+def main(arguments: List[str]) -> int:
+    """Exit status 0 when an answer was given (failures of steps stand in the answer), 2 when the question is unknown."""
+    verb = arguments[0] if arguments else ""
+    if verb == "observe":
+        from .observe import observe
+
+        json.dump(observe(), sys.stdout)
+        return 0
+    if verb == "step":
+        from .step import perform
+
+        json.dump(perform(json.load(sys.stdin)), sys.stdout)
+        return 0
+    if verb == "boot":
+        from .boot import run
+
+        return run()
+    print("usage: observe | step | boot", file=sys.stderr)
+    return 2

@@ -1,0 +1,109 @@
+"""What makes a machine right again after a reboot? A unit that applies what the ledger holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable, Dict, List
+
+from . import install, ledger
+from .run import Change, Context, NodeError, change
+
+UNIT = "/etc/systemd/system/swarm-boot.service"
+_LINK = "/etc/systemd/system/multi-user.target.wants/swarm-boot.service"
+_TEXT = """\
+# kept by swarm
+[Unit]
+Description=swarm: settings, slices and workloads of this node, from its ledger
+After=local-fs.target network.target systemd-sysctl.service nvidia-persistenced.service
+Before=multi-user.target
+ConditionPathExists=/var/lib/swarm/ledger.json
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 -I /usr/local/lib/swarm/current boot
+TimeoutStartSec=10min
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Install the program and the boot unit."""
+    changes = install.apply(context)
+    if context.write(UNIT, _TEXT):
+        changes.append(change("boot_unit", None, "swarm-boot.service"))
+        _reload(context)
+    if not os.path.islink(context.path(_LINK)):
+        changes.append(change("boot_unit.enabled", False, True))
+        if not context.check:
+            context.ledger.confirm()
+            os.makedirs(os.path.dirname(context.path(_LINK)), exist_ok=True)
+            os.symlink("../swarm-boot.service", context.path(_LINK))
+            _reload(context)
+    return changes
+
+
+def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """Remove the boot unit and the program."""
+    changes = []
+    context.remove(_LINK)
+    if context.remove(UNIT):
+        changes.append(change("boot_unit", "swarm-boot.service", None))
+        _reload(context)
+    return changes + install.restore(context)
+
+
+def _reload(context: Context) -> None:
+    if context.root == "/":
+        context.act(["systemctl", "daemon-reload"], timeout=120)
+
+
+def run(root: str = "/") -> int:
+    """Apply everything the ledger holds; what fails is told and the rest goes on. Exit status 1 when something failed."""
+    failed = 0
+    with ledger.opened(check=False, root=root, wait_s=300) as book:
+        context = Context(book, root=root)
+        for name, act in _acts(context):
+            try:
+                act()
+            except (NodeError, OSError) as error:
+                failed = 1
+                print(f"{name}: {error}", file=sys.stderr)
+    return failed
+
+
+def _acts(context: Context) -> List[Any]:
+    """What is to be done after a boot, in order: the machine, then the disk, then each place, then what runs there."""
+    from . import devices, gpus, settings, slices, storage, traffic, units
+
+    state = context.ledger.state
+    acts: List[Any] = []
+
+    def add(name: str, call: Callable[..., Any], allocation: str, want: Any) -> None:
+        acts.append((name, lambda: call(context, allocation, want)))
+
+    if state.get("settings"):
+        add("settings", settings.apply, "", state["settings"])
+    if state.get("gpus"):
+        add("gpus", gpus.apply, "", state["gpus"])
+    if state.get("disk"):
+        add("storage", storage.apply, "", {"disk": state["disk"]})
+    allocations = sorted((state.get("allocations") or {}).items())
+    for name, whole in allocations:
+        if whole.get("slice") is not None:
+            part = {"slice": whole["slice"], "gpus": whole.get("gpus") or []}
+            add(f"{name}: slice", slices.apply, name, part)
+            add(f"{name}: devices", devices.apply, name, part)
+    for name, whole in allocations:
+        unit = whole.get("unit")
+        if unit and unit.get("active"):
+            want = dict(unit, gpus=whole.get("gpus") or [], workload=whole.get("workload"))
+            add(f"{name}: unit", units.apply, name, want)
+    if state.get("interface"):
+        classes = {name: whole["bandwidth"] for name, whole in allocations if any((whole.get("bandwidth") or {}).values())}
+        want = {"interface": state["interface"], "interface_bps": state.get("interface_bps", 0), "allocations": classes}
+        add("traffic", traffic.apply, "", want)
+    return acts

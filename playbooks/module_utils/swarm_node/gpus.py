@@ -1,0 +1,260 @@
+"""What is set on the GPUs, and what are they? Everything through NVML."""
+
+from __future__ import annotations
+
+import contextlib
+import pwd
+from typing import Any, Dict, Iterator, List, Optional
+
+from .run import Change, Context, NodeError, change
+
+FIELDS = ("persistence", "power_w", "clock_mhz")
+
+
+class Card:
+    """One GPU. Indices count in the order of PCI addresses, whatever NVML's own order is."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self.nvml = nvml
+        self.handle = handle
+        self.index = -1
+        self.pci: str = nvml.nvmlDeviceGetPciInfo(handle).busId.lower()
+
+    @property
+    def name(self) -> str:
+        """'gpu 3 (NVIDIA H100 80GB HBM3)', as in messages."""
+        return f"gpu {self.index} ({self.nvml.nvmlDeviceGetName(self.handle)})"
+
+    def power_range(self) -> List[int]:
+        """Least and most power limit that the card itself allows. [W]"""
+        return [int(value) // 1000 for value in self.nvml.nvmlDeviceGetPowerManagementLimitConstraints(self.handle)]
+
+    def read(self, field: str) -> Any:
+        """The true value of one field of GpuState.
+
+        NVML has no getter for a clock lock. We lock least = most, so a locked card shows that clock even when idle,
+        and the current graphics clock stands for the lock. A card that throttles for heat or power shows less for
+        that while, and an unlocked one may stand at the very clock by chance: both are read wrongly here.
+        """
+        if field == "persistence":
+            return bool(self.nvml.nvmlDeviceGetPersistenceMode(self.handle))
+        if field == "power_w":
+            return int(self.nvml.nvmlDeviceGetPowerManagementLimit(self.handle)) // 1000
+        return int(self.nvml.nvmlDeviceGetClockInfo(self.handle, self.nvml.NVML_CLOCK_GRAPHICS))
+
+    def judge(self, field: str, value: Any) -> None:
+        """NodeError when the card cannot take it, with the card's own range."""
+        if field == "power_w":
+            least, most = self.power_range()
+            if not least <= value <= most:
+                raise NodeError(f"power_limit {value} W is outside {least}-{most} W of {self.name}")
+        if field == "clock_mhz":
+            clocks = self._clocks()
+            if clocks and value not in clocks:
+                if not min(clocks) <= value <= max(clocks):
+                    raise NodeError(f"gpu_clock {value} MHz is outside {min(clocks)}-{max(clocks)} MHz of {self.name}")
+                near = min(clocks, key=lambda clock: abs(clock - value))
+                raise NodeError(f"gpu_clock {value} MHz is no step of {self.name}; the nearest is {near} MHz")
+
+    def _clocks(self) -> List[int]:
+        nvml = self.nvml
+        try:
+            memory = nvml.nvmlDeviceGetSupportedMemoryClocks(self.handle)
+            return sorted(nvml.nvmlDeviceGetSupportedGraphicsClocks(self.handle, memory[0])) if memory else []
+        except nvml.NVMLError_NotSupported:
+            return []  # the set itself will tell
+
+    def write(self, field: str, value: Any) -> None:
+        """Set one field; None unlocks the clock."""
+        nvml = self.nvml
+        if field == "persistence":
+            nvml.nvmlDeviceSetPersistenceMode(self.handle, int(value))
+        elif field == "power_w":
+            nvml.nvmlDeviceSetPowerManagementLimit(self.handle, int(value) * 1000)
+        elif value is None:
+            nvml.nvmlDeviceResetGpuLockedClocks(self.handle)
+        else:
+            nvml.nvmlDeviceSetGpuLockedClocks(self.handle, int(value), int(value))
+
+    def facts(self) -> Dict[str, Any]:
+        """GpuFacts."""
+        nvml, handle = self.nvml, self.handle
+        least, most = _or(self.power_range, [0, 0], nvml)
+        default = _or(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle), 0, nvml)
+        processes = _or(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [], nvml)
+        return {
+            "index": self.index, "pci": self.pci, "uuid": nvml.nvmlDeviceGetUUID(handle),
+            "model": nvml.nvmlDeviceGetName(handle), "memory": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            "numa": self._numa(), "power_min_w": least, "power_max_w": most, "power_default_w": default // 1000,
+            "processes": [describe(process.pid) for process in processes],
+        }  # fmt: skip
+
+    def _numa(self) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            # sysfs writes the PCI domain with four digits, NVML with eight
+            with open(f"/sys/bus/pci/devices/{self.pci[-12:]}/numa_node", encoding="ascii") as file:
+                return int(file.read())
+        node = _or(lambda: self.nvml.nvmlDeviceGetNumaNodeId(self.handle), -1, self.nvml)
+        return int(node)
+
+
+def _or(call: Any, otherwise: Any, nvml: Any) -> Any:
+    try:
+        return call()
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        return otherwise
+
+
+def describe(pid: int) -> str:
+    """'PID USER COMMAND' of a process, as far as it can still be seen."""
+    user = command = "?"
+    with contextlib.suppress(OSError, KeyError, ValueError):
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            command = file.read().strip()
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            uid = int(next(line for line in file if line.startswith("Uid:")).split()[1])
+        user = pwd.getpwuid(uid).pw_name
+    return f"{pid} {user} {command}"
+
+
+class Cards:
+    """All GPUs of this machine, by index. Empty where there is no driver."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+        self.by_index: Dict[int, Card] = {}
+        if nvml is None:
+            return
+        found = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+        for index, card in enumerate(sorted((Card(nvml, handle) for handle in found), key=lambda card: card.pci)):
+            card.index = index
+            self.by_index[index] = card
+
+    @property
+    def driver(self) -> str:
+        """Version of the driver; empty without one."""
+        return str(self.nvml.nvmlSystemGetDriverVersion()) if self.nvml else ""
+
+    def card(self, index: Any) -> Card:
+        """The card with this index, or NodeError."""
+        if int(index) not in self.by_index:
+            raise NodeError(f"gpu {index} is not there: this machine has {len(self.by_index)} GPUs")
+        return self.by_index[int(index)]
+
+
+@contextlib.contextmanager
+def cards() -> Iterator[Cards]:
+    """NVML, opened and closed. NodeError in NVML's own words."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NodeError(f"pynvml.py is missing beside the node program: {error}") from None
+    try:
+        try:
+            pynvml.nvmlInit()
+        except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+            yield Cards(None)
+            return
+        try:
+            yield Cards(pynvml)
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise NodeError(f"NVML: {error}") from None
+
+
+def managed(state: Optional[Dict[str, Any]]) -> bool:
+    """Does this GpuState manage anything?"""
+    return bool(state) and any(state.get(field) is not None for field in FIELDS) if state else False
+
+
+def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Make `want` ({index: GpuState}) so, for these GPUs alone; a field that is null gets its original back."""
+    changes: List[Change] = []
+    with cards() as found:
+        for index, state in want.items():
+            _same_card(context, found.card(index))
+            for field in FIELDS:
+                if state.get(field) is not None:
+                    found.card(index).judge(field, state[field])
+        for index, state in sorted(want.items(), key=lambda item: int(item[0])):
+            card = found.card(index)
+            for field in FIELDS:
+                try:
+                    changes += _settle(context, card, field, state.get(field))
+                except card.nvml.NVMLError as error:
+                    raise NodeError(f"{card.name}: {field}: {error}") from None
+    return changes
+
+
+def _same_card(context: Context, card: Card) -> None:
+    """Indices move when a card dies; who held gpu 3 must not silently hold another one."""
+    known = context.ledger.data["gpus_pci"].get(str(card.index))
+    if known and known != card.pci:
+        raise NodeError(f"gpu {card.index} was at {known} and is now at {card.pci}: a card was moved or lost")
+    if not known:
+        context.ledger.data["gpus_pci"][str(card.index)] = card.pci
+        context.ledger.save()
+
+
+def _settle(context: Context, card: Card, field: str, wanted: Any) -> List[Change]:
+    key = f"gpu:{card.pci}:{field}"
+    path = f"gpus.{card.index}.{field}"
+    if wanted is None:
+        return _give_back(context, card, field) if context.ledger.has_original(key) else []
+    found = card.read(field)
+    if found == wanted:
+        if field == "clock_mhz" and not context.ledger.has_original(key):
+            # It may stand there by chance: lock it all the same, which is no visible change.
+            context.ledger.save_original(key, None)
+            _write(context, card, field, wanted)
+        return []
+    # NVML cannot tell how the clock was locked before us; unlocked is how a driver starts.
+    context.ledger.save_original(key, None if field == "clock_mhz" else found)
+    _write(context, card, field, wanted)
+    now = wanted if context.check else card.read(field)
+    if now != wanted:
+        raise NodeError(f"{card.name}: {field} was set to {wanted}, and reads {now}")
+    return [change(path, found, wanted)]
+
+
+def _give_back(context: Context, card: Card, field: str) -> List[Change]:
+    key = f"gpu:{card.pci}:{field}"
+    original, found = context.ledger.original(key), card.read(field)
+    changed = found != original
+    if changed:
+        _write(context, card, field, original)
+    context.ledger.forget_original(key)
+    return [change(f"gpus.{card.index}.{field}", found, original)] if changed else []
+
+
+def _write(context: Context, card: Card, field: str, value: Any) -> None:
+    if not context.check:
+        context.ledger.confirm()
+        card.write(field, value)
+
+
+def read(context: Context, allocation: str, recorded: Dict[str, Any], found: Optional[Cards] = None) -> Dict[str, Any]:
+    """The true values of what `recorded` ({index: GpuState}) manages. A card that is gone is left out."""
+    if found is None:
+        with cards() as opened:
+            return read(context, allocation, recorded, opened)
+    result: Dict[str, Any] = {}
+    for index, state in recorded.items():
+        card = found.by_index.get(int(index))
+        if card:
+            result[index] = {field: card.read(field) for field in FIELDS if state.get(field) is not None}
+    return result
+
+
+def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """Every original back."""
+    touched = {key.rsplit(":", 1)[0] for key in context.ledger.originals("gpu:")}
+    if not touched:
+        return []
+    changes: List[Change] = []
+    with cards() as found:
+        for card in found.by_index.values():
+            for field in FIELDS if card.pci in touched else ():
+                changes += _settle(context, card, field, None)
+    return changes

@@ -1,0 +1,183 @@
+"""Whose is this node, what do we manage on it, and how was it before us?"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, Optional
+
+from .run import NodeError, replace
+
+LEDGER = "/var/lib/swarm/ledger.json"
+LOCK = "/run/swarm/lock"
+
+
+class Ledger:
+    """The node's own record: {fleet, lineage, serial, state, gpus_pci, originals}.
+
+    `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us.
+    """
+
+    def __init__(self, data: Optional[Dict[str, Any]], *, check: bool, root: str = "/") -> None:
+        self.present = data is not None
+        self.data: Dict[str, Any] = data or {}
+        self.check = check
+        self.root = root
+        self.open = True
+        for key in ("state", "gpus_pci", "originals"):
+            self.data.setdefault(key, {})
+
+    # -- whose
+
+    def head(self) -> Optional[Dict[str, Any]]:
+        """{lineage, serial, fleet}, or None when nobody owns this node."""
+        if "lineage" not in self.data:
+            return None
+        return {key: self.data[key] for key in ("lineage", "serial", "fleet")}
+
+    def guard(self, lineage: str, serial: int, fleet: str) -> None:
+        """Let this run act, or refuse it: a foreign lineage never, an older serial no more. A newer one is recorded."""
+        head = self.head()
+        if head and head["lineage"] != lineage:
+            raise NodeError(f"this node belongs to fleet {head['fleet']} (lineage {head['lineage']}), not to {lineage}")
+        if head and serial < head["serial"]:
+            raise NodeError(f"a newer run (serial {head['serial']}) has been here; this one is {serial}")
+        if not head or head["serial"] != serial or head["fleet"] != fleet:
+            self.data.update(lineage=lineage, serial=serial, fleet=fleet)
+            self.save()
+
+    def confirm(self) -> None:
+        """Called immediately before every mutation: the lock must still be ours, so the guard still holds."""
+        if not self.open:
+            raise NodeError("the ledger is closed; nothing may be changed any more")
+
+    # -- what
+
+    @property
+    def state(self) -> Dict[str, Any]:
+        """What is managed here, in the shape of NodeState (pieces may be missing)."""
+        state: Dict[str, Any] = self.data["state"]
+        return state
+
+    def get(self, *path: str) -> Any:
+        """The recorded value at `path` of the state; None when there is none."""
+        found: Any = self.state
+        for key in path:
+            if not isinstance(found, dict) or key not in found:
+                return None
+            found = found[key]
+        return found
+
+    def record(self, *path: str, value: Any) -> None:
+        """Record `value` at `path` of the state, and save. None removes it."""
+        if self.get(*path) == value:
+            return
+        place = self.state
+        for key in path[:-1]:
+            place = place.setdefault(key, {})
+        if value is None:
+            place.pop(path[-1], None)
+        else:
+            place[path[-1]] = value
+        self.save()
+
+    # -- before us
+
+    def save_original(self, key: str, value: Any) -> None:
+        """Keep what stood there before the first write; later calls for the same key change nothing."""
+        if key not in self.data["originals"]:
+            self.data["originals"][key] = value
+            self.save()
+
+    def has_original(self, key: str) -> bool:
+        """Was an original saved under `key`?"""
+        return key in self.data["originals"]
+
+    def original(self, key: str, default: Any = None) -> Any:
+        """What stood there before us."""
+        return self.data["originals"].get(key, default)
+
+    def originals(self, prefix: str) -> Dict[str, Any]:
+        """Originals whose key begins with `prefix`, by the rest of the key."""
+        return {key[len(prefix) :]: value for key, value in self.data["originals"].items() if key.startswith(prefix)}
+
+    def forget_original(self, key: str) -> None:
+        """It has been put back."""
+        if self.data["originals"].pop(key, None) is not None or key in self.data["originals"]:
+            self.save()
+
+    def save(self) -> None:
+        """Write the whole ledger, durably, for root alone. Nothing in check mode."""
+        if self.check:
+            return
+        self.confirm()
+        replace(_below(self.root, LEDGER), json.dumps(self.data, indent=1, sort_keys=True) + "\n", 0o600)
+        self.present = True
+
+    def delete(self) -> None:
+        """The last act of a restore."""
+        self.data = {"state": {}, "gpus_pci": {}, "originals": {}}
+        self.present = False
+        if not self.check:
+            self.confirm()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_below(self.root, LEDGER))
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(_below(self.root, LEDGER)))
+
+
+def load(root: str = "/", *, check: bool = True) -> Ledger:
+    """The ledger as it stands, without a lock: for reading. NodeError when it is damaged."""
+    try:
+        with open(_below(root, LEDGER), encoding="utf-8") as file:
+            data = json.load(file)
+    except FileNotFoundError:
+        return Ledger(None, check=check, root=root)
+    except (OSError, ValueError) as error:
+        raise NodeError(f"{LEDGER} cannot be read: {error}") from None
+    return Ledger(data, check=check, root=root)
+
+
+@contextlib.contextmanager
+def opened(*, check: bool, root: str = "/", wait_s: float = 60) -> Iterator[Ledger]:
+    """The ledger under its lock (in check mode without). NodeError when another run holds the lock for `wait_s`."""
+    if check:
+        yield load(root, check=True)
+        return
+    path = _below(root, LOCK)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as lock:
+        _lock(lock, wait_s)
+        ledger = load(root, check=False)
+        try:
+            yield ledger
+        finally:
+            ledger.open = False
+
+
+def _lock(lock: Any, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            if time.monotonic() > deadline:
+                lock.seek(0)
+                raise NodeError(f"another run (process {lock.read().strip() or '?'}) holds {LOCK}") from None
+            time.sleep(0.1)
+        else:
+            lock.seek(0)
+            lock.truncate()
+            lock.write(str(os.getpid()))
+            lock.flush()
+            return
+
+
+def _below(root: str, path: str) -> str:
+    return path if root == "/" else os.path.join(root, path.lstrip("/"))

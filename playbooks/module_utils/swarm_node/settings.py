@@ -1,0 +1,148 @@
+"""What is set on the machine itself: sysctls, huge pages, the CPU governor?"""
+
+from __future__ import annotations
+
+import glob
+from typing import Any, Dict, List, Optional
+
+from .run import Change, Context, NodeError, change
+
+SYSCTL_FILE = "/etc/sysctl.d/90-swarm.conf"
+HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+GOVERNORS = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
+#: Kernel modules that a value needs, where the module is not part of the kernel.
+MODULES = {("net.ipv4.tcp_congestion_control", "bbr"): "tcp_bbr", ("net.core.default_qdisc", "fq"): "sch_fq"}
+
+
+def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Make `want` (a SettingsState) so. What was managed and is no longer wanted gets its original back."""
+    changes: List[Change] = []
+    sysctl: Dict[str, str] = dict(want.get("sysctl") or {})
+    for key, value in sorted(sysctl.items()):
+        changes += _set_sysctl(context, key, str(value))
+    for key in sorted(set(context.ledger.originals("sysctl:")) - set(sysctl)):
+        changes += _restore_sysctl(context, key)
+    _persist(context, sysctl)
+    for name, read_one, write_one in _SINGLE:
+        wanted = want.get(name)
+        if wanted is not None:
+            changes += _set_single(context, name, read_one(context), wanted, write_one)
+        elif context.ledger.has_original(name):
+            changes += _restore_single(context, name, read_one(context), write_one)
+    return changes
+
+
+def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:
+    """The true values of what `recorded` manages. A sysctl that is gone reads as ""."""
+    found: Dict[str, Any] = {"sysctl": {key: sysctl(context, key) or "" for key in recorded.get("sysctl") or {}}}
+    for name, read_one, _ in _SINGLE:
+        if recorded.get(name) is not None:
+            found[name] = read_one(context)
+    return found
+
+
+def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """Every original back."""
+    return apply(context, allocation, {})
+
+
+def sysctl(context: Context, key: str) -> Optional[str]:
+    """The value of a sysctl with single spaces, as people write it; None when the kernel has none of that name."""
+    text = context.read(_proc(key))
+    return None if text is None else " ".join(text.split())
+
+
+def _proc(key: str) -> str:
+    if ".." in key or not key:
+        raise NodeError(f"{key!r} is no sysctl")
+    # As sysctl(8) has it: when the first separator is '/', dots belong to names (net/ipv4/conf/eth0.10/rp_filter).
+    first = next((letter for letter in key if letter in "./"), ".")
+    return "/proc/sys/" + (key if first == "/" else key.translate(str.maketrans("./", "/.")))
+
+
+def _set_sysctl(context: Context, key: str, value: str) -> List[Change]:
+    value = " ".join(value.split())
+    module = MODULES.get((key, value))
+    if module and not context.check:
+        context.act(["modprobe", "-q", module], ok=(0, 1))  # part of the kernel on some: then the write tells
+    found = sysctl(context, key)
+    if found is None:
+        raise NodeError(f"sysctl {key}: this kernel has none of that name")
+    if found == value:
+        return []
+    context.ledger.save_original(f"sysctl:{key}", found)
+    context.poke(_proc(key), value)
+    now = sysctl(context, key)
+    if not context.check and now != value:
+        raise NodeError(f"sysctl {key}: wrote {value}, the kernel made it {now}")
+    return [change(f"settings.sysctl.{key}", found, value)]
+
+
+def _restore_sysctl(context: Context, key: str) -> List[Change]:
+    original, found = context.ledger.original(f"sysctl:{key}"), sysctl(context, key)
+    changed = found is not None and found != original
+    if changed:
+        context.poke(_proc(key), original)
+    context.ledger.forget_original(f"sysctl:{key}")
+    return [change(f"settings.sysctl.{key}", found, original)] if changed else []
+
+
+def _persist(context: Context, wanted: Dict[str, str]) -> None:
+    """For whoever runs `sysctl --system`: it must not undo us. The boot unit sets them anyway."""
+    lines = "".join(f"{key} = {value}\n" for key, value in sorted(wanted.items()))
+    if lines:
+        context.write(SYSCTL_FILE, "# kept by swarm; see its ledger\n" + lines)
+    else:
+        context.remove(SYSCTL_FILE)
+
+
+def _set_single(context: Context, name: str, found: Any, wanted: Any, write_one: Any) -> List[Change]:
+    if found is None:
+        raise NodeError(f"this machine offers no {name.replace('_', ' ')}")
+    if found == wanted:
+        return []
+    context.ledger.save_original(name, found)
+    write_one(context, wanted)
+    return [change(f"settings.{name}", found, wanted)]
+
+
+def _restore_single(context: Context, name: str, found: Any, write_one: Any) -> List[Change]:
+    original = context.ledger.original(name)
+    changed = found is not None and found != original
+    if changed:
+        write_one(context, original)
+    context.ledger.forget_original(name)
+    return [change(f"settings.{name}", found, original)] if changed else []
+
+
+def _hugepages(context: Context) -> Optional[int]:
+    text = context.read(HUGEPAGES)
+    return None if text is None else int(text)
+
+
+def _set_hugepages(context: Context, pages: int) -> None:
+    before = _hugepages(context)
+    context.poke(HUGEPAGES, str(pages))
+    got = _hugepages(context)
+    if not context.check and got != pages:
+        context.poke(HUGEPAGES, str(before))  # memory taken half-way serves nobody
+        raise NodeError(f"asked for {pages} huge pages of 2 MiB, memory allowed {got}")
+
+
+def _governor(context: Context) -> Optional[str]:
+    """The governor of all CPUs; several different ones read as 'a,b'."""
+    found = {context.read(path) or "" for path in _governor_files(context)}
+    return ",".join(sorted(found)) if found else None
+
+
+def _governor_files(context: Context) -> List[str]:
+    prefix = "" if context.root == "/" else context.root
+    return [path[len(prefix) :] for path in sorted(glob.glob(context.path(GOVERNORS)))]
+
+
+def _set_governor(context: Context, governor: str) -> None:
+    for path in _governor_files(context):
+        context.poke(path, governor.split(",", maxsplit=1)[0])
+
+
+_SINGLE = (("hugepages_2m", _hugepages, _set_hugepages), ("governor", _governor, _set_governor))

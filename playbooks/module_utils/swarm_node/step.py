@@ -1,0 +1,222 @@
+"""What does one step do on this machine, and what does the ledger keep of it?
+
+Each concern offers, for a `Context`:
+    apply(context, allocation, want)       make it so; the list of changes (what would change, in check mode)
+    read(context, allocation, recorded)    the true value, read from the machine, in the shape of NodeState
+    release(context, allocation, recorded) give back what belongs to one allocation; the list of changes
+    restore(context, "", recorded)         give back what belongs to the node itself; the list of changes
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List
+
+from . import ledger
+from .run import Change, Context, NodeError
+
+Want = Dict[str, Any]
+Handler = Callable[[Context, str, Want], List[Change]]
+
+
+def _prepare(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import boot
+
+    return boot.apply(context, allocation, want)
+
+
+def _stop(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import units
+
+    recorded = _of(context, allocation, want).get("unit") or {}
+    changes = units.stop(context, allocation, recorded)
+    if context.ledger.get("allocations", allocation, "unit") is not None:
+        context.ledger.record("allocations", allocation, "unit", "active", value=False)
+    return changes
+
+
+def _release(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import restore
+
+    return restore.release(context, allocation, context.ledger.get("allocations", allocation) or {})
+
+
+def _settings(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import settings
+
+    wanted = want.get("settings") or {}
+    changes = settings.apply(context, allocation, wanted)
+    context.ledger.record("settings", value=wanted)
+    return changes
+
+
+def _gpus(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import gpus
+
+    wanted = {str(index): state or {} for index, state in (want.get("gpus") or {}).items()}
+    changes = gpus.apply(context, allocation, wanted)
+    for index, state in wanted.items():
+        context.ledger.record("gpus", index, value=state if gpus.managed(state) else None)
+    return changes
+
+
+def _storage(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import storage
+
+    if not want.get("disk"):
+        changes = storage.restore(context, "", {"disk": context.ledger.get("disk") or ""})
+        context.ledger.record("disk", value=None)
+        return changes
+    changes = storage.apply(context, allocation, {"disk": want["disk"]})
+    context.ledger.record("disk", value=want["disk"])
+    return changes
+
+
+def _slice(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import devices, slices
+
+    whole = _of(context, allocation, want)
+    # Claimed before it is made, so that a run killed half-way leaves nothing that nobody knows of.
+    _claim(context, allocation, whole)
+    part = {"slice": whole.get("slice") or {}, "gpus": list(whole.get("gpus") or ())}
+    changes = slices.apply(context, allocation, part)
+    changes += devices.apply(context, allocation, part)
+    context.ledger.record("allocations", allocation, "slice", value=part["slice"])
+    context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
+    return changes
+
+
+def _of(context: Context, allocation: str, want: Want) -> Want:
+    """The allocation's whole state as wanted, else as recorded."""
+    return (want.get("allocations") or {}).get(allocation) or context.ledger.get("allocations", allocation) or {}
+
+
+def _claim(context: Context, allocation: str, whole: Want) -> None:
+    """Record that the allocation exists here, and refuse a GPU that another one holds."""
+    for other, state in (context.ledger.get("allocations") or {}).items():
+        both = sorted(set(state.get("gpus", ())) & set(whole.get("gpus") or ()))
+        if other != allocation and both:
+            raise NodeError(f"gpu {both[0]} is held by {other}; it must be released first")
+    if context.ledger.get("allocations", allocation) is None:
+        workload = whole.get("workload") or allocation.rsplit("-", 1)[0]
+        context.ledger.record("allocations", allocation, value={"workload": workload, "gpus": list(whole.get("gpus") or ())})
+
+
+def _directories(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import directories
+
+    whole = _of(context, allocation, want)
+    _claim(context, allocation, {"workload": whole.get("workload")})
+    changes = directories.apply(context, allocation, {kind: whole.get(kind) for kind in ("scratch", "cache")})
+    for kind in ("scratch", "cache"):
+        context.ledger.record("allocations", allocation, kind, value=whole.get(kind))
+    return changes
+
+
+def _traffic(context: Context, allocation: str, want: Want) -> List[Change]:
+    """The interface is shaped as a whole: what the ledger knows, with this step's allocation in it."""
+    from . import traffic
+
+    interface = want["interface"] if "interface" in want else context.ledger.get("interface") or ""
+    bps = want.get("interface_bps") or context.ledger.get("interface_bps") or 0
+    known = {name: state.get("bandwidth") for name, state in (context.ledger.get("allocations") or {}).items()}
+    if allocation:
+        known[allocation] = _of(context, allocation, want).get("bandwidth")
+    classes = {name: state for name, state in known.items() if state and any(state.values())}
+    if not interface:
+        changes = traffic.restore(context, "", context.ledger.state)
+        context.ledger.record("interface", value=None)
+        context.ledger.record("interface_bps", value=None)
+        return changes
+    if allocation:
+        _claim(context, allocation, {})
+    changes = traffic.apply(context, allocation, {"interface": interface, "interface_bps": bps, "allocations": classes})
+    context.ledger.record("interface", value=interface)
+    context.ledger.record("interface_bps", value=bps)
+    if allocation:
+        context.ledger.record("allocations", allocation, "bandwidth", value=known[allocation])
+    return changes
+
+
+def _start(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import units
+
+    whole = _of(context, allocation, want)
+    _claim(context, allocation, whole)
+    unit = dict(whole["unit"])
+    changes = units.apply(context, allocation, dict(unit, gpus=list(whole.get("gpus") or ()), workload=whole.get("workload")))
+    context.ledger.record("allocations", allocation, "unit", value=unit)
+    context.ledger.record("allocations", allocation, "workload", value=whole.get("workload"))
+    return changes
+
+
+def _health(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import units
+
+    return units.health(context, allocation, dict(_of(context, allocation, want).get("unit") or {}))
+
+
+def _restore(context: Context, allocation: str, want: Want) -> List[Change]:
+    from . import restore
+
+    return restore.apply(context, allocation, want)
+
+
+#: Concerns are imported where they are used: starting Python is most of what a short step costs.
+HANDLERS: Dict[str, Handler] = {
+    "prepare": _prepare,
+    "stop": _stop,
+    "release": _release,
+    "settings": _settings,
+    "gpus": _gpus,
+    "storage": _storage,
+    "slice": _slice,
+    "directories": _directories,
+    "traffic": _traffic,
+    "start": _start,
+    "health": _health,
+    "restore": _restore,
+}
+
+
+def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
+    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after}], guard, check, failed} to {results}.
+
+    A step that fails is told in its own result; the others go on, but for those that wait for it (or for one of
+    `failed`, the ids that failed before). Each step takes the ledger's lock and its guard.
+    """
+    failed = set(request.get("failed") or ())
+    results = []
+    for one in request["steps"]:
+        missing = sorted(failed.intersection(one.get("after") or ()))
+        if missing:
+            result = _result(one, ok=False, skipped=True, message=f"waits for {', '.join(missing)}, which failed")
+        else:
+            result = _one(request, one, root)
+        if not result["ok"]:
+            failed.add(one["id"])
+        results.append(result)
+    return {"results": results}
+
+
+def _result(one: Dict[str, Any], **told: Any) -> Dict[str, Any]:
+    return dict({"id": one["id"], "changed": False, "ok": True, "skipped": False, "message": "", "changes": []}, **told)
+
+
+def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, Any]:
+    began = time.monotonic()
+    check = bool(request.get("check"))
+    try:
+        with ledger.opened(check=check, root=root) as book:
+            book.guard(**request["guard"])
+            context = Context(book, check=check, root=root)
+            changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", one.get("want") or {})
+        result = _result(one, changed=bool(changes), changes=changes)
+    except NodeError as error:
+        result = _result(one, ok=False, message=str(error))
+    except OSError as error:
+        result = _result(one, ok=False, message=f"{error.filename or request['verb']}: {error.strerror or error}")
+    except Exception as error:  # one step's surprise must not hide the others' results
+        result = _result(one, ok=False, message=f"{type(error).__name__}: {error}")
+    result["seconds"] = round(time.monotonic() - began, 3)
+    return result

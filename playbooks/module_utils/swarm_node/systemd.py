@@ -1,0 +1,126 @@
+"""How is systemd asked and told? Unit files in which no value can break out, and answers as systemd gives them."""
+
+from __future__ import annotations
+
+import json
+import string
+from typing import Any, Dict, Iterable, List
+
+from .run import Context, NodeError
+
+UNITS = "/etc/systemd/system"
+#: What stands for itself between double quotes. Everything else is written as \\xNN, so that neither systemd's
+#: quotes and escapes nor a line's end can be written from a value.
+_PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
+_SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NeedDaemonReload", "FragmentPath", "DropInPaths", "DevicePolicy",
+          "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice")  # fmt: skip
+
+
+def quote(text: str) -> str:
+    """One word of a unit file: in double quotes, '%' doubled (specifiers), all else that is special as bytes.
+
+    '$' stays, so the line it stands on must not expand variables (`ExecStart=:`). NodeError for what systemd cannot
+    carry: NUL and what is not Unicode.
+    """
+    if "\0" in text:
+        raise NodeError("a NUL character cannot stand in a unit")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NodeError("text that is not Unicode cannot stand in a unit") from None
+    return '"' + "".join(_letter(letter) for letter in text) + '"'
+
+
+def _letter(letter: str) -> str:
+    if letter == "%":
+        return "%%"
+    # Not by bytes above ASCII: systemd checks the line for UTF-8 before it decodes escapes.
+    if letter in _PLAIN or (ord(letter) > 0xA0 and letter.isprintable()):
+        return letter
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode())
+
+
+def words(argv: Iterable[str]) -> str:
+    """Words of a command line, each quoted."""
+    return " ".join(quote(word) for word in argv)
+
+
+def show(context: Context, unit: str) -> Dict[str, str]:
+    """Properties of a unit as systemd has them now. In a context that only reads, our units are asked for at once."""
+    if not context.check:
+        return _parse(context.run(["systemctl", "show", unit, "-p", ",".join(("Id", *_SHOWN))])).get(unit, {})
+    cache: Dict[str, Dict[str, str]] = context.__dict__.setdefault("units_shown", {})
+    if not cache:
+        ours = sorted(context.ledger.get("allocations") or {})
+        stems = ["swarm-" + name.replace("-", "_") for name in ours]
+        names = [stem + kind for stem in stems for kind in (".slice", ".service")] or [unit]
+        cache.update(_parse(context.run(["systemctl", "show", *names, "-p", ",".join(("Id", *_SHOWN))])))
+    if unit not in cache:
+        cache.update(_parse(context.run(["systemctl", "show", unit, "-p", ",".join(("Id", *_SHOWN))])))
+    return cache.get(unit, {})
+
+
+def _parse(text: str) -> Dict[str, Dict[str, str]]:
+    """Blocks of KEY=VALUE, parted by empty lines; a key may come more than once, then its values stand on lines."""
+    found: Dict[str, Dict[str, str]] = {}
+    for block in text.split("\n\n"):
+        values: Dict[str, str] = {}
+        for line in block.splitlines():
+            key, _, value = line.partition("=")
+            values[key] = f"{values[key]}\n{value}" if key in values else value
+        if "Id" in values:
+            found[values["Id"]] = values
+    return found
+
+
+def exactly(context: Context, unit: str) -> Dict[str, Any]:
+    """All properties of a unit with their types, over D-Bus: `show` joins words so that they cannot be told apart."""
+    path = "/org/freedesktop/systemd1/unit/" + "".join(
+        letter if letter.isascii() and letter.isalnum() else f"_{ord(letter):02x}" for letter in unit
+    )
+    argv = ["busctl", "--json=short", "call", "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties", "GetAll", "s", ""]
+    answer = json.loads(context.run(argv))
+    return {name: value["data"] for name, value in answer["data"][0].items()}
+
+
+def reload_if_needed(context: Context, unit: str) -> None:
+    """Make systemd read `unit` again when its file changed. One that is not loaded is read at its start anyway."""
+    if not context.check and show(context, unit).get("NeedDaemonReload") == "yes":
+        context.act(["systemctl", "daemon-reload"], timeout=120)
+
+
+def active(context: Context, unit: str) -> bool:
+    """Does systemd hold it active?"""
+    return show(context, unit).get("ActiveState") in ("active", "activating", "reloading")
+
+
+def start(context: Context, unit: str) -> None:
+    """Start it. NodeError with the last words of its journal."""
+    try:
+        context.act(["systemctl", "start", unit], timeout=120)
+    except NodeError as error:
+        raise NodeError(f"{error}\n{journal(context, unit)}".strip()) from None
+
+
+def journal(context: Context, unit: str, lines: int = 5) -> str:
+    """The last lines that the unit, or systemd about it, wrote."""
+    try:
+        return context.run(["journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", "-q"]).strip()
+    except NodeError:
+        return ""
+
+
+def drop_file(context: Context, unit: str) -> bool:
+    """Remove a unit's file and what people hung on it by hand. True when there was one."""
+    folder = f"{UNITS}/{unit}.d"
+    gone = [context.remove(f"{folder}/{name}") for name in _names(context, folder)]
+    return context.remove(f"{UNITS}/{unit}") or any(gone)
+
+
+def _names(context: Context, folder: str) -> List[str]:
+    import os
+
+    try:
+        return sorted(os.listdir(context.path(folder)))
+    except OSError:
+        return []

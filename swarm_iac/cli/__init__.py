@@ -1,0 +1,1 @@
+"""What can be typed? The command `swarm`. Only this package prints or exits."""

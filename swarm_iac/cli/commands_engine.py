@@ -1,0 +1,84 @@
+"""Which commands drive Pulumi? preview, up, refresh, destroy, env, toolchain, init and the demo."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.screen import say
+
+Stack = Annotated[str, typer.Option("--stack", "-s", help="Name of the stack: stacks/NAME.yaml.", envvar="SWARM_STACK_NAME")]
+_PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _run(verb: str, stack: str, extra: list[str]) -> None:
+    root = engine.repository()
+    raise SystemExit(engine.pulumi(root, stack, [verb, *extra], say).returncode)
+
+
+def preview(context: typer.Context, stack: Stack = "dev") -> None:
+    """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
+
+    Examples: swarm preview --diff; swarm preview --expect-no-changes
+    """
+    _run("preview", stack, context.args)
+
+
+def up(context: typer.Context, stack: Stack = "dev") -> None:
+    """Mend every difference. Takes pulumi's options too.
+
+    Examples: swarm up; swarm up --yes
+    """
+    _run("up", stack, context.args)
+
+
+def refresh(context: typer.Context, stack: Stack = "dev") -> None:
+    """Read the machines into the state, and change nothing."""
+    _run("refresh", stack, context.args)
+
+
+def destroy(context: typer.Context, stack: Stack = "dev") -> None:
+    """Give every machine back as it was found."""
+    _run("destroy", stack, context.args)
+
+
+def env() -> None:
+    """Print the environment for bare `pulumi`: eval "$(swarm env)"."""
+    for name, value in engine.environment(engine.repository(), say).items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
+
+
+def toolchain() -> None:
+    """Make sure that the Pulumi CLI is there: from PATH, else installed or built (about 5 minutes, once)."""
+    folder = engine.require_pulumi(say)
+    say(f"pulumi: {folder / 'pulumi'}")
+
+
+def init(folder: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
+    """Make a fleet repository: Pulumi.yaml, program, a first stack, limits and CI.
+
+    Example: swarm init myfleet && cd myfleet && swarm plan
+    """
+    from swarm_iac.cli.initialise import make
+
+    for line in make(folder):
+        say(line)
+
+
+def demo() -> None:
+    """Start the sandbox, converge stacks/dev.yaml on it, and show what came of it (what `make up` runs)."""
+    from swarm_iac.cli.demo import run
+
+    raise SystemExit(run(engine.repository()))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (preview, up, refresh, destroy):
+        app.command(context_settings=_PASS)(command)
+    for plain in (env, toolchain, init, demo):
+        app.command()(plain)

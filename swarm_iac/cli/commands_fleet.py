@@ -1,0 +1,100 @@
+"""Which commands look at machines? status, ps, logs, shell, assert, discover."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli import fleet
+from swarm_iac.cli.commands_engine import Stack
+from swarm_iac.cli.screen import say, show, show_json, table
+from swarm_iac.errors import SwarmError
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document for machines.")]
+
+
+def status(stack: Stack = "dev", json: Json = False) -> None:
+    """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
+    view = fleet.look(stack)
+    if json:
+        show_json({name: seen.model_dump(mode="json") for name, seen in view.observed.items()})
+    else:
+        show(table(f"fleet {view.decision.stack.fleet}", fleet.NODE_HEADS, fleet.node_rows(view)))
+    if any(seen.error for seen in view.observed.values()):
+        raise SystemExit(4)
+
+
+def ps(stack: Stack = "dev", json: Json = False) -> None:
+    """The workloads: where each replica is, what it holds, and how it is."""
+    view = fleet.look(stack)
+    if json:
+        show_json(fleet.allocations_json(view))
+    else:
+        show(table("workloads", fleet.ALLOCATION_HEADS, fleet.allocation_rows(view)))
+
+
+def assert_(stack: Stack = "dev", json: Json = False) -> None:
+    """Exit 0 only when every node is as desired; name each difference otherwise. Changes nothing."""
+    view = fleet.look(stack)
+    differences = fleet.differences(view)
+    if json:
+        show_json([{"node": node, "what": what} for node, what in differences])
+    elif differences:
+        show(table(f"{len(differences)} differences", ("node", "difference"), differences))
+    else:
+        say(f"{len(view.observed)} nodes are as desired")
+    if differences:
+        raise SystemExit(1)
+
+
+def logs(
+    allocation: Annotated[str, typer.Argument(help="A workload, or one replica of it: chat, chat-0.")],
+    stack: Stack = "dev",
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as new lines come.")] = False,
+) -> None:
+    """What a workload printed, from its node's journal.
+
+    Example: swarm logs chat-0 --follow
+    """
+    chosen = fleet.find(stack, allocation)
+    more = ["--follow"] if follow else []
+    command = ["journalctl", "--no-pager", "--output=short-iso", f"--lines={lines}", f"--unit={chosen.unit}", *more]
+    raise SystemExit(fleet.on_node(chosen, command))
+
+
+def shell(
+    allocation: Annotated[str, typer.Argument(help="A workload, or one replica of it.")],
+    stack: Stack = "dev",
+    command: Annotated[list[str] | None, typer.Argument(help="A command in place of a shell; put -- before it.")] = None,
+) -> None:
+    """Enter an allocation: its user, its slice, its GPUs and no others.
+
+    Example: swarm shell notebook-0; swarm shell notebook-0 -- nvidia-smi
+    """
+    chosen = fleet.find(stack, allocation)
+    raise SystemExit(fleet.on_node(chosen, fleet.enter(chosen, command or []), terminal=not command and os.isatty(0)))
+
+
+def discover(
+    addresses: Annotated[list[str], typer.Argument(help="NAME=user@host[:port], user@host, or local.")],
+) -> None:
+    """Write the hardware part of a stack file from the machines themselves. Reads only.
+
+    Example: swarm discover gpu-01=root@10.0.0.1 local
+    """
+    text, failures = fleet.discover(addresses)
+    typer.echo(text, nl=False)
+    for name, error in failures.items():
+        say(f"{name}: {error}")
+    if failures:
+        raise SwarmError(f"{len(failures)} of {len(addresses)} machines did not answer")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (status, ps, logs, shell, discover):
+        app.command()(command)
+    app.command("assert")(assert_)

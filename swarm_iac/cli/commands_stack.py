@@ -1,0 +1,100 @@
+"""Which commands work on the stack file alone? validate, schema, solve, why, plan."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli import decisions
+from swarm_iac.cli.commands_engine import Stack
+from swarm_iac.cli.commands_fleet import Json
+from swarm_iac.cli.screen import say, show, show_json, table
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Stack files.")],
+    json: Json = False,
+) -> None:
+    """Check stack files: every mistake with file, line, column and a hint. Exits 2 when there is one.
+
+    Example: swarm validate stacks/*.yaml
+    """
+    from swarm_iac.errors import StackFileError
+    from swarm_iac.stackfile import load
+
+    problems = []
+    for file in files:
+        try:
+            loaded = load(file, policies=decisions.policies(file), today=datetime.date.today())
+        except StackFileError as error:
+            problems += error.problems
+            continue
+        if not json:
+            stack = loaded.stack
+            say(f"{file}: {len(stack.nodes)} nodes, {len(stack.workloads)} workloads, no mistakes")
+    if json:
+        show_json([{"file": p.place.file, "line": p.place.line, "column": p.place.column, "path": p.path,
+                    "message": p.message, "hint": p.hint} for p in problems])  # fmt: skip
+    if problems:
+        if not json:
+            raise StackFileError(tuple(problems))
+        raise SystemExit(2)
+
+
+def schema() -> None:
+    """Print the JSON Schema of a stack file, for editors.
+
+    Example: swarm schema > stack.schema.json
+    """
+    from swarm_iac.stackfile import schema as document
+
+    show_json(document())
+
+
+def solve(stack: Stack = "dev", json: Json = False) -> None:
+    """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing."""
+    decision = decisions.solve(stack)
+    if json:
+        show_json(decisions.decision_json(decision))
+        return
+    show(table("placement", decisions.PLACEMENT_HEADS, decisions.placement_rows(decision)))
+    if decision.placement.unplaced:
+        show(table("not placed", ("workload", "missing", "because"), decisions.unplaced_rows(decision)))
+    say(decisions.proof_line(decision))
+
+
+def why(workload: Annotated[str, typer.Argument(help="Name of a workload.")], stack: Stack = "dev", json: Json = False) -> None:
+    """Say why a workload stands where it stands, or which rules and numbers keep it out.
+
+    Example: swarm why pretrain
+    """
+    reasons = decisions.why(stack, workload)
+    if json:
+        show_json(reasons)
+    else:
+        for line in decisions.why_lines(workload, reasons):
+            typer.echo(line)
+
+
+def plan(
+    stack: Stack = "dev",
+    json: Json = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: plan as if all were blank.")] = False,
+) -> None:
+    """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound."""
+    from swarm_iac.cli import fleet
+
+    view = fleet.look(stack, offline=offline)
+    if json:
+        show_json(fleet.plan_json(view))
+    else:
+        show(*fleet.plan_text(view))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (validate, schema, solve, why, plan):
+        app.command()(command)

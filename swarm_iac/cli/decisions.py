@@ -1,0 +1,102 @@
+"""How are decisions asked for, and how do they read?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from swarm_iac.cli.engine import repository
+from swarm_iac.decision import Decision, decide, keep, resolve
+from swarm_iac.errors import SwarmError
+from swarm_iac.stackfile import nearest_policy
+
+PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
+
+
+def policies(file: Path) -> Path | None:
+    """The default limits that hold for a stack file."""
+    return nearest_policy(file)
+
+
+def current(name: str) -> Decision:
+    """What holds for stacks/NAME.yaml today."""
+    return decide(repository(), name, today=datetime.date.today())
+
+
+def solve(name: str) -> Decision:
+    """Solve if there is anything to decide, and write lock and proof."""
+    decision = current(name)
+    if decision.proof is None:
+        # The lock is valid and its proof is gone or of another lock: prove anew; solving twice changes nothing.
+        again = resolve(decision.root, name, today=datetime.date.today())
+        if again.placement.allocations == decision.placement.allocations:
+            decision = again
+    keep(decision)
+    return decision
+
+
+def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
+    """One row per allocation; the last cell says what is new or moved."""
+    before = decision.last.by_name()
+    for one in decision.placement.allocations:
+        old = before.get(one.name)
+        note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
+        cpus = ",".join(map(str, one.cpus)) if one.cpus else f"{one.vcpus} shared"
+        gpus = ",".join(map(str, one.gpus)) or "-"
+        user = decision.stack.workloads[one.workload].user
+        yield (one.name, user, one.node, gpus, cpus, one.memory, one.storage or "-", one.egress or "-", one.ingress or "-", note)
+
+
+def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
+    """One row per workload that found no place, with the rules in the way."""
+    for gone in decision.placement.unplaced:
+        yield gone.workload, len(gone.missing), "; ".join(reason.text for reason in gone.reasons)
+
+
+def proof_line(decision: Decision) -> str:
+    """How good the placement is, in one line."""
+    proof = decision.proof
+    if proof is None:
+        return "proof: stale (it belongs to another lock); `swarm solve` makes it anew"
+    goals = ", ".join(f"{goal.name} {goal.value} of {goal.bound}" for goal in proof.goals)
+    return f"proof: {'optimal' if proof.optimal else 'not proven optimal'} by {proof.solver}: {goals}"
+
+
+def decision_json(decision: Decision) -> dict[str, Any]:
+    """The decision for machines."""
+    return {
+        "stack": decision.name,
+        "stale": list(decision.stale),
+        "placement": decision.placement.model_dump(mode="json"),
+        "proof": decision.proof.model_dump(mode="json") if decision.proof else None,
+    }
+
+
+def why(name: str, workload: str) -> dict[str, Any]:
+    """The reasons about one workload. Raises SwarmError for an unknown one."""
+    from swarm_iac.solver.explain import why as explain
+
+    decision = current(name)
+    if workload not in decision.stack.workloads:
+        import difflib
+
+        near = difflib.get_close_matches(workload, decision.stack.workloads, n=1)
+        raise SwarmError(f"there is no workload {workload}", hint=f"did you mean {near[0]}?" if near else "see: swarm ps")
+    explained = explain(decision.stack, decision.placement, workload)
+    reasons = [
+        {**reason.model_dump(), "place": str(decision.source.place(reason.path)) if reason.path else ""}
+        for reason in explained.reasons
+    ]
+    where = [f"{one.name} on {one.node}" for one in decision.placement.allocations if one.workload == workload]
+    return {"placed": explained.placed, "missing": explained.missing, "where": where, "reasons": reasons}
+
+
+def why_lines(workload: str, found: dict[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    yield f"{workload}: {found['placed']} placed, {found['missing']} not placed"
+    for where in found["where"]:
+        yield f"  {where}"
+    for reason in found["reasons"]:
+        yield f"  {reason['rule']}: {reason['text']}" + (f"  ({reason['place']})" if reason["place"] else "")

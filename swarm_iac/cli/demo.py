@@ -1,0 +1,47 @@
+"""What does `make up` do? The sandbox, then `pulumi up` of stacks/dev.yaml on it, then a look at the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from swarm_iac.cli import engine, fleet
+from swarm_iac.cli.screen import say, show, table
+
+_STACK = "dev"
+
+
+class _Phases:
+    """Phases with the seconds that each took."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str]] = []
+
+    def run(self, name: str, work: Callable[[], int | None]) -> int:
+        say(f"== {name}")
+        begin = time.monotonic()
+        status = work() or 0
+        self.rows.append((name, f"{time.monotonic() - begin:.0f} s"))
+        return status
+
+
+def run(root: Path) -> int:
+    """Bring the sandbox up and converge it. The exit status of `pulumi up`."""
+    from swarm_iac.sandbox import Sandbox
+
+    phases = _Phases()
+    phases.run("toolchain", lambda: say(f"pulumi from {engine.require_pulumi(say)}"))
+    phases.run("sandbox", lambda: Sandbox(root / ".sandbox").up(say))
+    status = phases.run("pulumi up", lambda: engine.pulumi(root, _STACK, ["up", "--yes", "--skip-preview"], say).returncode)
+    view = fleet.look(_STACK)
+    show(
+        table(f"fleet {view.decision.stack.fleet}", fleet.NODE_HEADS, fleet.node_rows(view)),
+        table("workloads", fleet.ALLOCATION_HEADS, fleet.allocation_rows(view)),
+        table("time", ("phase", "took"), phases.rows),
+    )
+    say(fleet.proven(view))
+    left = fleet.differences(view)
+    say("every node is as desired" if not left else f"{len(left)} differences are left: swarm assert")
+    say('try next: edit stacks/dev.yaml, then `eval "$(.venv/bin/swarm env)"` and `pulumi preview`; swarm ps; swarm why NAME')
+    return status or (1 if left else 0)

@@ -1,0 +1,82 @@
+"""How is the Pulumi engine called? With the environment that this repository needs, and a clean lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from swarm_iac.cli.toolchain import require_pulumi
+from swarm_iac.errors import SwarmError
+
+Say = Callable[[str], None]
+
+
+def repository(start: Path | None = None) -> Path:
+    """The fleet repository: the nearest folder at or above `start` with a Pulumi.yaml. Raises SwarmError."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "Pulumi.yaml").is_file():
+            return folder
+    raise SwarmError("this is not a fleet repository: no Pulumi.yaml here or above", hint="make one with: swarm init myfleet")
+
+
+def environment(root: Path, say: Say) -> dict[str, str]:
+    """What bare `pulumi` needs in its environment to work in `root`. Only the variables that are set."""
+    pulumi = require_pulumi(say)
+    path = [str(Path(sys.executable).parent), str(pulumi)]
+    path += [part for part in os.environ.get("PATH", "").split(os.pathsep) if part not in path]
+    values = {
+        "PATH": os.pathsep.join(path),
+        "PULUMI_HOME": os.environ.get("PULUMI_HOME", str(root / ".state" / "home")),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
+        "PULUMI_CONFIG_PASSPHRASE": os.environ.get("PULUMI_CONFIG_PASSPHRASE", ""),
+    }
+    sandbox = root / ".sandbox" / "ssh_config"
+    ssh_config = os.environ.get("SWARM_SSH_CONFIG") or (str(sandbox) if sandbox.exists() else "")
+    if ssh_config:
+        values["SWARM_SSH_CONFIG"] = ssh_config
+    return values
+
+
+def pulumi(root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer."""
+    (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
+    variables = {**os.environ, **environment(root, say)}
+    _clear_dead_lock(root, stack, say)
+    _select(root, stack, variables)
+    return subprocess.run(
+        ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
+        executable=str(Path(require_pulumi(say)) / "pulumi"),
+    )  # fmt: skip
+
+
+def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
+    if list((root / ".state" / ".pulumi" / "stacks").glob(f"*/{stack}.json*")):
+        return
+    made = subprocess.run(
+        ["pulumi", "stack", "select", "--create", stack], cwd=root, env=variables, capture_output=True, text=True
+    )
+    if made.returncode:
+        raise SwarmError(f"pulumi could not open stack {stack}: {made.stderr.strip()}")
+
+
+def _clear_dead_lock(root: Path, stack: str, say: Say) -> None:
+    """Remove the engine's lock when the process of this host that held it has ended; anyone else's stays."""
+    for lock in (root / ".state" / ".pulumi" / "locks").glob(f"**/{stack}/*.json"):
+        try:
+            owner = json.loads(lock.read_text())
+        except (OSError, ValueError):
+            continue
+        process, host = int(owner.get("pid", 0)), owner.get("hostname")
+        if host == socket.gethostname() and not psutil.pid_exists(process):
+            say(f"cleared the lock of a run that ended (process {process} on this host)")
+            lock.unlink(missing_ok=True)

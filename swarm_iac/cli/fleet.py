@@ -1,0 +1,277 @@
+"""What do the machines say, and how does that read beside what is wanted?"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from swarm_iac.cli import decisions, engine
+from swarm_iac.decision import Decision
+from swarm_iac.errors import SwarmError
+from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.model.state import Desired, Facts, Observed
+from swarm_iac.model.step import Plan
+from swarm_iac.units import BitsPerSecond, Bytes
+
+NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
+ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
+_ASK_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class View:
+    """A decision, and the machines beside it."""
+
+    decision: Decision
+    desired: Mapping[str, Desired]
+    observed: Mapping[str, Observed]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One allocation, and how its node is reached."""
+
+    name: str
+    user: str
+    node: str
+    address: str
+    ssh_config: Path | None
+
+    @property
+    def unit(self) -> str:
+        """Its service. systemd nests slices on '-', so names carry '_' there."""
+        return f"swarm-{self.name.replace('-', '_')}.service"
+
+    @property
+    def slice(self) -> str:
+        """Its slice."""
+        return f"swarm-{self.name.replace('-', '_')}.slice"
+
+
+def ssh_config(root: Path) -> Path | None:
+    """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
+    import os
+
+    named, sandbox = os.environ.get("SWARM_SSH_CONFIG"), root / ".sandbox" / "ssh_config"
+    return Path(named) if named else sandbox if sandbox.exists() else None
+
+
+def look(name: str, *, offline: bool = False) -> View:
+    """Decide, read every machine, and plan. Offline: as if every machine were blank."""
+    from swarm_iac.converge import agent_digest
+    from swarm_iac.observe import observe
+    from swarm_iac.plan import desired, steps
+
+    decision = decisions.current(name)
+    wanted = desired(decision.stack, decision.placement)
+    if offline:
+        seen = {node: Observed(node=node) for node in wanted}
+    else:
+        targets = {node: one.address for node, one in wanted.items()}
+        seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=_ASK_SECONDS)
+    return View(decision, wanted, seen, steps(seen, wanted, agent=agent_digest()))
+
+
+def node_rows(view: View) -> Iterator[tuple[object, ...]]:
+    """One row per node."""
+    for name, seen in view.observed.items():
+        node = view.decision.stack.nodes[name]
+        if seen.error:
+            yield name, node.state, seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
+            continue
+        yield (name, node.state, "yes", _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+
+
+def _cards(facts: Facts) -> str:
+    models = [card.model for card in facts.gpus]
+    return ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models)) or "none"
+
+
+def _gpu_settings(seen: Observed) -> str:
+    """Settings that GPUs share, e.g. '0-7: 600 W'."""
+    groups: dict[str, list[int]] = {}
+    for index, gpu in sorted(seen.state.gpus.items()):
+        words = [f"{gpu.power_w} W" if gpu.power_w is not None else "", f"{gpu.clock_mhz} MHz" if gpu.clock_mhz else ""]
+        words.append("persistent" if gpu.persistence else "")
+        groups.setdefault(" ".join(word for word in words if word) or "default", []).append(index)
+    return "; ".join(f"{_ranges(which)}: {what}" for what, which in groups.items()) or "-"
+
+
+def _ranges(numbers: list[int]) -> str:
+    from itertools import groupby
+
+    runs = [[n for _, n in group] for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _settings(seen: Observed) -> str:
+    words = [f"{key.rpartition('.')[2]}={value}" for key, value in sorted(seen.state.settings.sysctl.items())]
+    return " ".join(words) or "-"
+
+
+def _held(seen: Observed) -> str:
+    return " ".join(sorted(seen.state.allocations)) or "-"
+
+
+def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
+    """One row per allocation, and one per workload without a place."""
+    for one in view.decision.placement.allocations:
+        seen = view.observed.get(one.node)
+        health = "unreachable" if seen is None or seen.error else seen.health.get(one.name, "not there yet")
+        gpus = ",".join(map(str, one.gpus)) or "-"
+        cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
+        yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health
+    for gone in view.decision.placement.unplaced:
+        user = view.decision.stack.workloads[gone.workload].user
+        yield gone.workload, user, "not placed", "-", "-", "-", f"{len(gone.missing)} missing: swarm why {gone.workload}"
+
+
+def allocations_json(view: View) -> list[dict[str, Any]]:
+    """The same for machines."""
+    answer: list[dict[str, Any]] = []
+    for one in view.decision.placement.allocations:
+        seen = view.observed.get(one.node)
+        health = "unreachable" if seen is None or seen.error else seen.health.get(one.name, "absent")
+        answer.append({**one.model_dump(mode="json"), "health": health})
+    answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
+    return answer
+
+
+def differences(view: View) -> list[tuple[str, str]]:
+    """Every difference between wanted and found, by node; what a node's darkness hides counts as one."""
+    found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
+    for step in view.plan.steps:
+        if step.changes:
+            found += [(step.node, f"{change.path}: {_shown(change.old)} → {_shown(change.new)}") for change in step.changes]
+        elif not any(node == step.node for node, _ in found):
+            found.append((step.node, f"{step.verb}: {step.why or step.allocation or 'needed'}"))
+    return list(dict.fromkeys(found))
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else str(value)
+
+
+def plan_json(view: View) -> dict[str, Any]:
+    """The plan for machines."""
+    from swarm_iac.plan.render import as_json
+
+    return as_json(view.plan, _context(view))
+
+
+def plan_text(view: View) -> tuple[Any, ...]:
+    """The plan for people."""
+    from swarm_iac.plan.render import text
+
+    return tuple(text(view.plan, _context(view)))
+
+
+def _context(view: View) -> Any:
+    from swarm_iac.plan.render import Context
+
+    return Context(
+        stack=view.decision.stack,
+        before=view.decision.last,
+        after=view.decision.placement,
+        proof=view.decision.proof,
+    )
+
+
+def proven(view: View) -> str:
+    """What is proven of the placement, in one line."""
+    return decisions.proof_line(view.decision)
+
+
+def find(name: str, allocation: str) -> Chosen:
+    """The allocation by its name, or the only replica of a workload. Raises SwarmError."""
+    decision = decisions.current(name)
+    all_of = [one for one in decision.placement.allocations if allocation in (one.name, one.workload)]
+    if not all_of:
+        unplaced = allocation in {gone.workload for gone in decision.placement.unplaced}
+        hint = f"it found no place: swarm why {allocation}" if unplaced else "see: swarm ps"
+        raise SwarmError(f"nothing is allocated under the name {allocation}", hint=hint)
+    if len(all_of) > 1:
+        raise SwarmError(f"{allocation} has {len(all_of)} replicas", hint=f"name one: {', '.join(one.name for one in all_of)}")
+    one = all_of[0]
+    user, node = decision.stack.workloads[one.workload].user, decision.stack.nodes[one.node]
+    return Chosen(one.name, user, one.node, node.ssh, ssh_config(decision.root))
+
+
+def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False) -> int:
+    """Run a command on the allocation's node, as whom we log in; its exit status."""
+    if chosen.address == "local":
+        return subprocess.call(command)
+    from swarm_iac.observe import ssh_words
+
+    words = ssh_words(chosen.address, chosen.ssh_config)
+    return subprocess.call([*words[:1], *(["-t"] if terminal else []), *words[1:], shlex.join(command)])
+
+
+def enter(chosen: Chosen, command: list[str]) -> list[str]:
+    """The words that run `command` (a login shell when empty) as the allocation's user within its slice."""
+    words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
+    words += ["--property=SupplementaryGroups=swarm-gpu", "--property=DevicePolicy=auto"]
+    return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]
+
+
+def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:
+    """The hardware part of a stack file, and what went wrong by node. Reads only."""
+    from swarm_iac.observe import observe
+
+    targets: dict[str, str] = {}
+    for text in addresses:
+        name, _, address = text.rpartition("=")
+        targets[name or _name(address)] = address
+    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=_ASK_SECONDS)
+    shapes: dict[str, str] = {}
+    lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
+    for name, one in seen.items():
+        if one.error:
+            continue
+        shape = _hardware(one.facts)
+        if shape not in shapes:
+            shapes[shape] = f"{_shape_name(one.facts)}-{len(shapes) + 1}"
+            lines["hardware:"].append(f"  {shapes[shape]}: {{{shape}}}")
+        lines["nodes:"].append(f'  {name}: {{hardware: {shapes[shape]}, ssh: "{targets[name]}"}}')
+    text = "".join(f"{head}\n{chr(10).join(body)}\n" for head, body in lines.items() if body)
+    return text, {name: one.error.strip() for name, one in seen.items() if one.error}
+
+
+def _name(address: str) -> str:
+    host = address.rpartition("@")[2].partition(":")[0].partition(".")[0].lower()
+    return host if host and host[0].isalpha() else "node-" + host.replace(".", "-")
+
+
+def _shape_name(facts: Facts) -> str:
+    return facts.gpus[0].model.lower() if facts.gpus else "cpu"
+
+
+def _hardware(facts: Facts) -> str:
+    """One machine shape as YAML flow. Sizes are rounded down, so that a plan never counts on more than there is."""
+    words = []
+    if facts.gpus:
+        card = facts.gpus[0]
+        known = GPU_MEMORY.get(card.model)
+        exact = "" if known else f", memory: {_round(card.memory)}"
+        count = f"{len(facts.gpus)} x {card.model}"
+        words.append(f"gpus: {count}" if not exact else f"gpus: {{count: {len(facts.gpus)}, model: {card.model}{exact}}}")
+    words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
+    disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
+    if disk:
+        words += [f"nvme: {_round(disk[1])}", f"disk: {disk[0]}"]
+    nic = max(facts.interfaces.items(), key=lambda pair: pair[1], default=None)
+    if nic and nic[1] > 0:
+        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {nic[0]}"]
+    if len(facts.numa) > 1:
+        words.append(f"numa: {len(facts.numa)}")
+    return ", ".join(words)
+
+
+def _round(size: int) -> Bytes:
+    unit = 10**9 if size >= 10 * 10**9 else 10**6
+    return Bytes(size // unit * unit)

@@ -1,0 +1,39 @@
+"""What does a new fleet repository hold? `swarm init` writes it; nothing that exists is overwritten."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from swarm_iac import assets
+from swarm_iac.errors import SwarmError
+
+_TEMPLATE = Path(__file__).with_name("template")
+#: Template name → name in the repository. Dots are added here, so that no tool takes the template for settings of its own.
+_FILES = {
+    "Pulumi.yaml": "Pulumi.yaml",
+    "program.py.txt": "__main__.py",
+    "dev.yaml": "stacks/dev.yaml",
+    "gitignore": ".gitignore",
+    "preview.sh": "ci/preview.sh",
+    "README.md": "README.md",
+}
+
+
+def make(folder: Path) -> tuple[str, ...]:
+    """Write the repository into `folder`; lines that say what was written. Raises SwarmError when it is not empty."""
+    if folder.exists() and any(folder.iterdir()):
+        raise SwarmError(f"{folder} is not empty", hint="name a new folder")
+    for source, target in _FILES.items():
+        text = (_TEMPLATE / source).read_text().replace("FLEET", folder.resolve().name)
+        path = folder / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "ci" / "preview.sh").chmod(0o755)
+    shutil.copytree(assets.policies(), folder / "policies", ignore=shutil.ignore_patterns("__pycache__"))
+    return (
+        f"{folder} is a fleet repository.",
+        "Its stack, stacks/dev.yaml, describes the sandbox: three virtual nodes. To try it:",
+        f"  cd {folder} && swarm sandbox up && swarm up",
+        "For your own machines: swarm discover NAME=root@HOST … writes the hardware part of a stack file.",
+    )

@@ -1,0 +1,49 @@
+"""How does text reach the person? Results on stdout, progress on stderr, tables that fit the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+_PIPE_WIDTH = 160
+
+
+def _console() -> Console:
+    # A pipe or a log has no width of its own; 80 columns would fold every row of a table.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def say(text: str) -> None:
+    """Progress, on stderr, at once."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def show(*things: RenderableType) -> None:
+    """Results, on stdout."""
+    console = _console()
+    for thing in things:
+        console.print(thing)
+
+
+def show_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+
+
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A plain table; cells are text as it is, never markup."""
+    from rich.box import SIMPLE_HEAD
+    from rich.text import Text
+
+    made = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for head in heads:
+        made.add_column(head, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made

@@ -1,0 +1,97 @@
+"""Does everyone stay under the ceilings of users, nodes and the cluster, and how much of them is used?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from swarm_iac.limits.board import RESOURCES, Board, Violation, most, shown, totals
+from swarm_iac.model.base import Value
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Ceiling, Stack
+
+
+class Usage(Value):
+    """How much of one ceiling is used. Both figures are in base units: whole GPUs, 1/1000 vCPU, bytes, bit/s."""
+
+    level: str = Field(description="user | node | cluster")
+    subject: str = Field(description="Name of the user, the node or the fleet.")
+    resource: str = Field(description="gpus | vcpus | memory | storage | bandwidth")
+    used: int
+    ceiling: int | None = Field(default=None, description="None: no ceiling.")
+
+    @property
+    def used_text(self) -> str:
+        """What is used, with its unit."""
+        return shown(self.resource, self.used)
+
+    @property
+    def ceiling_text(self) -> str:
+        """The ceiling with its unit; empty when there is none."""
+        return "" if self.ceiling is None else shown(self.resource, self.ceiling)
+
+
+def users_stay_under_limit(board: Board) -> Iterator[Violation]:
+    """For every user u and resource r:  Σ_{a of u} r_a ≤ max(L, min(L', Σ_{a of u, a ∈ kept} r_a))
+
+    L is u's ceiling today and L' the one with exceptions that have expired: expiry blocks growth and never evicts.
+    """
+    for user, ones in board.by_user.items():
+        ceiling = board.stack.limits.of_user(user, board.today)
+        before = board.stack.limits.of_user(user)
+        kept = totals(one for one in ones if one.name in board.kept) if before != ceiling else {}
+        used = totals(ones) if kept else {}
+        for violation, resource in _over("users_stay_under_limit", "user", user, ones, ceiling):
+            earlier = most(before, resource)
+            stays = kept and used[resource] <= kept[resource] and (earlier is None or used[resource] <= earlier)
+            if not stays:
+                yield violation
+
+
+def nodes_stay_under_limit(board: Board) -> Iterator[Violation]:
+    """For every node n and resource r:  Σ_{a∈n} r_a ≤ limit_node,r"""
+    for node, ones in board.by_node.items():
+        for violation, _ in _over("nodes_stay_under_limit", "node", node, ones, board.stack.limits.node):
+            yield violation
+
+
+def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
+    """For every resource r:  Σ_a r_a ≤ limit_cluster,r"""
+    for violation, _ in _over(
+        "cluster_stays_under_limit", "cluster", board.stack.fleet, board.known, board.stack.limits.cluster
+    ):
+        yield violation
+
+
+def usage(stack: Stack, placement: Placement, today: datetime.date | None = None) -> tuple[Usage, ...]:
+    """What is used of every ceiling, by level, then name, then resource. Users and nodes without allocations count too."""
+    board = Board(stack, placement, today, frozenset())
+    rows: list[Usage] = []
+    for user in sorted(stack.users()):
+        rows += _rows("user", user, board.by_user.get(user, []), stack.limits.of_user(user, today))
+    for node in sorted(stack.nodes):
+        rows += _rows("node", node, board.by_node.get(node, []), stack.limits.node)
+    rows += _rows("cluster", stack.fleet, board.known, stack.limits.cluster)
+    return tuple(rows)
+
+
+def _rows(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> Iterator[Usage]:
+    for resource, used in totals(ones).items():
+        yield Usage(level=level, subject=subject, resource=resource, used=used, ceiling=most(ceiling, resource))
+
+
+def _over(rule: str, level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> Iterator[tuple[Violation, str]]:
+    used = totals(ones)
+    for resource in RESOURCES:
+        limit = most(ceiling, resource)
+        if limit is not None and used[resource] > limit:
+            over = used[resource] - limit
+            word = {"gpus": "GPUs", "vcpus": "vCPUs"}.get(resource, f"of {resource}")
+            who = {"user": f"user {subject} holds", "node": f"node {subject} carries", "cluster": "the cluster carries"}[level]
+            text = (
+                f"{who} {shown(resource, used[resource])} {word}; the limit is {shown(resource, limit)}"
+                f" ({shown(resource, over)} over)"
+            )
+            yield Violation(rule=rule, text=text, subject=subject, path=f"limits.{level}.{resource}"), resource

@@ -1,0 +1,100 @@
+"""What is a machine made of?"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from swarm_iac.model.base import Value
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
+
+#: Memory of one card by model, where the stack file does not say otherwise (vendors' data sheets).
+GPU_MEMORY: dict[str, Bytes] = {
+    name: Bytes.parse(size)
+    for name, size in {
+        "V100": "32 GB", "T4": "16 GB", "P100": "16 GB", "A10": "24 GB", "A30": "24 GB", "A40": "48 GB",
+        "A100": "80 GB", "L4": "24 GB", "L40": "48 GB", "L40S": "48 GB", "H100": "80 GB", "H200": "141 GB",
+        "B200": "180 GB", "RTX4090": "24 GB", "RTX5090": "32 GB",
+    }.items()
+}  # fmt: skip
+
+_GPUS = re.compile(r"\s*([0-9]{1,4})\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31})\s*)?")
+
+
+class Gpus(Value):
+    """A number of whole GPUs, perhaps of one model, perhaps with a least memory each."""
+
+    count: int = Field(ge=0, le=1024, description="How many whole GPUs.")
+    model: str | None = Field(default=None, description="The model, as in `8 x H100`; any model when left out.")
+    memory: Bytes | None = Field(default=None, description="Least memory of each GPU.")
+
+    def __str__(self) -> str:
+        text = f"{self.count} x {self.model}" if self.model else str(self.count)
+        return f"{text} of {self.memory}" if self.memory else text
+
+
+def read_gpus(value: Any) -> Any:
+    """`2`, `"8 x H100"` or a mapping to what Gpus takes."""
+    if isinstance(value, bool):
+        raise ValueError("expected GPUs such as 2 or '8 x H100'")
+    if isinstance(value, int):
+        return {"count": value}
+    if isinstance(value, str):
+        match = _GPUS.fullmatch(value)
+        if not match:
+            raise ValueError(f"{value[:40]!r} is no number of GPUs; write 2 or '8 x H100'")
+        return {"count": int(match[1]), "model": match[2]}
+    return value
+
+
+GpusField = Annotated[
+    Gpus,
+    BeforeValidator(read_gpus),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\s*[0-9]+\s*(x\s*[A-Za-z0-9-]+)?\s*$", "examples": ["8 x H100"]},
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["count"],
+                    "properties": {"count": {"type": "integer"}, "model": {"type": "string"}, "memory": {"type": "string"}},
+                },
+            ]
+        }
+    ),
+]
+
+
+class Hardware(Value):
+    """A named machine shape. Declared, so that a plan needs no fleet."""
+
+    gpus: GpusField = Field(default=Gpus(count=0), description="GPUs of the machine, as in `8 x H100`.")
+    vcpus: Cpus = Field(description="Hardware threads.")
+    memory: Bytes = Field(description="RAM that workloads may use.")
+    nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
+    nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, each way.")
+    numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs and CPUs are divided evenly among them.")
+    interface: str = Field(
+        default="", pattern=r"^([a-z0-9.@_-]{1,15})?$", description="Network interface to shape; the fleet's own, not ssh's."
+    )
+    disk: str = Field(
+        default="",
+        pattern=r"^(/dev/[A-Za-z0-9/_.:-]+)?$",
+        description="Disk for scratch and caches; formatted only when blank. Empty: none is managed.",
+    )
+
+    @property
+    def gpu_memory(self) -> Bytes:
+        """Memory of each GPU: declared, else from GPU_MEMORY, else 0."""
+        return self.gpus.memory or GPU_MEMORY.get(self.gpus.model or "", Bytes(0))
+
+
+class Rack(Value):
+    """What the nodes of one rack share."""
+
+    power: Watts | None = Field(default=None, description="Power budget of the rack.")
+    uplink: BitsPerSecond | None = Field(default=None, description="Bandwidth of the rack to the rest of the fleet.")

@@ -1,0 +1,74 @@
+"""What was decided? Allocations, what found no place and why, and how good it is."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from swarm_iac.model.base import Name, Value
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+
+class Allocation(Value):
+    """One replica's resources on one node. GPUs and CPUs are numbered as the machine numbers them."""
+
+    name: str = Field(description="WORKLOAD-INDEX")
+    workload: Name
+    index: int = Field(ge=0)
+    node: Name
+    gpus: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = Field(default=(), description="Pinned CPUs; empty when it shares.")
+    numa: tuple[int, ...] = Field(default=(), description="NUMA nodes it is bound to; empty when it is not.")
+    vcpus: Cpus
+    memory: Bytes
+    storage: Bytes = Bytes(0)
+    egress: BitsPerSecond = BitsPerSecond(0)
+    ingress: BitsPerSecond = BitsPerSecond(0)
+
+
+class Reason(Value):
+    """One rule that stands in the way, with its numbers."""
+
+    rule: str = Field(description="Name of the rule, e.g. gpus_fit_node.")
+    text: str = Field(description="The rule with its figures, for people.")
+    path: str = Field(default="", description="Path in the stack file of what it comes from, e.g. limits.user.gpus.")
+
+
+class Unplaced(Value):
+    """A workload (a whole gang, or some replicas) that found no place."""
+
+    workload: Name
+    missing: tuple[int, ...] = Field(description="Indices of the replicas without a place.")
+    reasons: tuple[Reason, ...] = ()
+
+
+class Placement(Value):
+    """All that was decided, sorted by name."""
+
+    allocations: tuple[Allocation, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+
+    def by_name(self) -> dict[str, Allocation]:
+        """Allocations by name."""
+        return {allocation.name: allocation for allocation in self.allocations}
+
+    def on(self, node: str) -> tuple[Allocation, ...]:
+        """Allocations on `node`, sorted by name."""
+        return tuple(allocation for allocation in self.allocations if allocation.node == node)
+
+
+class Goal(Value):
+    """One term of the objective: what was reached and the best that any placement could reach."""
+
+    name: str
+    value: int
+    bound: int
+
+
+class Proof(Value):
+    """How good a placement is, and how that is known."""
+
+    optimal: bool
+    goals: tuple[Goal, ...]
+    solver: str = Field(description="Name and version.")
+    parameters: dict[str, int | str] = {}
+    placement: str = Field(description="Digest of the placement that it belongs to.")

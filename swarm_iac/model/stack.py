@@ -1,0 +1,147 @@
+"""What did someone ask for? A stack: fleet, teams, limits, nodes and workloads."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from swarm_iac.model.base import Account, Name, Value
+from swarm_iac.model.hardware import Hardware, Rack
+from swarm_iac.model.workload import Workload
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Hertz, Watts
+
+NodeState = Literal["ready", "cordon", "drain", "lost"]
+
+
+class Team(Value):
+    """People who share a weight."""
+
+    share: int = Field(default=1, ge=1, le=1000, description="Weight of the team when demand exceeds supply.")
+    users: tuple[Account, ...] = Field(description="Unix accounts of the team's members.")
+
+
+class Ceiling(Value):
+    """A ceiling on five resources; what is left out has none."""
+
+    gpus: int | None = Field(default=None, ge=0, description="Whole GPUs.")
+    vcpus: Cpus | None = Field(default=None, description="vCPUs.")
+    memory: Bytes | None = Field(default=None, description="RAM.")
+    storage: Bytes | None = Field(default=None, description="Scratch and cache directories on local disks.")
+    bandwidth: BitsPerSecond | None = Field(default=None, description="Network bandwidth, the larger of in and out.")
+
+
+class LimitException(Ceiling):
+    """Another ceiling for one user until a day. Its expiry blocks growth and never evicts."""
+
+    user: Account = Field(description="The user whose ceiling is replaced.")
+    until: datetime.date = Field(description="Last day on which it holds.")
+    why: str = Field(max_length=200, description="The reason, for whoever reads it next.")
+
+
+class Limits(Value):
+    """Ceilings at three levels; all hold at once."""
+
+    user: Ceiling = Field(default=Ceiling(), description="Ceiling of each user over the whole fleet.")
+    node: Ceiling = Field(default=Ceiling(), description="Ceiling of what is placed on each node.")
+    cluster: Ceiling = Field(default=Ceiling(), description="Ceiling of the whole fleet.")
+    exceptions: tuple[LimitException, ...] = Field(
+        default=(), alias="except", description="Other ceilings for single users, each with its last day."
+    )
+
+    def of_user(self, user: str, today: datetime.date | None = None) -> Ceiling:
+        """The ceiling of `user` on a day: exceptions that still hold replace it value by value, the largest first.
+
+        Without a day, expired exceptions count as well.
+        """
+        values = {name: getattr(self.user, name) for name in Ceiling.model_fields}
+        held = [one for one in self.exceptions if one.user == user and (today is None or today <= one.until)]
+        for name in values:
+            given = [getattr(one, name) for one in held if getattr(one, name) is not None]
+            values[name] = max(given) if given else values[name]
+        return Ceiling.model_construct(**values)
+
+
+class Tuning(Value):
+    """Named settings of a node. What is left out is not touched."""
+
+    gpu_power: Watts | None = Field(default=None, description="Power limit of each GPU.")
+    gpu_clock: Hertz | None = Field(default=None, description="Locked graphics clock of each GPU.")
+    gpu_persistence: bool | None = Field(default=None, description="Persistence mode of each GPU.")
+    governor: Literal["performance", "powersave", "schedutil", "ondemand", "conservative"] | None = Field(
+        default=None, description="CPU frequency governor, where the machine has one."
+    )
+    tcp: Literal["cubic", "bbr", "reno"] | None = Field(default=None, description="TCP congestion control.")
+    hugepages: Bytes | None = Field(default=None, description="Memory in 2 MiB huge pages.")
+    swappiness: int | None = Field(default=None, ge=0, le=200, description="vm.swappiness.")
+    sysctl: dict[
+        Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$", max_length=80)],
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9 ._-]+$", max_length=80)] | int,
+    ] = Field(default={}, description="Any other kernel setting by its name.")
+
+
+class Node(Value):
+    """One machine."""
+
+    name: Name = Field(description="Name of the node.")
+    hardware: Name = Field(description="Name of its shape under `hardware`.")
+    rack: Name | None = Field(default=None, description="Name of its rack under `racks`.")
+    site: Name | None = Field(default=None, description="Where it stands.")
+    tuning: Name | None = Field(default=None, description="Name of its settings under `tuning`.")
+    ssh: str = Field(
+        pattern=r"^(local|([a-z_][a-z0-9_-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?)$",
+        description="How it is reached: user@host[:port], or `local` for this machine. `{name}` is the node's name.",
+    )
+    labels: dict[Name, str] = Field(default={}, description="Labels that `place.select` can ask for.")
+    state: NodeState = Field(default="ready", description="ready | cordon (nothing new) | drain (all leave) | lost (given up).")
+    why: str = Field(default="", max_length=200, description="Why it is in this state.")
+
+
+class Solve(Value):
+    """Budgets of one change."""
+
+    moves: int = Field(default=4, ge=0, description="Running allocations that one change may move.")
+    stops: int = Field(default=8, ge=0, description="Running allocations that one change may stop.")
+    effort: Literal["quick", "normal", "thorough"] = Field(
+        default="normal", description="Deterministic effort of the solver, in units of work and not in seconds."
+    )
+
+
+class Stack(Value):
+    """A whole stack file, with defaults filled in and node ranges expanded."""
+
+    fleet: Name
+    teams: dict[Name, Team] = {}
+    limits: Limits = Limits()
+    tuning: dict[Name, Tuning] = {}
+    hardware: dict[Name, Hardware] = {}
+    racks: dict[Name, Rack] = {}
+    nodes: dict[Name, Node] = {}
+    workloads: dict[Name, Workload] = {}
+    solve: Solve = Solve()
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Stack:
+        for name, node in self.nodes.items():
+            if node.name != name:
+                raise ValueError(f"node {name} is named {node.name}")
+        return self
+
+    def hardware_of(self, node: str) -> Hardware:
+        """The shape of `node`. Raises KeyError for an unknown one."""
+        return self.hardware[self.nodes[node].hardware]
+
+    def tuning_of(self, node: str) -> Tuning:
+        """The settings of `node`; empty when it names none."""
+        name = self.nodes[node].tuning
+        return self.tuning[name] if name else Tuning()
+
+    def users(self) -> frozenset[str]:
+        """All known users."""
+        return frozenset(user for team in self.teams.values() for user in team.users)
+
+
+__all__ = [
+    "Ceiling", "LimitException", "Limits", "Node", "NodeState", "Solve", "Stack", "Team", "Tuning",
+]  # fmt: skip

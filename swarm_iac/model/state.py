@@ -1,0 +1,163 @@
+"""What is one node like, wanted or found? One shape for both, so that a plan is a plain diff of two values.
+
+Everything here is written as the machine reads it back: bytes, watts, MHz, bit/s as plain integers in JSON with the
+unit in the name, because this is what crosses to the node's own program.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from swarm_iac.model.base import Name, Value
+
+
+class GpuState(Value):
+    """Settings of one GPU. None: not managed."""
+
+    persistence: bool | None = None
+    power_w: int | None = Field(default=None, description="Power limit. [W]")
+    clock_mhz: int | None = Field(default=None, description="Locked graphics clock. [MHz]")
+
+
+class SettingsState(Value):
+    """Settings of the machine itself. What is not named is not managed."""
+
+    sysctl: dict[str, str] = {}
+    hugepages_2m: int | None = Field(default=None, description="Number of 2 MiB pages.")
+    governor: str | None = None
+
+
+class SliceState(Value):
+    """The cgroup of one allocation, as systemd and the kernel show it. None: no ceiling."""
+
+    cpus: str = Field(default="", description="cpuset in the kernel's list form, e.g. 0-3,8; empty: all.")
+    mems: str = Field(default="", description="NUMA nodes in list form; empty: all.")
+    cpu_weight: int = 100
+    cpu_quota_m: int | None = Field(default=None, description="Most CPU time, in thousandths of a CPU.")
+    memory_high: int | None = Field(default=None, description="[bytes]")
+    memory_max: int | None = Field(default=None, description="[bytes]")
+    swap_max: int | None = Field(default=0, description="[bytes]")
+    tasks_max: int | None = None
+    io_read_bps: int | None = Field(default=None, description="[bytes/s]")
+    io_write_bps: int | None = Field(default=None, description="[bytes/s]")
+
+
+class DirectoryState(Value):
+    """A directory with a project quota."""
+
+    quota: int = Field(description="Hard limit. [bytes]")
+    owner: str
+    mode: str = "0700"
+
+
+class BandwidthState(Value):
+    """Bandwidth of one slice. None: not shaped."""
+
+    out_bps: int | None = Field(default=None, description="[bit/s]")
+    in_bps: int | None = Field(default=None, description="[bit/s]")
+
+
+class UnitState(Value):
+    """The workload's unit. An empty command is a holder that keeps the cgroup alive."""
+
+    user: str
+    command: str = ""
+    env: dict[str, str] = {}
+    stop_signal: str = "TERM"
+    grace_s: int = 30
+    healthy: str = Field(default="", description="'/path' with port, or a command; empty: running is healthy.")
+    port: int | None = None
+    active: bool = True
+    restart: bool = Field(default=True, description="Started again when it fails.")
+
+
+class AllocationState(Value):
+    """One allocation on one node."""
+
+    workload: Name
+    gpus: tuple[int, ...] = Field(default=(), description="Indices of its GPUs, in the machine's own order by PCI address.")
+    slice: SliceState = SliceState()
+    scratch: DirectoryState | None = None
+    cache: DirectoryState | None = None
+    bandwidth: BandwidthState = BandwidthState()
+    unit: UnitState
+
+
+class NodeState(Value):
+    """All that is managed on one node."""
+
+    settings: SettingsState = SettingsState()
+    gpus: dict[int, GpuState] = {}
+    interface: str = Field(default="", description="The interface that is shaped; empty: none.")
+    interface_bps: int = Field(default=0, description="Its whole bandwidth. [bit/s]")
+    disk: str = Field(default="", description="The disk for scratch and caches; empty: none.")
+    allocations: dict[str, AllocationState] = {}
+
+
+class GpuFacts(Value):
+    """One card as NVML shows it."""
+
+    index: int
+    pci: str
+    uuid: str
+    model: str
+    memory: int = Field(description="[bytes]")
+    numa: int = -1
+    power_min_w: int = 0
+    power_max_w: int = 0
+    power_default_w: int = 0
+    processes: tuple[str, ...] = Field(default=(), description="'PID USER COMMAND' of each process on it.")
+
+
+class Facts(Value):
+    """What the machine is, whatever is wanted of it."""
+
+    hostname: str = ""
+    kernel: str = ""
+    cpus: int = 0
+    memory: int = Field(default=0, description="[bytes]")
+    numa: dict[int, str] = Field(default={}, description="CPU list of each NUMA node.")
+    gpus: tuple[GpuFacts, ...] = ()
+    driver: str = ""
+    disks: dict[str, int] = Field(default={}, description="Unused or swarm-managed disks and their size. [bytes]")
+    interfaces: dict[str, int] = Field(default={}, description="Interfaces and their speed. [bit/s], 0 unknown")
+    governors: tuple[str, ...] = ()
+
+
+class LedgerHead(Value):
+    """Whose the node is. `serial` only grows."""
+
+    lineage: str
+    serial: int
+    fleet: str
+
+
+class Observed(Value):
+    """One node as it was found. When `error` is set the rest is what was last known, or empty."""
+
+    node: Name
+    error: str = Field(default="", description="Why it could not be read, in the node's (or ssh's) own words.")
+    facts: Facts = Facts()
+    ledger: LedgerHead | None = None
+    state: NodeState = NodeState()
+    agent: str = Field(default="", description="Digest of the node program installed there; empty: none.")
+    health: dict[str, str] = Field(default={}, description="Of each allocation: healthy | starting | stopped | failed | done.")
+    foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
+
+
+#: How an allocation changes its place: train and batch stop first; serve is healthy in the new place first;
+#: the members of a gang all stop before any of them starts.
+Handover = Literal["stop-first", "healthy-first", "together"]
+
+
+class Desired(Value):
+    """One node as it should be."""
+
+    node: Name
+    address: str = Field(description="user@host[:port] or local.")
+    fleet: Name
+    state: NodeState = NodeState()
+    handover: dict[str, Handover] = Field(default={}, description="Of each allocation here; left out: stop-first.")
+    managed: bool = Field(default=True, description="False: give everything back (destroy, or the node left the stack).")

@@ -1,0 +1,139 @@
+"""What does a user want to run?"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from swarm_iac.model.base import Account, Name, Value
+from swarm_iac.model.hardware import Gpus, GpusField
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
+
+Kind = Literal["train", "serve", "batch"]
+PRIORITIES: dict[str, int] = {"low": 0, "normal": 1, "high": 2}
+
+
+class Replicas(Value):
+    """`2`, or `2..6`: the lower end is guaranteed, the upper one is a ceiling."""
+
+    least: int = Field(default=1, ge=0, le=10000)
+    most: int = Field(default=1, ge=0, le=10000)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Replicas:
+        if self.least > self.most:
+            raise ValueError(f"{self.least}..{self.most}: the lower end is above the upper one")
+        return self
+
+
+def read_replicas(value: Any) -> Any:
+    """`3` or `"2..6"` to what Replicas takes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"least": value, "most": value}
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9]{1,5})\s*(?:\.\.\s*([0-9]{1,5})\s*)?", value)
+        if match:
+            return {"least": int(match[1]), "most": int(match[2] or match[1])}
+        raise ValueError(f"{value[:40]!r} is no number of replicas; write 2 or 2..6")
+    if isinstance(value, (Replicas, dict)):
+        return value
+    raise ValueError("expected a number of replicas such as 2 or 2..6")
+
+
+class DiskIo(Value):
+    """Ceilings on the scratch disk."""
+
+    read: BytesPerSecond | None = Field(default=None, description="Most bytes read per second.")
+    write: BytesPerSecond | None = Field(default=None, description="Most bytes written per second.")
+
+
+class Each(Value):
+    """What one replica holds."""
+
+    gpus: GpusField = Field(default=Gpus(count=0), description="Whole GPUs: 2, `2 x H100`, or {count, model, memory}.")
+    vcpus: Cpus = Field(default=Cpus(1000), description="vCPUs; thousandths allowed unless pinned.")
+    pinned: bool = Field(default=False, description="Own cores, shared with nobody, near the replica's GPUs.")
+    memory: Bytes = Field(default=Bytes(10**9), description="RAM: memory.max of its slice.")
+    tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Most processes and threads.")
+    scratch: Bytes = Field(default=Bytes(0), description="Quota of its scratch directory; gone when it leaves the node.")
+    cache: Bytes = Field(default=Bytes(0), description="Quota of its cache directory; kept over restarts.")
+    io: DiskIo = Field(default=DiskIo(), description="Ceilings on the scratch disk.")
+    gpu_power: Watts | None = Field(default=None, description="Power limit of its GPUs, in place of the node's.")
+    gpu_clock: Hertz | None = Field(default=None, description="Locked clock of its GPUs, in place of the node's.")
+
+
+class Network(Value):
+    """Bandwidth of one replica."""
+
+    egress: BitsPerSecond | None = Field(default=None, description="Bandwidth out, reserved and enforced.")
+    ingress: BitsPerSecond | None = Field(default=None, description="Bandwidth in, reserved and enforced.")
+    between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, each way.")
+
+
+class Where(Value):
+    """Where replicas may stand."""
+
+    select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
+    spread: Literal["node", "rack"] | None = Field(default=None, description="No two replicas on the same node (or rack).")
+    within: Literal["node", "rack"] | None = Field(default=None, description="All replicas on one node (or in one rack).")
+
+
+class Run(Value):
+    """What is started. A workload without it reserves its place."""
+
+    command: str = Field(min_length=1, max_length=4000, description="Command line; split like a shell does, run without one.")
+    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+        default={}, description="Environment variables."
+    )
+    healthy: str = Field(
+        default="", max_length=400, description="A path (`/ready`, asked on `port`) or a command that exits 0 when healthy."
+    )
+    port: int | None = Field(default=None, ge=1, le=65535, description="Port that a service listens on.")
+
+
+class Stop(Value):
+    """How it is asked to end."""
+
+    signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2"] = Field(default="TERM", description="First signal.")
+    grace: Seconds = Field(default=Seconds(30), description="Time before it is killed.")
+
+
+class Workload(Value):
+    """A wish: so many replicas of this shape, for this user."""
+
+    user: Account = Field(description="Unix account it runs as; a member of a team.")
+    kind: Kind = Field(default="batch", description="train | serve | batch: how it may be stopped and moved.")
+    replicas: Annotated[
+        Replicas,
+        BeforeValidator(read_replicas),
+        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"}]}),
+    ] = Field(default=Replicas(), description="How many: 2, or a range 2..6 whose lower end is guaranteed.")
+    gang: int | None = Field(default=None, ge=1, le=10000, description="Members that run all or none; in place of replicas.")
+    priority: Literal["low", "normal", "high"] = Field(default="normal", description="Who goes first when not all fit.")
+    each: Each = Field(default=Each(), description="What one replica holds.")
+    network: Network = Field(default=Network(), description="Bandwidth of one replica.")
+    place: Where = Field(default=Where(), description="Where replicas may stand.")
+    run: Run | None = Field(default=None, description="What is started; without it the place is reserved.")
+    stop: Stop = Field(default=Stop(), description="How it is asked to end.")
+
+    @property
+    def members(self) -> int:
+        """Replicas that are guaranteed: the gang's size, or the lower end of the range."""
+        return self.gang if self.gang is not None else self.replicas.least
+
+    @property
+    def egress(self) -> BitsPerSecond:
+        """Bandwidth out that one replica reserves. [bit/s]"""
+        return BitsPerSecond(int(self.network.egress or 0) + int(self.network.between or 0))
+
+    @property
+    def ingress(self) -> BitsPerSecond:
+        """Bandwidth in that one replica reserves. [bit/s]"""
+        return BitsPerSecond(int(self.network.ingress or 0) + int(self.network.between or 0))
+
+    @property
+    def storage(self) -> Bytes:
+        """Local disk that one replica reserves. [bytes]"""
+        return self.each.scratch + self.each.cache

@@ -1,0 +1,99 @@
+"""What does each node say of itself? OpenSSH in parallel, the node's own program, nothing changed.
+
+Not through Ansible: starting it costs more than the whole read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from swarm_iac.model.state import Observed
+from swarm_iac.observe.address import parse
+from swarm_iac.observe.program import agent_digest, archive
+
+#: What the node's shell answers when the program of this digest is not there. No command of ours ends with it.
+_ABSENT = 113
+#: Nodes that are asked at the same time: each costs a process of ssh here.
+_AT_ONCE = 64
+
+
+def observe(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20) -> dict[str, Observed]:
+    """Read every node. `targets`: node → address; `timeout` [s] is for each node alone.
+
+    Never raises for one node: Observed.error says in the node's or ssh's own words why it could not be read.
+    """
+    return asyncio.run(_all(targets, ssh_config, timeout))
+
+
+async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: float) -> dict[str, Observed]:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(node: str, address: str) -> Observed:
+        async with gate:
+            try:
+                return await asyncio.wait_for(_one(node, address, ssh_config), timeout)
+            except TimeoutError:
+                return Observed(node=node, error=f"no answer within {timeout:g} s")
+            except (OSError, ValueError) as error:
+                return Observed(node=node, error=str(error))
+
+    found = await asyncio.gather(*(one(node, address) for node, address in targets.items()))
+    return {seen.node: seen for seen in found}
+
+
+async def _one(node: str, address: str, ssh_config: Path | None) -> Observed:
+    where = parse(address)
+    words = ("sh", "-c") if where.local else where.ssh(ssh_config)
+    home = f"/usr/local/lib/swarm/{agent_digest()}"
+    code, out, err = await _run((*words, f"[ -d {home} ] || exit {_ABSENT}; exec python3 -I -S {home} observe"), b"")
+    if code == _ABSENT:
+        sent = 't=$(mktemp) && cat > "$t" && python3 -I -S "$t" observe; code=$?; rm -f "$t"; exit $code'
+        code, out, err = await _run((*words, sent), archive())
+    if code:
+        return Observed(node=node, error=_words(err, code))
+    return read(node, out)
+
+
+def read(node: str, answer: bytes) -> Observed:
+    """The node's answer as Observed. An answer that is none becomes an error that shows its beginning."""
+    try:
+        return Observed.model_validate({**json.loads(answer), "node": node})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return Observed(node=node, error=f"the node's answer is not understood: {place}: {first['msg']}")
+    except (ValueError, TypeError):
+        return Observed(node=node, error=f"the node's answer is not JSON: {answer[:200].decode(errors='replace')!r}")
+
+
+def _words(err: bytes, code: int) -> str:
+    """The last line that says something: a traceback's last line is its message, ssh's is its reason."""
+    lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:500] if lines else f"exit status {code}"
+
+
+async def _run(argv: tuple[str, ...], sent: bytes) -> tuple[int, bytes, bytes]:
+    # A session of its own: an interrupt at the terminal is for the command that asked, which ends us in its own way.
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE if sent else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        out, err = await process.communicate(sent or None)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    return process.returncode or 0, out, err

@@ -1,0 +1,73 @@
+"""How does a stack file become a Pulumi resource?
+
+stacks/NAME.yaml + lock ─► decision (solves only when the lock is stale) ─► plan.desired ─► Fleet
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from swarm_iac.decision import Decision, decide, keep
+from swarm_iac.errors import SwarmError
+from swarm_iac.model.placement import Unplaced
+from swarm_iac.plan import desired
+from swarm_iac.provider.resource import Fleet, Lineage
+
+__all__ = ["Fleet", "Lineage", "main"]
+
+
+def main(root: Path | None = None) -> Fleet:
+    """Register the fleet of stacks/NAME.yaml below `root` (here, when left out); NAME is SWARM_STACK, else the stack's name.
+
+    Raises pulumi.RunError, which the engine prints without a traceback.
+    """
+    folder = root or Path.cwd()
+    name = Path(os.environ.get("SWARM_STACK") or pulumi.get_stack()).stem
+    try:
+        decision = decide(folder, name, today=datetime.date.today())
+        nodes = desired(decision.stack, decision.placement)
+    except SwarmError as error:
+        raise pulumi.RunError(str(error)) from None
+    fleet = Fleet(
+        name,
+        fleet=decision.stack.fleet,
+        nodes=nodes,
+        stack=decision.stack,
+        placement=decision.placement,
+        kept=decision.last.by_name(),
+        source=f"stacks/{name}.yaml",
+    )
+    for unplaced in decision.placement.unplaced:
+        pulumi.log.warn(_sentence(unplaced), fleet)
+    pulumi.export("placement", _kept(fleet, decision))
+    pulumi.export("addresses", fleet.addresses)
+    pulumi.export("unplaced", {unplaced.workload: _sentence(unplaced) for unplaced in decision.placement.unplaced})
+    return fleet
+
+
+def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:
+    """The placement, and once it is applied, the lock.
+
+    The output resolves only after the Fleet's Create or Update went through, and in a preview nothing is applied. When
+    rows failed it never resolves: the candidate stays, and the next `up` goes on with exactly that. So a bare
+    `pulumi up` writes the lock at the same moment as `swarm up`.
+    """
+    if pulumi.runtime.is_dry_run() or not decision.stale:
+        return fleet.placement
+
+    def applied(placement: dict[str, str]) -> dict[str, str]:
+        if keep(decision):
+            pulumi.log.info(f"stacks/{decision.name}.lock.yaml is written: commit it with the stack file", fleet)
+        return placement
+
+    return fleet.placement.apply(applied)
+
+
+def _sentence(unplaced: Unplaced) -> str:
+    why = "; ".join(reason.text for reason in unplaced.reasons) or "no place was found"
+    return f"{unplaced.workload}: {len(unplaced.missing)} not placed: {why}"

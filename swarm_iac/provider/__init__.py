@@ -1,0 +1,1 @@
+"""How does Pulumi see the fleet? One resource with many rows, served by a plugin that never loads the solver."""

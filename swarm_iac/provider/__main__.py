@@ -1,0 +1,44 @@
+"""How is the provider started? As `pulumi-resource-swarm`, by the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from swarm_iac.provider.light import without_sdk
+
+if TYPE_CHECKING:
+    from swarm_iac.provider.machines import Machines
+
+
+def main() -> None:
+    """Serve the provider to the engine that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    without_sdk()
+    from swarm_iac.provider.machines import RealMachines
+
+    run(RealMachines())
+
+
+def run(machines: Machines) -> None:
+    """Serve with these machines."""
+    from pulumi.runtime.proto import provider_pb2_grpc
+
+    from swarm_iac.provider.serve import serve
+    from swarm_iac.provider.servicer import Servicer
+
+    asyncio.run(
+        serve(
+            lambda server, busy: provider_pb2_grpc.add_ResourceProviderServicer_to_server(Servicer(machines, busy), server),
+            warm=_warm,
+        )
+    )
+
+
+def _warm() -> None:
+    import swarm_iac.provider.fleet  # noqa: F401
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""How does an operation that failed in part tell what is left, row by row?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+from pulumi.runtime.proto import provider_pb2 as pb
+from pulumi.runtime.proto import status_pb2
+
+from swarm_iac.model.state import Observed
+from swarm_iac.model.step import Plan, Step, StepResult
+from swarm_iac.provider.wire import Row, to_struct
+
+_FAILED_PRECONDITION = 9
+
+
+def row_of(step: Step) -> Row:
+    """The row that a step belongs to."""
+    return ("Allocation", step.allocation) if step.allocation else ("Node", step.node)
+
+
+def failed_rows(plan: Plan, results: Mapping[str, StepResult]) -> dict[Row, str]:
+    """Row → what went wrong, in the node's own words. A step without a result was never reached."""
+    out: dict[Row, list[str]] = {}
+    for step in plan.steps:
+        result = results.get(step.id)
+        if result is not None and result.ok:
+            continue
+        words = (result.message if result else "") or ("not run" if result is None or result.skipped else "failed")
+        out.setdefault(row_of(step), []).append(f"{step.node}: {step.verb}: {words}")
+    return {row: "; ".join(dict.fromkeys(words)) for row, words in out.items()}
+
+
+def divergences(left: Iterable[Step]) -> dict[Row, str]:
+    """Row → what still differs after the run, for steps that a second reading says are left."""
+    out: dict[Row, list[str]] = {}
+    for step in left:
+        words = ", ".join(f"{c.path} is {c.old!r} and should be {c.new!r}" for c in step.changes)
+        out.setdefault(row_of(step), []).append(f"{step.node}: {step.verb}: still differs: {words or step.why}")
+    return {row: "; ".join(words) for row, words in out.items()}
+
+
+def dark_rows(observed: Mapping[str, Observed], rows: Iterable[Row], home: Mapping[Row, str]) -> dict[Row, str]:
+    """Rows that live on a node that did not answer → the reason. `home` is the node of each row."""
+    out: dict[Row, str] = {}
+    for row in rows:
+        node = observed.get(home.get(row, ""))
+        if node is not None and node.error:
+            out[row] = f"{node.node}: not reached: {node.error}"
+    return out
+
+
+def reasons(failures: Mapping[Row, str]) -> list[str]:
+    """One line per failed row."""
+    return [f"{kind} {name}: {why}" for (kind, name), why in sorted(failures.items())]
+
+
+async def abort_in_part(
+    context: Any,
+    *,
+    id: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    failures: Mapping[Row, str],
+) -> NoReturn:
+    """End the call so that the engine saves what was done and the run ends in error. Never returns."""
+    lines = reasons(failures)
+    detail = pb.ErrorResourceInitFailed(
+        id=id, properties=to_struct(outputs), inputs=to_struct(inputs), reasons=lines, refresh_before_update=True
+    )
+    count = len(lines)
+    message = f"{count} row{'s' if count != 1 else ''} failed; everything else was done"
+    status = status_pb2.Status(code=_FAILED_PRECONDITION, message=message)
+    status.details.add().Pack(detail)
+    await context.abort_with_status(_Rich(status))
+    raise AssertionError("abort_with_status returned")
+
+
+class _Rich(grpc.Status):
+    """A status with details, without the package grpcio-status."""
+
+    def __init__(self, status: status_pb2.Status) -> None:
+        self.code = grpc.StatusCode.FAILED_PRECONDITION
+        self.details = status.message
+        self.trailing_metadata = (("grpc-status-details-bin", status.SerializeToString()),)

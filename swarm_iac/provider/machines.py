@@ -1,0 +1,63 @@
+"""What does the provider ask of the machines? To be read, and to be changed; nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from swarm_iac.model.state import Desired, Observed
+    from swarm_iac.model.step import Plan, StepResult
+
+#: A node that says nothing for so long is dark. [s]
+TIMEOUT = 20.0
+
+
+class Machines(Protocol):
+    """The boundary to real machines, so that the provider's own laws can be tried without any."""
+
+    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+        """Read each node. `targets`: node → address. Never raises for one node: see Observed.error."""
+
+    def converge(
+        self,
+        plan: Plan,
+        desired: Mapping[str, Desired],
+        *,
+        ssh_config: Path | None,
+        lineage: str,
+        serial: int,
+        on_progress: Callable[[str], None],
+        stop: threading.Event,
+    ) -> dict[str, StepResult]:
+        """Run the steps; ends after the step in hand when `stop` is set. Step id → what became of it."""
+
+
+class RealMachines:
+    """Machines reached by ssh, or this one."""
+
+    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+        """See Machines."""
+        from swarm_iac.observe import observe
+
+        return observe(targets, ssh_config=ssh_config, timeout=TIMEOUT)
+
+    def converge(
+        self,
+        plan: Plan,
+        desired: Mapping[str, Desired],
+        *,
+        ssh_config: Path | None,
+        lineage: str,
+        serial: int,
+        on_progress: Callable[[str], None],
+        stop: threading.Event,
+    ) -> dict[str, StepResult]:
+        """See Machines."""
+        from swarm_iac.converge import converge
+
+        return converge(
+            plan, desired, ssh_config=ssh_config, lineage=lineage, serial=serial, on_progress=on_progress, stop=stop
+        )

@@ -1,0 +1,90 @@
+"""How does the policy pack answer the engine? As an analyzer that judges every Fleet by the limits.
+
+An analyzer of our own and not pulumi-policy, whose pin on protobuf clashes with the solver's. It ends quietly on SIGINT:
+its traceback would land in the user's preview.
+"""
+
+# The names of the methods are those of the protocol.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+from swarm_iac.provider.light import without_sdk
+
+_PACK = "swarm-limits"
+_POLICY = "limits"
+_ABOUT = "No placement exceeds a limit of a user, a node or the cluster, nor what a machine has."
+
+
+def main() -> None:
+    """Serve the policy pack to the engine that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    without_sdk()
+    from pulumi.runtime.proto import analyzer_pb2_grpc
+
+    from swarm_iac.provider.serve import serve
+
+    asyncio.run(serve(lambda server, busy: analyzer_pb2_grpc.add_AnalyzerServicer_to_server(_analyzer(), server)))
+
+
+def _analyzer() -> Any:
+    """An instance of the analyzer; made here, because its messages may only be loaded after `without_sdk`."""
+    from google.protobuf import empty_pb2
+    from pulumi.runtime.proto import analyzer_pb2 as pb
+    from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
+
+    from swarm_iac import __version__
+    from swarm_iac.provider.judge import refusals
+    from swarm_iac.provider.wire import from_struct
+
+    class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
+        async def Handshake(self, request: Any, context: Any) -> Any:
+            return pb.AnalyzerHandshakeResponse()
+
+        async def GetPluginInfo(self, request: Any, context: Any) -> Any:
+            return plugin_pb2.PluginInfo(version=__version__)
+
+        async def GetAnalyzerInfo(self, request: Any, context: Any) -> Any:
+            policy = pb.PolicyInfo(name=_POLICY, description=_ABOUT, enforcementLevel=pb.MANDATORY)
+            return pb.AnalyzerInfo(name=_PACK, displayName="Limits of the fleet", version=__version__, policies=[policy])
+
+        async def Configure(self, request: Any, context: Any) -> Any:
+            return empty_pb2.Empty()
+
+        async def ConfigureStack(self, request: Any, context: Any) -> Any:
+            return pb.AnalyzerStackConfigureResponse()
+
+        async def Cancel(self, request: Any, context: Any) -> Any:
+            return empty_pb2.Empty()
+
+        async def Remediate(self, request: Any, context: Any) -> Any:
+            return pb.RemediateResponse()
+
+        async def AnalyzeStack(self, request: Any, context: Any) -> Any:
+            return pb.AnalyzeResponse()
+
+        async def Analyze(self, request: Any, context: Any) -> Any:
+            answer = pb.AnalyzeResponse()
+            if request.type != "swarm:index:Fleet":
+                return answer
+            for message in await asyncio.to_thread(refusals, from_struct(request.properties)):
+                answer.diagnostics.add(
+                    policyName=_POLICY,
+                    policyPackName=_PACK,
+                    policyPackVersion=__version__,
+                    description=_ABOUT,
+                    message=message,
+                    enforcementLevel=pb.MANDATORY,
+                    urn=request.urn,
+                )
+            return answer
+
+    return Analyzer()
+
+
+if __name__ == "__main__":
+    main()

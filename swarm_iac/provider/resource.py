@@ -1,0 +1,71 @@
+"""How does a Pulumi program ask for a fleet?
+
+from swarm_iac.provider.resource import Fleet
+
+fleet = Fleet("lab", fleet="lab", nodes=desired)
+pulumi.export("where", fleet.placement)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pulumi
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import Desired
+from swarm_iac.provider import spec
+
+
+class Lineage(pulumi.CustomResource):
+    """Whose the machines are: a random name, made once and saved before any machine is touched. Its id is the name."""
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("swarm:index:Lineage", name, {}, opts)
+
+
+class Fleet(pulumi.CustomResource):
+    """All machines of a fleet as they should be. Nodes and allocations appear below it as rows."""
+
+    placement: pulumi.Output[dict[str, str]]
+    """Allocation → node."""
+    addresses: pulumi.Output[dict[str, str]]
+    """Allocation → host, or host:port for one that serves."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        fleet: str,
+        nodes: Mapping[str, Desired | Mapping[str, Any]],
+        lineage: pulumi.Input[str] | None = None,
+        stack: Stack | None = None,
+        placement: Placement | None = None,
+        kept: Iterable[str] = (),
+        source: str = "",
+        ssh_config: str | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`nodes`: the desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s).
+
+        With `stack` and `placement` the limits are checked before anything is done: `kept` names the allocations that
+        stood before and may stay where nothing new may come, `source` is the stack file that refusals point into.
+        A Lineage of the same name is made unless one is given. Raises ValidationError for data that is no Desired.
+        """
+        wanted = {node: value if isinstance(value, Desired) else Desired.model_validate(value) for node, value in nodes.items()}
+        text = spec.pack(wanted)
+        props: dict[str, Any] = {
+            "fleet": fleet,
+            "lineage": lineage if lineage is not None else Lineage(name).id,
+            "digest": spec.digest(text),
+            "spec": text,
+            "placement": None,
+            "addresses": None,
+        }
+        if stack is not None and placement is not None:
+            props["wish"] = spec.pack_wish(stack, placement, kept, source)
+        if ssh_config is not None:
+            props["sshConfig"] = ssh_config
+        super().__init__("swarm:index:Fleet", name, props, opts)

@@ -1,0 +1,120 @@
+"""What is the Fleet resource given, and what does it give back?
+
+Inputs on the wire: `fleet`, `lineage`, `digest`, `spec` and `wish`, perhaps `sshConfig`. `spec` (the desired state of
+every node) and `wish` (stack and placement, for the limits) are JSON in text: the SDK takes seconds to walk a nested
+value of 1,000 nodes, and none for a text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import Desired
+
+_NODES = TypeAdapter(dict[str, Desired])
+
+
+def pack(nodes: Mapping[str, Desired]) -> str:
+    """The desired state of every node as the text of `spec`. Sorted, so equal wishes are equal texts."""
+    return json.dumps(
+        {name: nodes[name].model_dump(mode="json", exclude_defaults=True) for name in sorted(nodes)},
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+
+
+def digest(spec: str) -> str:
+    """Short name of a `spec`, for the eye."""
+    return hashlib.sha256(spec.encode()).hexdigest()[:12]
+
+
+def unpack(spec: Any) -> dict[str, Desired]:
+    """The nodes of a `spec`. Raises ValidationError when it is not one."""
+    return _NODES.validate_json(spec) if spec else {}
+
+
+def unpack_nodes(nodes: Mapping[str, Any]) -> dict[str, Desired]:
+    """The nodes of a mapping that came through the engine. Raises ValidationError when it holds something else."""
+    return _NODES.validate_python(nodes)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One set of inputs, read."""
+
+    nodes: dict[str, Desired] = field(default_factory=dict)
+    lineage: str = ""
+    ssh_config: Path | None = None
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> Inputs:
+        """What the engine sent. SWARM_SSH_CONFIG stands in where no `sshConfig` is given."""
+        config = raw.get("sshConfig") or os.environ.get("SWARM_SSH_CONFIG", "")
+        return cls(
+            nodes=unpack(raw.get("spec")),
+            lineage=str(raw.get("lineage") or ""),
+            ssh_config=Path(config).absolute() if config else None,
+        )
+
+
+def host_of(address: str) -> str:
+    """Host part of user@host[:port]; `local` is this machine."""
+    host = address.rsplit("@", 1)[-1].split(":", 1)[0]
+    return "localhost" if host == "local" else host
+
+
+def outputs(nodes: Mapping[str, Desired]) -> dict[str, dict[str, str]]:
+    """`placement`: allocation → node; `addresses`: allocation → host, with the port where it serves one."""
+    placement: dict[str, str] = {}
+    addresses: dict[str, str] = {}
+    for node, desired in nodes.items():
+        for name, allocation in desired.state.allocations.items():
+            port = allocation.unit.port
+            placement[name] = node
+            addresses[name] = host_of(desired.address) + (f":{port}" if port else "")
+    return {"placement": dict(sorted(placement.items())), "addresses": dict(sorted(addresses.items()))}
+
+
+def pack_wish(stack: Stack, placement: Placement, kept: Iterable[str], source: str) -> str:
+    """What the limits are judged by, as the text of `wish`. `kept`: allocations that stood before."""
+    return json.dumps(
+        {
+            "source": source,
+            "kept": sorted(kept),
+            "stack": stack.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+            "placement": placement.model_dump(mode="json", exclude_defaults=True),
+        },
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the limits are judged by."""
+
+    stack: Stack
+    placement: Placement
+    kept: frozenset[str]
+    source: str
+
+
+def unpack_wish(wish: str) -> Wish:
+    """The reverse of pack_wish. Raises ValidationError when it is something else."""
+    raw = json.loads(wish)
+    return Wish(
+        stack=Stack.model_validate(raw["stack"]),
+        placement=Placement.model_validate(raw["placement"]),
+        kept=frozenset(raw.get("kept") or ()),
+        source=str(raw.get("source") or ""),
+    )

@@ -1,0 +1,26 @@
+"""How is another program run, and what is said when it fails or is missing?"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from swarm_iac.sandbox.failure import SandboxError
+
+PACKAGES = Path(__file__).with_name("packages.txt")
+
+
+def run(*command: str | Path, seconds: float = 60, stdin: str | None = None) -> str:
+    """The program's standard output; a failure names the program and ends with its last words."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, input=stdin, check=False)
+    except FileNotFoundError:
+        needed = " ".join(PACKAGES.read_text().split())
+        raise SandboxError(f"{words[0]} is not installed", f"the sandbox needs the Debian packages {needed}") from None
+    except subprocess.TimeoutExpired:
+        raise SandboxError(f"{words[0]} did not end within {seconds:.0f} s") from None
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip()[-600:]
+        raise SandboxError(f"{words[0]} failed ({done.returncode}): {last}")
+    return done.stdout

@@ -1,0 +1,50 @@
+"""Which nodes may a workload stand on at all, whatever else runs there?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from swarm_iac.solver.scene import Ask, Bin
+
+
+def node_is_ready(ask: Ask, bin_: Bin) -> bool:
+    """x[w,n] = 0 unless state_n = ready (what already stands on a cordoned node may stay: see `change`)."""
+    return bin_.state == "ready"
+
+
+def selector_matches(ask: Ask, bin_: Bin) -> bool:
+    """x[w,n] = 0 unless label_n[k] = v for every (k, v) in select_w; site, rack and node count as labels."""
+    return all(bin_.labels.get(key) == value for key, value in ask.select)
+
+
+def gpu_model_matches(ask: Ask, bin_: Bin) -> bool:
+    """x[w,n] = 0 unless model_w is left out or model_w = model_n."""
+    return ask.model is None or ask.model == bin_.model
+
+
+def gpu_memory_suffices(ask: Ask, bin_: Bin) -> bool:
+    """x[w,n] = 0 unless gpu_memory_w ≤ gpu_memory_n   [bytes]"""
+    return ask.gpu_memory <= bin_.gpu_memory
+
+
+FIT: tuple[tuple[str, Callable[[Ask, Bin], bool]], ...] = (
+    ("node_is_ready", node_is_ready),
+    ("selector_matches", selector_matches),
+    ("gpu_model_matches", gpu_model_matches),
+    ("gpu_memory_suffices", gpu_memory_suffices),
+)
+
+
+def suits(ask: Ask, bin_: Bin) -> bool:
+    """May a new replica stand there?"""
+    return bin_.state == "ready" and suits_but_state(ask, bin_)
+
+
+def suits_but_state(ask: Ask, bin_: Bin) -> bool:
+    """Would it suit if the node were ready?"""
+    return selector_matches(ask, bin_) and gpu_model_matches(ask, bin_) and gpu_memory_suffices(ask, bin_)
+
+
+def may_stay(ask: Ask, bin_: Bin) -> bool:
+    """May a replica that stands there stay?"""
+    return bin_.state in ("ready", "cordon") and suits_but_state(ask, bin_)

@@ -1,0 +1,43 @@
+"""Does each rack carry what stands in it?
+
+Traffic that stays inside a rack is counted too, because nobody declares who talks to whom: conservative.
+"""
+
+from __future__ import annotations
+
+from swarm_iac.solver.board import Board, Terms
+
+
+def _inside(board: Board) -> dict[str, list[str]]:
+    racks: dict[str, list[str]] = {}
+    for node in board.by_bin:
+        rack = board.bin(node).rack
+        if rack in board.task.scene.racks:
+            racks.setdefault(rack, []).append(node)
+    return racks
+
+
+def _shared(board: Board, i: int, dimension: int) -> None:
+    for rack, nodes in _inside(board).items():
+        terms: Terms = [(board.x[w, n], board.ask(w).need[dimension]) for n in nodes for w in board.by_bin[n]]
+        board.at_most(terms, board.task.base.racks[rack][i])
+
+
+def egress_fits_uplink(board: Board) -> None:
+    """For every rack r:  Σ_{w, n∈r} egress_w · x[w,n] ≤ uplink_r   [bit/s]"""
+    _shared(board, 0, 5)
+
+
+def ingress_fits_uplink(board: Board) -> None:
+    """For every rack r:  Σ_{w, n∈r} ingress_w · x[w,n] ≤ uplink_r   [bit/s]"""
+    _shared(board, 1, 6)
+
+
+def power_stays_under_rack_budget(board: Board) -> None:
+    """For every rack r:  Σ_{w, n∈r} gpus_w · cap[w,n] · x[w,n] ≤ power_r   [W]
+
+    cap[w,n] is the workload's gpu_power, else the node's; GPUs without a known cap are not counted.
+    """
+    for rack, nodes in _inside(board).items():
+        terms = [(board.x[w, n], board.bin(n).power_of(board.ask(w))) for n in nodes for w in board.by_bin[n]]
+        board.at_most(terms, board.task.base.racks[rack][2])

@@ -1,0 +1,29 @@
+"""Which rules does every placement keep, and in which order are they added? `fit` holds those on single pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from swarm_iac.solver.board import Board
+from swarm_iac.solver.rules import ceilings, node, rack, shape
+
+#: Added to every model, in this order.
+RULES: tuple[Callable[[Board], None], ...] = (
+    shape.replicas_are_not_exceeded,
+    shape.gang_is_whole_or_absent,
+    shape.spread_keeps_apart,
+    shape.within_keeps_together,
+    node.gpus_fit_node,
+    node.vcpus_fit_node,
+    node.cores_fit_node,
+    node.memory_fits_node,
+    node.storage_fits_node,
+    node.egress_fits_nic,
+    node.ingress_fits_nic,
+    node.node_stays_under_limits,
+    rack.egress_fits_uplink,
+    rack.ingress_fits_uplink,
+    rack.power_stays_under_rack_budget,
+    ceilings.user_stays_under_limits,
+    ceilings.cluster_stays_under_limits,
+)

@@ -1,0 +1,125 @@
+"""What has to be decided? What may stay is settled first; the rest is a task for the fleet level.
+
+    stay    unchanged, on a node that may keep it, breaking no rule: leaving costs a move of the budget
+    soft    still welcome on its node but of another size, or in the way of a rule: it prefers its node, free of charge
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.room import Room
+from swarm_iac.solver.rules.fit import may_stay
+from swarm_iac.solver.scene import Ask, Scene
+
+Pairs = Counter[tuple[str, str]]
+
+
+@dataclass
+class Task:
+    """`base` already holds what is fixed; `free` says how many replicas of which workload are to be decided."""
+
+    scene: Scene
+    base: Room
+    free: dict[str, int]
+    stay: Pairs = field(default_factory=Counter)
+    soft: Pairs = field(default_factory=Counter)
+    running: Counter[str] = field(default_factory=Counter)
+    budget: int | None = None
+    nodes: frozenset[str] | None = None  # None: all nodes may be chosen
+    widest: int | None = None  # None: every suitable node; else the best so many for each workload
+
+    def home(self, workload: str, node: str) -> int:
+        """How many free replicas of the workload stood on the node and may stay there."""
+        return self.stay[workload, node] + self.soft[workload, node]
+
+
+@dataclass
+class Settled:
+    """What may stay, with its devices, and what prefers to."""
+
+    stay: dict[str, Allocation]
+    soft: dict[str, Allocation]
+
+
+def same_size(ask: Ask, allocation: Allocation) -> bool:
+    """Does the allocation hold exactly what one replica asks for now?"""
+    held = (
+        len(allocation.gpus), int(allocation.vcpus), len(allocation.cpus), int(allocation.memory),
+        int(allocation.storage), int(allocation.egress), int(allocation.ingress),
+    )  # fmt: skip
+    return held == ask.need[:7]
+
+
+def settle(scene: Scene) -> Settled:
+    """Which running allocations may stay? Tried by priority, then name: what no longer fits beside the others may not."""
+    room = Room(scene)
+    taken: dict[tuple[str, str], set[int]] = {}
+    settled = Settled({}, {})
+    order = sorted(scene.asks.values(), key=lambda ask: (-ask.priority, ask.name))
+    for ask in order:
+        for allocation in scene.running.get(ask.name, ()):
+            bin_ = scene.bins.get(allocation.node)
+            if bin_ is None or not may_stay(ask, bin_):
+                continue
+            gpus = taken.setdefault((bin_.name, "gpu"), set())
+            cpus = taken.setdefault((bin_.name, "cpu"), set())
+            devices = _free(allocation.gpus, bin_.room[0], gpus) and _free(allocation.cpus, bin_.room[2], cpus)
+            if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
+                room.take(ask, bin_, 1)
+                gpus.update(allocation.gpus)
+                cpus.update(allocation.cpus)
+                settled.stay[allocation.name] = allocation
+            else:
+                settled.soft[allocation.name] = allocation
+    return settled
+
+
+def _free(wanted: tuple[int, ...], size: int, taken: set[int]) -> bool:
+    return all(0 <= i < size for i in wanted) and len(set(wanted)) == len(wanted) and taken.isdisjoint(wanted)
+
+
+def narrow(scene: Scene, settled: Settled) -> Task:
+    """Everything that may stay is fixed, except members of a gang that is not whole."""
+    stays: Counter[str] = Counter(a.workload for a in settled.stay.values())
+    whole = {n for n, ask in scene.asks.items() if not ask.gang or stays[n] == ask.members}
+    return _task(scene, settled, {name for name, a in settled.stay.items() if a.workload in whole})
+
+
+def wide(scene: Scene, settled: Settled) -> Task:
+    """Nothing is fixed; the budget alone holds what runs."""
+    return _task(scene, settled, set())
+
+
+def around(scene: Scene, settled: Settled, nodes: frozenset[str], targets: frozenset[str]) -> Task:
+    """What stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed."""
+    torn = {a.workload for a in settled.stay.values() if a.node not in nodes and scene.asks[a.workload].gang}
+    stays: Counter[str] = Counter(a.workload for a in settled.stay.values())
+    part = {n for n, ask in scene.asks.items() if ask.gang and stays[n] < ask.members}
+    fixed = {
+        name
+        for name, a in settled.stay.items()
+        if a.workload not in part and (a.node not in nodes or a.workload in torn)
+    }
+    task = _task(scene, settled, fixed)
+    task.nodes = nodes | targets
+    return task
+
+
+def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
+    base = Room(scene)
+    for name in sorted(fixed):
+        allocation = settled.stay[name]
+        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1)
+    free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
+    return Task(
+        scene=scene,
+        base=base,
+        free=free,
+        stay=Counter((a.workload, a.node) for name, a in settled.stay.items() if name not in fixed),
+        soft=Counter((a.workload, a.node) for a in settled.soft.values()),
+        running=Counter({n: len(found) - base.counts[n].total() for n, found in scene.running.items() if n in free}),
+        budget=int(scene.stack.solve.moves),
+    )

@@ -1,0 +1,131 @@
+"""Do the names in a stack refer to each other, and do its values agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from swarm_iac.errors import Problem
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Workload
+from swarm_iac.stackfile.shape import StackFile
+from swarm_iac.stackfile.source import Source
+from swarm_iac.stackfile.wording import nearest
+
+
+def check(stack: Stack, shape: StackFile, source: Source) -> list[Problem]:
+    """All disagreements. Sizes and limits are for `wishes`."""
+    checker = _Checker(stack, source)
+    checker.teams()
+    checker.exceptions()
+    checker.nodes(shape)
+    for name, workload in stack.workloads.items():
+        checker.workload(name, workload)
+    return checker.problems
+
+
+class _Checker:
+    def __init__(self, stack: Stack, source: Source) -> None:
+        self.stack = stack
+        self.source = source
+        self.problems: list[Problem] = []
+        self.users = stack.users()
+        self.labels = _labels(stack)
+
+    def say(self, path: str, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(self.source.place(path), path, message, hint))
+
+    def teams(self) -> None:
+        """Every user is in exactly one team."""
+        first: dict[str, str] = {}
+        for team, value in self.stack.teams.items():
+            for index, user in enumerate(value.users):
+                path = f"teams.{team}.users[{index}]"
+                if user in first:
+                    line = self.source.place(f"teams.{first[user]}").line
+                    where = "twice in this team" if first[user] == team else f"in the team {first[user]} (line {line}) as well"
+                    self.say(path, f"{user} is {where}", "a user's share comes from one team; remove the user from the other")
+                first.setdefault(user, team)
+
+    def exceptions(self) -> None:
+        """Every exception is for a known user and replaces something."""
+        for index, one in enumerate(self.stack.limits.exceptions):
+            path = f"limits.except[{index}]"
+            self.user(f"{path}.user", one.user)
+            if not one.model_fields_set - {"user", "until", "why"}:
+                self.say(path, f"the exception for {one.user} replaces no ceiling", "add one, such as gpus: 24")
+
+    def user(self, path: str, user: str) -> None:
+        if user not in self.users:
+            hint = nearest(user, self.users) if self.users else "list users under `teams:`, as in `research: {users: [ada]}`"
+            self.say(path, f"{user!r} is in no team", hint)
+
+    def nodes(self, shape: StackFile) -> None:
+        """Hardware, racks and tunings that nodes name exist. Told at the entry, not for each node of a range."""
+        tables: dict[str, Mapping[str, object]] = {
+            "hardware": self.stack.hardware,
+            "rack": self.stack.racks,
+            "tuning": self.stack.tuning,
+        }
+        for key, entry in shape.nodes.items():
+            for field, table in tables.items():
+                name = getattr(entry, field)
+                if name is not None and name not in table:
+                    place = self.source.document.at(("nodes", key, field))
+                    section = "racks" if field == "rack" else field
+                    hint = nearest(name, table) or f"describe it under `{section}:`"
+                    self.problems.append(Problem(place, f"nodes.{key}.{field}", f"there is no {field} {name!r}", hint))
+
+    def workload(self, name: str, workload: Workload) -> None:
+        path = f"workloads.{name}"
+        self.user(f"{path}.user", workload.user)
+        if workload.gang is not None and "replicas" in workload.model_fields_set:
+            self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
+        self.sizes(path, workload)
+        self.running(path, workload)
+        for label, value in workload.place.select.items():
+            self.select(f"{path}.place.select.{label}", label, value)
+
+    def sizes(self, path: str, workload: Workload) -> None:
+        each = workload.each
+        if each.pinned and (each.vcpus % 1000 or not each.vcpus):
+            hint = "write a whole number, or leave `pinned` out"
+            self.say(f"{path}.each.vcpus", f"pinned CPUs are whole, and {each.vcpus} is not", hint)
+        if not each.vcpus:
+            self.say(f"{path}.each.vcpus", "a replica needs some CPU to run on", "write at least 0.001")
+        if not each.memory:
+            self.say(f"{path}.each.memory", "a replica needs some memory", "write a size such as 1 GB")
+        if not each.gpus.count:
+            for field in ("gpu_power", "gpu_clock"):
+                if getattr(each, field) is not None:
+                    self.say(f"{path}.each.{field}", "this replica has no GPU to set", "ask for `gpus`, or delete the key")
+        if workload.network.between is not None and workload.gang is None:
+            self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
+        if workload.place.spread and workload.place.within == "node" and workload.members > 1:
+            self.say(f"{path}.place.within", "all on one node, and no two on the same: both cannot be", "keep one of the two")
+        if workload.place.spread == "rack" and workload.place.within == "rack" and workload.members > 1:
+            self.say(f"{path}.place.within", "all in one rack, and no two in the same: both cannot be", "keep one of the two")
+
+    def running(self, path: str, workload: Workload) -> None:
+        run = workload.run
+        if run is None:
+            return
+        if run.healthy.startswith("/") and run.port is None:
+            self.say(f"{path}.run.healthy", f"the path {run.healthy} is asked on a port, and there is none", "add `port:`")
+        for key, value in run.env.items():
+            if value == "secret:" or (value.startswith("secret:") and "/" in value):
+                self.say(f"{path}.run.env.{key}", f"{value!r} names no secret", "write secret:NAME, as in secret:hf")
+
+    def select(self, path: str, label: str, value: str) -> None:
+        if label not in self.labels:
+            self.say(path, f"no node carries the label {label!r}", nearest(label, self.labels))
+        elif value not in self.labels[label]:
+            self.say(path, f"no node carries {label}: {value}", nearest(value, self.labels[label]))
+
+
+def _labels(stack: Stack) -> dict[str, set[str]]:
+    labels: dict[str, set[str]] = {}
+    for node in stack.nodes.values():
+        for label, value in (("site", node.site), ("rack", node.rack), *node.labels.items()):
+            if value is not None:
+                labels.setdefault(label, set()).add(value)
+    return labels

@@ -1,0 +1,141 @@
+"""What stack does this file describe, or what is wrong with it?"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from swarm_iac.errors import Problem, StackFileError
+from swarm_iac.model.stack import Ceiling, Limits, Stack
+from swarm_iac.stackfile.check import check
+from swarm_iac.stackfile.compose import Node, compose
+from swarm_iac.stackfile.nodes import Nodes, merge
+from swarm_iac.stackfile.shape import PolicyFile, StackFile
+from swarm_iac.stackfile.source import Document, Source, Step, join
+from swarm_iac.stackfile.text import decode, read
+from swarm_iac.stackfile.wishes import wishes
+from swarm_iac.stackfile.wording import problem
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+#: The only values that are true or false; elsewhere pydantic would read true as 1.
+_SWITCHES = ("pinned", "gpu_persistence")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A stack and where each of its values stands."""
+
+    stack: Stack
+    source: Source
+
+
+def load(path: Path, *, policies: Path | None = None, today: datetime.date) -> Loaded:
+    """Read a stack file with the default limits of `policies` (a file or its folder).
+
+    Without `policies` it is policies/limits.yaml in the nearest folder above the file, else the one that the package
+    brings. Raises StackFileError with all problems.
+    """
+    policy = policies or nearest_policy(path)
+    return loads(read(path, str(path)), str(path), policies=policy, today=today)
+
+
+def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: datetime.date) -> Loaded:
+    """The same for a text; `file` is what messages call it."""
+    default, policy = _policy(policies or nearest_policy(None))
+    document = Document(file, compose(decode(text, file), file))
+    shape, problems = _shape(document, StackFile, ())
+    if shape is None:
+        raise StackFileError(tuple(problems))
+    merged = merge(document, shape.nodes)
+    problems += merged.problems
+    stack = _stack(shape, merged, default)
+    source = Source(document, policy, merged.places)
+    problems += check(stack, shape, source)
+    if not merged.problems:
+        problems += wishes(stack, source, today)
+    if problems:
+        raise StackFileError(tuple(dict.fromkeys(problems)))
+    return Loaded(stack, source)
+
+
+def nearest_policy(path: Path | None) -> Path | None:
+    """policies/limits.yaml in a folder above the stack file, else what the package brings."""
+    package = Path(__file__).resolve().parents[1]
+    above = list(path.absolute().parents)[:4] if path else []
+    for folder in (*above, package, package.parent):
+        found = folder / "policies" / "limits.yaml"
+        if found.is_file():
+            return found
+    return None
+
+
+def _policy(path: Path | None) -> tuple[PolicyFile, Document | None]:
+    if path is None:
+        return PolicyFile(), None
+    path = path / "limits.yaml" if path.is_dir() else path
+    file = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    document = Document(file, compose(decode(read(path, file), file), file))
+    shape, problems = _shape(document, PolicyFile, ("limits",))
+    if shape is None:
+        raise StackFileError(tuple(problems))
+    return shape, document
+
+
+def _shape(document: Document, model: type[Shape], prefix: tuple[Step, ...]) -> tuple[Shape | None, list[Problem]]:
+    """The file as a value of its model; with problems, perhaps None."""
+    data = document.root.data
+    problems: list[Problem] = []
+    _scan(document, document.root, (), problems, prefix)
+    # A section whose entries are all commented out has no value; that is no mistake.
+    data = {key: {} if value is None and key in model.model_fields and key != "fleet" else value for key, value in data.items()}
+    try:
+        shape = model.model_validate(data)
+    except ValidationError as error:
+        problems += [problem(document, one, model, prefix) for one in error.errors(include_url=False)]
+        # One value can fail in several parts of a union, or in the scan as well: one sentence is enough.
+        return None, list({told.path: told for told in reversed(problems)}.values())
+    return (None if problems else shape), problems
+
+
+def _scan(document: Document, node: Node, steps: tuple[Step, ...], problems: list[Problem], prefix: tuple[Step, ...]) -> None:
+    """Find what pydantic would read as something else: true as 1, a number as a date, nothing as a default."""
+    children: list[tuple[Step, Node]] = [(key, child[2]) for key, child in (node.fields or {}).items()]
+    children += list(enumerate(node.items or []))
+    for step, child in children:
+        data: Any = child.data
+        if child.fields is not None or child.items is not None:
+            _scan(document, child, (*steps, step), problems, prefix)
+            continue
+        if isinstance(data, bool) and step not in _SWITCHES:
+            message, hint = f"{str(data).lower()} does not fit here", "only pinned and gpu_persistence are true or false"
+        elif step == "until" and data is not None and not isinstance(data, str):
+            message, hint = f"expected a date such as 2027-01-31, found {data}", ""
+        elif data is None and steps:
+            message, hint = "there is no value", "write one, or delete the key"
+        else:
+            continue
+        at = (*steps, step)
+        problems.append(Problem(document.at(at), join(prefix + at), message, hint))
+
+
+def _stack(shape: StackFile, merged: Nodes, default: PolicyFile) -> Stack:
+    limits = Limits.model_construct(
+        user=_replaced(default.user, shape.limits.user),
+        node=_replaced(default.node, shape.limits.node),
+        cluster=_replaced(default.cluster, shape.limits.cluster),
+        exceptions=shape.limits.exceptions,
+    )
+    return Stack(
+        fleet=shape.fleet, teams=shape.teams, limits=limits, tuning=shape.tuning, hardware=shape.hardware,
+        racks=shape.racks, nodes=merged.nodes, workloads=shape.workloads, solve=shape.solve,
+    )  # fmt: skip
+
+
+def _replaced(default: Ceiling, given: Ceiling) -> Ceiling:
+    """Each value of `given` in place of the default one."""
+    return default.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})

@@ -1,0 +1,213 @@
+"""What was decided, from what, and does that still hold? The lock file `stacks/NAME.lock.yaml`.
+
+One block per allocation, sorted and set apart by blank lines, each with the digest of what it alone was decided from,
+and nothing about the whole: two branches that change different allocations merge without a conflict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from swarm_iac.errors import Problem, StackFileError
+from swarm_iac.model.base import Name, Value
+from swarm_iac.model.placement import Allocation, Placement, Unplaced
+from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile.compose import compose
+from swarm_iac.stackfile.source import Document
+from swarm_iac.stackfile.text import decode
+from swarm_iac.stackfile.wording import problem
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+#: A block has about 200 bytes and 25 values; this is room for 50,000 allocations.
+MAX_BYTES = 10_000_000
+MAX_NODES = 1_250_000
+
+_HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A placement, and by allocation (or unplaced workload) the digest of what it was decided from."""
+
+    placement: Placement = field(default_factory=Placement)
+    digests: dict[str, str] = field(default_factory=dict)
+    unplaced_digests: dict[str, str] = field(default_factory=dict)
+
+
+class _Block(Value):
+    """One allocation as it is written."""
+
+    workload: Name = Field(description="The workload.")
+    node: Name = Field(description="The node.")
+    gpus: tuple[int, ...] = Field(default=(), description="GPUs by index.")
+    cpus: tuple[int, ...] = Field(default=(), description="Pinned CPUs.")
+    numa: tuple[int, ...] = Field(default=(), description="NUMA nodes.")
+    vcpus: Cpus = Field(description="vCPUs.")
+    memory: Bytes = Field(description="RAM.")
+    storage: Bytes = Field(default=Bytes(0), description="Local disk.")
+    egress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth out.")
+    ingress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth in.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from.")
+
+
+class _Missing(Value):
+    """One unplaced workload as it is written."""
+
+    missing: tuple[int, ...] = Field(description="Replicas without a place.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from.")
+
+
+class _File(Value):
+    """A lock file."""
+
+    allocations: dict[str, _Block] = Field(default={}, description="What has a place.")
+    unplaced: dict[Name, _Missing] = Field(default={}, description="What has none.")
+
+
+def digest_of(stack: Stack, workload: str, node: str | None) -> str:
+    """12 hex digits over what one allocation is decided from: the wish, and the shape of the node that holds it.
+
+    How it runs and stops and how urgent it is are left out: changing these moves nothing. A node's state is left out
+    too; `validity` looks at it. Raises KeyError when the stack has no such workload or node.
+    """
+    wish = stack.workloads[workload].model_dump(mode="json", exclude={"run", "stop", "priority"}, exclude_defaults=True)
+    each = wish.get("each", {})
+    for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
+        each.pop(live, None)
+    # A range's upper end decides which replicas exist, not where one of them stands.
+    wish.pop("replicas", None)
+    decided: dict[str, Any] = {"wish": wish}
+    if node is not None:
+        one = stack.nodes[node]
+        shape = stack.hardware[one.hardware].model_dump(mode="json", exclude={"interface", "disk"}, exclude_defaults=True)
+        decided["node"] = {"hardware": shape, "rack": one.rack, "site": one.site, "labels": one.labels}
+    return _sha(decided)
+
+
+def digest_placement(placement: Placement) -> str:
+    """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
+    unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
+    allocations = sorted((one.model_dump(mode="json") for one in placement.allocations), key=lambda one: str(one["name"]))
+    return _sha({"allocations": allocations, "unplaced": unplaced})
+
+
+def make(stack: Stack, placement: Placement) -> Lock:
+    """The lock of a placement that was just decided from `stack`.
+
+    Reasons stay out: their figures are of the whole, and would change with every neighbour.
+    """
+    shared: dict[tuple[str, str], str] = {}
+    for one in placement.allocations:
+        key = (one.workload, one.node)
+        shared[key] = shared.get(key) or digest_of(stack, *key)
+    digests = {one.name: shared[one.workload, one.node] for one in placement.allocations}
+    unplaced = {one.workload: digest_of(stack, one.workload, None) for one in placement.unplaced}
+    bare = tuple(one.model_copy(update={"reasons": ()}) for one in placement.unplaced)
+    return Lock(placement.model_copy(update={"unplaced": bare}), digests, unplaced)
+
+
+def dump(lock: Lock) -> str:
+    """The file's text; the same lock gives the same bytes."""
+    parts = [_HEAD + "allocations:\n"]
+    for one in sorted(lock.placement.allocations, key=lambda one: one.name):
+        lines = [f"  {one.name}:", f"    workload: {one.workload}", f"    node: {one.node}"]
+        for name in ("gpus", "cpus", "numa"):
+            if numbers := getattr(one, name):
+                lines.append(f"    {name}: [{', '.join(map(str, numbers))}]")
+        lines += [f"    vcpus: {one.vcpus}", f"    memory: {one.memory}"]
+        lines += [f"    {name}: {value}" for name in ("storage", "egress", "ingress") if (value := getattr(one, name))]
+        parts.append("\n".join([*lines, f'    digest: "{lock.digests[one.name]}"', ""]))
+    if lock.placement.unplaced:
+        parts.append("unplaced:\n")
+    for gone in sorted(lock.placement.unplaced, key=lambda gone: gone.workload):
+        lines = [f"  {gone.workload}:", f"    missing: [{', '.join(map(str, gone.missing))}]"]
+        if gone.reasons:
+            lines.append("    reasons:")
+            lines += [
+                f"      - {json.dumps(one.model_dump(exclude_defaults=True), ensure_ascii=False)}" for one in gone.reasons
+            ]
+        parts.append("\n".join([*lines, f'    digest: "{lock.unplaced_digests[gone.workload]}"', ""]))
+    return "\n".join(parts)
+
+
+def parse(text: str | bytes, file: str) -> Lock:
+    """A lock file's text. Raises StackFileError with all problems."""
+    document = Document(file, compose(decode(text, file, MAX_BYTES), file, MAX_NODES))
+    data = {key: {} if value is None else value for key, value in document.root.data.items()}
+    try:
+        shape = _File.model_validate(data)
+    except ValidationError as error:
+        raise StackFileError(tuple(problem(document, one, _File) for one in error.errors(include_url=False))) from None
+    problems: list[Problem] = []
+    allocations: list[Allocation] = []
+    for name, block in shape.allocations.items():
+        workload, _, index = name.rpartition("-")
+        if workload != block.workload or not index.isdigit() or len(index) > 5 or str(int(index)) != index:
+            place = document.at(("allocations", name), key=True)
+            message = f"{name[:60]!r} is no replica of {block.workload}"
+            hint = f"a block is named {block.workload}-0, {block.workload}-1 and so on; `swarm solve` writes this file"
+            problems.append(Problem(place, f"allocations.{name}", message, hint))
+            continue
+        allocations.append(Allocation(name=name, index=int(index), **block.model_dump(exclude={"digest"})))
+    if problems:
+        raise StackFileError(tuple(problems))
+    unplaced = (Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items())
+    placement = Placement(
+        allocations=tuple(sorted(allocations, key=lambda one: one.name)),
+        unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
+    )
+    digests = {name: block.digest for name, block in shape.allocations.items()}
+    return Lock(placement, digests, {name: one.digest for name, one in shape.unplaced.items()})
+
+
+def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
+    """Why the lock is stale, a sentence each; empty when it stands. What `limits` finds is for the caller to add."""
+    reasons: list[str] = []
+    digests: dict[tuple[str, str | None], str] = {}
+
+    def current(workload: str, node: str | None) -> str:
+        if (workload, node) not in digests:
+            digests[workload, node] = digest_of(stack, workload, node)
+        return digests[workload, node]
+
+    decided: dict[str, set[int]] = {}
+    for one in lock.placement.allocations:
+        decided.setdefault(one.workload, set()).add(one.index)
+        if one.workload not in stack.workloads:
+            reasons.append(f"{one.name}: the stack has no workload {one.workload}")
+        elif one.node not in stack.nodes:
+            reasons.append(f"{one.name}: the stack has no node {one.node}")
+        elif (state := stack.nodes[one.node].state) in ("drain", "lost"):
+            reasons.append(f"{one.name}: {one.node} is in state {state}")
+        elif one.index >= _most(stack, one.workload):
+            reasons.append(f"{one.name}: {one.workload} has no replica {one.index}")
+        elif lock.digests.get(one.name) != current(one.workload, one.node):
+            reasons.append(f"{one.name}: {one.workload} or the shape of {one.node} has changed")
+    for gone in lock.placement.unplaced:
+        decided.setdefault(gone.workload, set()).update(gone.missing)
+        if gone.workload not in stack.workloads:
+            reasons.append(f"{gone.workload}: the stack has no such workload")
+        elif max(gone.missing, default=0) >= _most(stack, gone.workload):
+            reasons.append(f"{gone.workload}: it has no replica {max(gone.missing)}")
+        elif lock.unplaced_digests.get(gone.workload) != current(gone.workload, None):
+            reasons.append(f"{gone.workload}: it has changed since it found no place")
+    for name, workload in stack.workloads.items():
+        missing = [str(index) for index in range(workload.members) if index not in decided.get(name, set())]
+        if missing:
+            reasons.append(f"{name}: nothing is decided about replica {', '.join(missing[:10])}")
+    return tuple(reasons)
+
+
+def _most(stack: Stack, workload: str) -> int:
+    one = stack.workloads[workload]
+    return one.gang if one.gang is not None else one.replicas.most
+
+
+def _sha(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

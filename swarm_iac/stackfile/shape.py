@@ -1,0 +1,88 @@
+"""What may stand in a stack file, before node ranges are expanded and defaults filled in?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from swarm_iac.model.base import Name, Value
+from swarm_iac.model.hardware import Hardware, Rack
+from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team, Tuning
+from swarm_iac.model.workload import Workload
+
+
+class NodeEntry(Value):
+    """One node, or a range of nodes such as `gpu-[01-08]`. Entries without `hardware` refine those above them."""
+
+    hardware: Name | None = Field(default=None, description="Name of its shape under `hardware`.")
+    rack: Name | None = Field(default=None, description="Name of its rack under `racks`.")
+    site: Name | None = Field(default=None, description="Where it stands.")
+    tuning: Name | None = Field(default=None, description="Name of its settings under `tuning`.")
+    ssh: str | None = Field(
+        default=None,
+        description="How it is reached: user@host[:port], or `local` for this machine. `{name}`: the node's name.",
+    )
+    labels: dict[Name, str] = Field(
+        default={}, description="Labels that `place.select` can ask for; entries add to each other."
+    )
+    state: NodeState | None = Field(
+        default=None, description="ready | cordon (nothing new) | drain (all leave) | lost (given up)."
+    )
+    why: str | None = Field(default=None, max_length=200, description="Why it is in this state.")
+
+
+class StackFile(Value):
+    """A fleet of GPU machines and what is to run on it."""
+
+    fleet: Name = Field(description="Name of the fleet.")
+    teams: dict[Name, Team] = Field(default={}, description="Who shares the fleet, by team.")
+    limits: Limits = Field(default=Limits(), description="Ceilings; a value here replaces the default in policies/limits.yaml.")
+    tuning: dict[Name, Tuning] = Field(default={}, description="Named settings that nodes can ask for.")
+    hardware: dict[Name, Hardware] = Field(default={}, description="Named machine shapes.")
+    racks: dict[Name, Rack] = Field(default={}, description="Racks by name.")
+    nodes: dict[str, NodeEntry] = Field(
+        default={}, description="Machines by name or range (`gpu-[01-08]`); later entries refine earlier ones."
+    )
+    workloads: dict[Name, Workload] = Field(default={}, description="What is to run, by name.")
+    solve: Solve = Field(default=Solve(), description="Budgets of one change.")
+
+
+class PolicyFile(Value):
+    """policies/limits.yaml: the ceilings that hold where a stack file says nothing."""
+
+    user: Ceiling = Field(default=Ceiling(), description="Ceiling of each user over the whole fleet.")
+    node: Ceiling = Field(default=Ceiling(), description="Ceiling of what is placed on each node.")
+    cluster: Ceiling = Field(default=Ceiling(), description="Ceiling of the whole fleet.")
+
+
+#: Fields of GPUs that are given as a mapping; their schema is written by hand in the model.
+_GPUS = {
+    "count": "How many whole GPUs.",
+    "model": "The model, such as H100; any when left out.",
+    "memory": "Least memory of each GPU, such as 80 GB.",
+}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a stack file, with a description on every field."""
+    shape = StackFile.model_json_schema()
+    shape["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    shape["title"] = "swarm-iac stack file"
+    _describe(shape)
+    return shape
+
+
+def _describe(part: Any) -> None:
+    if isinstance(part, list):
+        for item in part:
+            _describe(item)
+    if not isinstance(part, dict):
+        return
+    fields = part.get("properties")
+    if isinstance(fields, dict):
+        for name, value in fields.items():
+            value.setdefault("description", _GPUS.get(name, ""))
+            value.pop("title", None)
+    for value in part.values():
+        _describe(value)

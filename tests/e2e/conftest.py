@@ -1,0 +1,91 @@
+"""What do the end-to-end tests stand on? A sandbox of their own and a fleet repository made by `swarm init`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.sandbox import Sandbox
+
+BASE_PORT = 2400
+SWARM = [sys.executable, "-m", "swarm_iac.cli"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command did: its exit status and everything that it printed."""
+
+    status: int
+    text: str
+
+    def ok(self) -> Done:
+        """This, if the command succeeded."""
+        assert self.status == 0, self.text[-6000:]
+        return self
+
+
+@dataclass
+class Fleet:
+    """A fleet repository on a running sandbox."""
+
+    root: Path
+    sandbox: Sandbox
+
+    @property
+    def stack(self) -> Path:
+        return self.root / "stacks" / "dev.yaml"
+
+    def swarm(self, *words: str, timeout: float = 900, **variables: str) -> Done:
+        return self._run([*SWARM, *words], timeout, variables)
+
+    def pulumi(self, *words: str, timeout: float = 900, **variables: str) -> Done:
+        """Bare `pulumi`, with the environment that `swarm env` prints and nothing else of ours."""
+        line = 'eval "$("$0" -m swarm_iac.cli env)"; exec pulumi "$@" --stack dev --color never'
+        return self._run(["bash", "-c", line, sys.executable, *words], timeout, variables)
+
+    def node(self, name: str, command: str, timeout: float = 90) -> str:
+        """A shell command on a node, by plain ssh: none of our code looks at the answer first."""
+        return self.sandbox.run(name, command, timeout).strip()
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.stack.read_text()
+        assert old in text, f"{old!r} is not in {self.stack}"
+        self.stack.write_text(text.replace(old, new))
+
+    def placed(self) -> dict[str, dict[str, object]]:
+        """The lock file's allocations, read as plain YAML."""
+        import yaml
+
+        return dict(yaml.safe_load((self.root / "stacks" / "dev.lock.yaml").read_text())["allocations"])
+
+    def _run(self, words: list[str], timeout: float, variables: dict[str, str]) -> Done:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SWARM_SSH", "PULUMI_"))}
+        done = subprocess.run(
+            words, cwd=self.root, env={**environment, "NO_COLOR": "1", **variables}, timeout=timeout,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        return Done(done.returncode, re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", done.stdout))
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    root = tmp_path_factory.mktemp("fleet") / "lab"
+    made = subprocess.run([*SWARM, "init", str(root)], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    sandbox = Sandbox(root / ".sandbox", BASE_PORT)
+    try:
+        sandbox.up(lambda line: print(line, file=sys.__stderr__))
+        one = Fleet(root, sandbox)
+        one.swarm("up", "--yes", "--skip-preview").ok()
+        yield one
+    finally:
+        sandbox.down()
+        shutil.rmtree(root, ignore_errors=True)
