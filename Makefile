@@ -55,17 +55,18 @@ lint: .venv/ready
 	lint-imports --no-cache | tail -n 1
 
 unit: .venv/ready
-	@pytest -m 'not e2e and not slow'
+	@eval "$$(swarm env)"
+	pytest -m 'not e2e and not slow'
 
 check: lint unit
 
 test: .venv/ready
-	@swarm toolchain
+	@eval "$$(swarm env)"
 	$(MAKE) lint
 	pytest -m 'not slow'
 
 test-full: .venv/ready
-	@swarm toolchain
+	@eval "$$(swarm env)"
 	$(MAKE) lint
 	SWARM_MUTATIONS=10000 HYPOTHESIS_PROFILE=full pytest
 

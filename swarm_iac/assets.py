@@ -1,4 +1,4 @@
-"""Where do the playbooks and default policies lie? In the source tree, or inside the installed wheel."""
+"""Where do playbooks, default policies and the first stack lie? In the source tree, or inside the installed wheel."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def playbooks() -> Path:
 def policies() -> Path:
     """The folder with the default limits and the policy pack."""
     return _find("policies")
+
+
+def stacks() -> Path:
+    """The folder with dev.yaml, the stack that runs on the sandbox."""
+    return _find("stacks")

@@ -1,9 +1,11 @@
 """Which placement holds now? The lock's when it is valid; else a fresh solution, kept as a candidate until applied.
 
-    stacks/NAME.yaml        the wish                              in git
-    stacks/NAME.lock.yaml   the placement that was applied        in git
-    stacks/NAME.proof.yaml  how good it is, and of which lock     in git
-    .state/NAME.candidate.yaml   what a preview showed: `up` applies exactly this and makes it the lock
+stacks/NAME.yaml        the wish                              in git
+stacks/NAME.lock.yaml   the placement that was applied        in git
+stacks/NAME.proof.yaml  how good it is, and of which lock     in git
+.state/NAME.candidate.yaml   what a preview showed: `up` applies exactly this and makes it the lock
+
+A stack file elsewhere (an example, a draft) has its lock and proof beside it, and no candidate: it is never applied.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from swarm_iac.errors import LimitExceeded, Place, StaleLock, SwarmError
@@ -23,11 +25,45 @@ from swarm_iac.stackfile import proof as proofs
 
 
 @dataclass(frozen=True)
+class Files:
+    """A stack file and what belongs to it. Without a folder for candidates nothing is written but lock and proof."""
+
+    stack: Path
+    candidates: Path | None = None
+
+    @classmethod
+    def of(cls, root: Path, name: str) -> Files:
+        """stacks/NAME.yaml of the fleet repository `root`."""
+        return cls(root / "stacks" / f"{name}.yaml", root / ".state")
+
+    @property
+    def lock(self) -> Path:
+        """The placement that was applied."""
+        return self.stack.with_name(f"{self.stack.stem}.lock.yaml")
+
+    @property
+    def proof(self) -> Path:
+        """How good it is."""
+        return self.stack.with_name(f"{self.stack.stem}.proof.yaml")
+
+    @property
+    def candidate(self) -> Path | None:
+        """The placement that a preview showed."""
+        return self.candidates / f"{self.stack.stem}.candidate.yaml" if self.candidates else None
+
+    @property
+    def candidate_proof(self) -> Path | None:
+        """How good that one is."""
+        return self.candidates / f"{self.stack.stem}.candidate.proof.yaml" if self.candidates else None
+
+
+@dataclass(frozen=True)
 class Decision:
     """A stack, its placement, and how the placement came to be."""
 
     name: str
     root: Path
+    files: Files
     stack: Stack
     source: Source
     placement: Placement
@@ -35,69 +71,75 @@ class Decision:
     stale: tuple[str, ...] = ()
     proof: Proof | None = None
 
-    @property
-    def file(self) -> Path:
-        """The stack file."""
-        return self.root / "stacks" / f"{self.name}.yaml"
-
 
 def decide(root: Path, name: str, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
     """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded."""
-    loaded = load(_relative(root / "stacks" / f"{name}.yaml"), today=today)
-    last = _read(_lock_file(root, name))
-    stale = _stale(last, loaded.stack, today, last.placement)
-    if not stale:
-        proof = _proof(root, name, last.placement)
-        return Decision(name, root, loaded.stack, loaded.source, last.placement, last.placement, proof=proof)
-    if environment.get("SWARM_FROZEN", "") not in ("", "0"):
-        raise StaleLock(
-            f"stacks/{name}.lock.yaml is stale: {'; '.join(stale[:3])}",
-            hint=f"run `swarm solve --stack {name}` and commit the lock file with the stack file",
-        )
-    candidate = _read(_candidate_file(root, name))
-    if not _stale(candidate, loaded.stack, today, last.placement):
-        proof = _proof(root, name, candidate.placement, candidate=True)
-        return Decision(name, root, loaded.stack, loaded.source, candidate.placement, last.placement, stale, proof)
-    return _solve(root, name, loaded.stack, loaded.source, last.placement, stale, today)
+    return _decide(root, name, Files.of(root, name), today, environment)
+
+
+def decide_file(path: Path, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
+    """The placement for a stack file anywhere, from the lock beside it. Writes nothing; raises as `decide` does."""
+    return _decide(path.parent, path.stem, Files(path), today, environment)
 
 
 def keep(decision: Decision) -> bool:
     """Make the placement the lock, with its proof beside it; the candidate goes. False when nothing was written."""
-    text = lock.dump(lock.make(decision.stack, decision.placement))
-    changed = _write(_lock_file(decision.root, decision.name), text)
+    files = decision.files
+    changed = _write(files.lock, lock.dump(lock.make(decision.stack, decision.placement)))
     if decision.proof:
-        _write(_proof_file(decision.root, decision.name), proofs.dump(decision.proof))
-    for candidate in (True, False):
-        _candidate_file(decision.root, decision.name, proof=candidate).unlink(missing_ok=True)
+        _write(files.proof, proofs.dump(decision.proof))
+    for candidate in (files.candidate_proof, files.candidate):
+        if candidate:
+            candidate.unlink(missing_ok=True)
     return changed
 
 
 def resolve(root: Path, name: str, *, today: datetime.date) -> Decision:
     """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
-    loaded = load(_relative(root / "stacks" / f"{name}.yaml"), today=today)
-    last = _read(_lock_file(root, name))
-    return _solve(root, name, loaded.stack, loaded.source, last.placement, ("asked for",), today, write=False)
+    files = Files.of(root, name)
+    loaded = load(_relative(files.stack), today=today)
+    last = _read(files.lock)
+    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), last.placement, ("asked for",))
+    return _solve(now, today, write=False)
 
 
-def _solve(
-    root: Path, name: str, stack: Stack, source: Source, last: Placement, stale: tuple[str, ...], today: datetime.date,
-    *, write: bool = True,
-) -> Decision:  # fmt: skip
+def _decide(root: Path, name: str, files: Files, today: datetime.date, environment: Mapping[str, str]) -> Decision:
+    loaded = load(_relative(files.stack), today=today)
+    last = _read(files.lock)
+    stale = _stale(last, loaded.stack, today, last.placement)
+    now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)
+    if not stale:
+        return replace(now, proof=_proof(files.proof, last.placement))
+    if environment.get("SWARM_FROZEN", "") not in ("", "0"):
+        raise StaleLock(
+            f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
+            hint=f"run `swarm solve --stack {name}` and commit the lock file with the stack file",
+        )
+    if files.candidate:
+        candidate = _read(files.candidate)
+        if not _stale(candidate, loaded.stack, today, last.placement):
+            proof = _proof(files.candidate_proof, candidate.placement)
+            return replace(now, placement=candidate.placement, proof=proof)
+    return _solve(now, today)
+
+
+def _solve(now: Decision, today: datetime.date, *, write: bool = True) -> Decision:
     from swarm_iac.solver import solve  # ortools takes most of a second to load, and a valid lock needs none of it
 
-    solution = solve(stack, last, today=today)
-    violations = judge(stack, solution.placement, today, kept=frozenset(last.by_name()))
+    solution = solve(now.stack, now.last, today=today)
+    violations = judge(now.stack, solution.placement, today, kept=frozenset(now.last.by_name()))
     if violations:
         first = violations[0]
         raise LimitExceeded(
-            f"the solver broke {first.rule}: {first.text}", place=source.place(first.path), hint="this is a bug; please report it"
+            f"the solver broke {first.rule}: {first.text}",
+            place=now.source.place(first.path),
+            hint="this is a bug; please report it",
         )
     proof = solution.proof.model_copy(update={"placement": lock.digest_placement(solution.placement)})
-    decision = Decision(name, root, stack, source, solution.placement, last, stale, proof)
-    if write:
-        _write(_candidate_file(root, name), lock.dump(lock.make(stack, solution.placement)))
-        _write(_candidate_file(root, name, proof=True), proofs.dump(proof))
-    return decision
+    if write and now.files.candidate and now.files.candidate_proof:
+        _write(now.files.candidate, lock.dump(lock.make(now.stack, solution.placement)))
+        _write(now.files.candidate_proof, proofs.dump(proof))
+    return replace(now, placement=solution.placement, proof=proof)
 
 
 def _stale(it: lock.Lock, stack: Stack, today: datetime.date, running: Placement) -> tuple[str, ...]:
@@ -110,25 +152,12 @@ def _read(path: Path) -> lock.Lock:
     return lock.parse(path.read_text(), str(_relative(path))) if path.exists() else lock.Lock()
 
 
-def _proof(root: Path, name: str, placement: Placement, *, candidate: bool = False) -> Proof | None:
+def _proof(path: Path | None, placement: Placement) -> Proof | None:
     """The proof on disk if it belongs to this placement; a stale one proves nothing."""
-    path = _candidate_file(root, name, proof=True) if candidate else _proof_file(root, name)
-    if not path.exists():
+    if path is None or not path.exists():
         return None
     proof = proofs.parse(path.read_text(), str(_relative(path)))
     return proof if proofs.belongs(proof, placement) else None
-
-
-def _lock_file(root: Path, name: str) -> Path:
-    return root / "stacks" / f"{name}.lock.yaml"
-
-
-def _proof_file(root: Path, name: str) -> Path:
-    return root / "stacks" / f"{name}.proof.yaml"
-
-
-def _candidate_file(root: Path, name: str, *, proof: bool = False) -> Path:
-    return root / ".state" / (f"{name}.candidate.proof.yaml" if proof else f"{name}.candidate.yaml")
 
 
 def _relative(path: Path) -> Path:

@@ -1,14 +1,14 @@
 """Which failures can a user meet, and how is each told?
 
-    SwarmError                  has a message, a hint, and perhaps a place
-    ├── StackFileError          the stack file (or policy, or lock) is wrong; carries every problem found
-    ├── Refused                 a law forbids it; trying again will not help
-    │   ├── LimitExceeded       a user, node or cluster limit is broken
-    │   └── StaleLock           the lock is not valid and SWARM_FROZEN is set
-    ├── Retryable               it may work in a while (`after` seconds)
-    │   └── Unreachable         a node did not answer
-    ├── ConvergeFailed          some steps failed; the others were done
-    └── ToolMissing             a program this needs is not installed
+SwarmError                  has a message, a hint, and perhaps a place
+├── StackFileError          the stack file (or policy, or lock) is wrong; carries every problem found
+├── Refused                 a law forbids it; trying again will not help
+│   ├── LimitExceeded       a user, node or cluster limit is broken
+│   └── StaleLock           the lock is not valid and SWARM_FROZEN is set
+├── Retryable               it may work in a while (`after` seconds)
+│   └── Unreachable         a node did not answer
+├── ConvergeFailed          some steps failed; the others were done
+└── ToolMissing             a program this needs is not installed
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ module: swarm_step
 short_description: Run steps of one verb through the node program
 description:
   - Hands the steps to C(/usr/local/lib/swarm/DIGEST) and returns what became of each.
-  - A step that fails is told in C(results); the module itself fails only when the program cannot run.
+  - A step that fails is told in C(outcomes); the module itself fails only when the program cannot run.
   - Supports check mode (predicts the same changes) and diff mode (shows values).
 options:
   verb: {description: The kind of step., type: str, required: true}
@@ -31,7 +31,7 @@ author: swarm-iac
 """
 
 RETURN = r"""
-results: {description: "One per step: id, ok, changed, skipped, message, changes, seconds.", type: list, returned: always}
+outcomes: {description: "One per step: id, ok, changed, skipped, message, changes, seconds.", type: list, returned: always}
 """
 
 
@@ -96,7 +96,8 @@ def main():
     failed = module.params["failed"] + [result["id"] for result in results if not result["ok"]]
     module.exit_json(
         changed=any(result["changed"] for result in results),
-        results=results,
+        # not `results`: Ansible would take it for those of a loop, and the task for skipped when all of them are
+        outcomes=results,
         diff=shown(results),
         ansible_facts={"swarm_failed": failed},
     )

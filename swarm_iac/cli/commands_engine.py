@@ -10,6 +10,7 @@ import typer
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.screen import say
+from swarm_iac.cli.toolchain import require_pulumi
 
 Stack = Annotated[str, typer.Option("--stack", "-s", help="Name of the stack: stacks/NAME.yaml.", envvar="SWARM_STACK_NAME")]
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -54,7 +55,7 @@ def env() -> None:
 
 def toolchain() -> None:
     """Make sure that the Pulumi CLI is there: from PATH, else installed or built (about 5 minutes, once)."""
-    folder = engine.require_pulumi(say)
+    folder = require_pulumi(say)
     say(f"pulumi: {folder / 'pulumi'}")
 
 

@@ -22,10 +22,10 @@ def validate(
 
     Example: swarm validate stacks/*.yaml
     """
-    from swarm_iac.errors import StackFileError
+    from swarm_iac.errors import Problem, StackFileError
     from swarm_iac.stackfile import load
 
-    problems = []
+    problems: list[Problem] = []
     for file in files:
         try:
             loaded = load(file, policies=decisions.policies(file), today=datetime.date.today())
@@ -44,14 +44,21 @@ def validate(
         raise SystemExit(2)
 
 
-def schema() -> None:
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Every key as tables for people: docs/stack-file.md.")] = False,
+) -> None:
     """Print the JSON Schema of a stack file, for editors.
 
-    Example: swarm schema > stack.schema.json
+    Examples: swarm schema > stack.schema.json; swarm schema --markdown > docs/stack-file.md
     """
     from swarm_iac.stackfile import schema as document
 
-    show_json(document())
+    if markdown:
+        from swarm_iac.cli.reference import markdown as render
+
+        typer.echo(render(document()), nl=False)
+    else:
+        show_json(document())
 
 
 def solve(stack: Stack = "dev", json: Json = False) -> None:
@@ -80,14 +87,18 @@ def why(workload: Annotated[str, typer.Argument(help="Name of a workload.")], st
 
 
 def plan(
+    file: Annotated[Path | None, typer.Argument(help="A stack file anywhere, its lock beside it; in place of --stack.")] = None,
     stack: Stack = "dev",
     json: Json = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: plan as if all were blank.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: take each as the lock file leaves it.")] = False,
 ) -> None:
-    """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound."""
+    """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
+
+    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml
+    """
     from swarm_iac.cli import fleet
 
-    view = fleet.look(stack, offline=offline)
+    view = fleet.look(stack, file=file, offline=offline)
     if json:
         show_json(fleet.plan_json(view))
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac.cli.engine import repository
-from swarm_iac.decision import Decision, decide, keep, resolve
+from swarm_iac.decision import Decision, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import nearest_policy
 
@@ -23,6 +23,11 @@ def policies(file: Path) -> Path | None:
 def current(name: str) -> Decision:
     """What holds for stacks/NAME.yaml today."""
     return decide(repository(), name, today=datetime.date.today())
+
+
+def of_file(file: Path) -> Decision:
+    """What holds for a stack file anywhere today. Nothing is written."""
+    return decide_file(file, today=datetime.date.today())
 
 
 def solve(name: str) -> Decision:
@@ -46,7 +51,18 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
         cpus = ",".join(map(str, one.cpus)) if one.cpus else f"{one.vcpus} shared"
         gpus = ",".join(map(str, one.gpus)) or "-"
         user = decision.stack.workloads[one.workload].user
-        yield (one.name, user, one.node, gpus, cpus, one.memory, one.storage or "-", one.egress or "-", one.ingress or "-", note)
+        yield (
+            one.name,
+            user,
+            one.node,
+            gpus,
+            cpus,
+            one.memory,
+            one.storage or "-",
+            one.egress or "-",
+            one.ingress or "-",
+            note,
+        )
 
 
 def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:

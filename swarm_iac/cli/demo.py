@@ -8,6 +8,7 @@ from pathlib import Path
 
 from swarm_iac.cli import engine, fleet
 from swarm_iac.cli.screen import say, show, table
+from swarm_iac.cli.toolchain import require_pulumi
 
 _STACK = "dev"
 
@@ -31,7 +32,7 @@ def run(root: Path) -> int:
     from swarm_iac.sandbox import Sandbox
 
     phases = _Phases()
-    phases.run("toolchain", lambda: say(f"pulumi from {engine.require_pulumi(say)}"))
+    phases.run("toolchain", lambda: say(f"pulumi from {require_pulumi(say)}"))
     phases.run("sandbox", lambda: Sandbox(root / ".sandbox").up(say))
     status = phases.run("pulumi up", lambda: engine.pulumi(root, _STACK, ["up", "--yes", "--skip-preview"], say).returncode)
     view = fleet.look(_STACK)

@@ -47,7 +47,9 @@ def environment(root: Path, say: Say) -> dict[str, str]:
     return values
 
 
-def pulumi(root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False) -> subprocess.CompletedProcess[str]:
+def pulumi(
+    root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False
+) -> subprocess.CompletedProcess[str]:
     """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer."""
     (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, **environment(root, say)}

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.cli import decisions, engine
+from swarm_iac.cli import decisions
 from swarm_iac.decision import Decision
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.hardware import GPU_MEMORY
-from swarm_iac.model.state import Desired, Facts, Observed
+from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.units import BitsPerSecond, Bytes
 
@@ -61,20 +61,45 @@ def ssh_config(root: Path) -> Path | None:
     return Path(named) if named else sandbox if sandbox.exists() else None
 
 
-def look(name: str, *, offline: bool = False) -> View:
-    """Decide, read every machine, and plan. Offline: as if every machine were blank."""
+def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
+    """Decide (for stacks/NAME.yaml, or for `file`), read every machine, and plan. Offline: as the lock file leaves them."""
     from swarm_iac.converge import agent_digest
     from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
 
-    decision = decisions.current(name)
+    decision = decisions.of_file(file) if file else decisions.current(name)
     wanted = desired(decision.stack, decision.placement)
     if offline:
-        seen = {node: Observed(node=node) for node in wanted}
-    else:
-        targets = {node: one.address for node, one in wanted.items()}
-        seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=_ASK_SECONDS)
+        seen = _as_locked(decision)
+        return View(decision, wanted, seen, steps(seen, wanted))
+    targets = {node: one.address for node, one in wanted.items()}
+    seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=_ASK_SECONDS)
     return View(decision, wanted, seen, steps(seen, wanted, agent=agent_digest()))
+
+
+def _as_locked(decision: Decision) -> dict[str, Observed]:
+    """Every machine as it is when all that the lock holds is done and healthy; blank when it holds nothing."""
+    from swarm_iac.plan import desired
+
+    stack, known = decision.stack, decision.last.allocations
+    known = tuple(one for one in known if one.workload in stack.workloads and one.node in stack.nodes)
+    # What is drained now was not when the lock was written, else the lock would hold nothing there.
+    nodes = {
+        name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
+        for name, node in stack.nodes.items()
+    }
+    was = desired(stack.model_copy(update={"nodes": nodes}), decision.last.model_copy(update={"allocations": known}))
+    if not known:
+        return {name: Observed(node=name) for name in was}
+    return {
+        name: Observed(
+            node=name,
+            ledger=LedgerHead(lineage="", serial=0, fleet=stack.fleet),
+            state=one.state,
+            health=dict.fromkeys(one.state.allocations, "healthy"),
+        )
+        for name, one in was.items()
+    }
 
 
 def node_rows(view: View) -> Iterator[tuple[object, ...]]:
@@ -206,10 +231,10 @@ def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False) -> in
     """Run a command on the allocation's node, as whom we log in; its exit status."""
     if chosen.address == "local":
         return subprocess.call(command)
-    from swarm_iac.observe import ssh_words
+    from swarm_iac.reach.address import parse
 
-    words = ssh_words(chosen.address, chosen.ssh_config)
-    return subprocess.call([*words[:1], *(["-t"] if terminal else []), *words[1:], shlex.join(command)])
+    words = parse(chosen.address).ssh(chosen.ssh_config)
+    return subprocess.call([*("-t" if terminal and word == "-T" else word for word in words), shlex.join(command)])
 
 
 def enter(chosen: Chosen, command: list[str]) -> list[str]:

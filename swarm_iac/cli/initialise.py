@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 from swarm_iac import assets
 from swarm_iac.errors import SwarmError
+from swarm_iac.stackfile import schema
 
 _TEMPLATE = Path(__file__).with_name("template")
 #: Template name → name in the repository. Dots are added here, so that no tool takes the template for settings of its own.
 _FILES = {
     "Pulumi.yaml": "Pulumi.yaml",
     "program.py.txt": "__main__.py",
-    "dev.yaml": "stacks/dev.yaml",
     "gitignore": ".gitignore",
     "preview.sh": "ci/preview.sh",
     "README.md": "README.md",
@@ -30,6 +32,9 @@ def make(folder: Path) -> tuple[str, ...]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (folder / "ci" / "preview.sh").chmod(0o755)
+    (folder / "stacks").mkdir()
+    (folder / "stacks" / "dev.yaml").write_text(_first_stack())
+    (folder / "stack.schema.json").write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
     shutil.copytree(assets.policies(), folder / "policies", ignore=shutil.ignore_patterns("__pycache__"))
     return (
         f"{folder} is a fleet repository.",
@@ -37,3 +42,9 @@ def make(folder: Path) -> tuple[str, ...]:
         f"  cd {folder} && swarm sandbox up && swarm up",
         "For your own machines: swarm discover NAME=root@HOST … writes the hardware part of a stack file.",
     )
+
+
+def _first_stack() -> str:
+    """stacks/dev.yaml of this project, with the schema and the command that the new repository has."""
+    text = (assets.stacks() / "dev.yaml").read_text()
+    return re.sub(r"\$schema=\S+", "$schema=../stack.schema.json", text, count=1).replace("`make up`", "`swarm demo`")

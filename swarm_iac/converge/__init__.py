@@ -1,6 +1,6 @@
 """How are the steps of a plan carried out on the nodes?"""
 
 from swarm_iac.converge.converge import converge
-from swarm_iac.observe.program import agent_digest
+from swarm_iac.reach.program import agent_digest
 
 __all__ = ["agent_digest", "converge"]

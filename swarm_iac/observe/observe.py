@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from swarm_iac.model.state import Observed
-from swarm_iac.observe.address import parse
-from swarm_iac.observe.program import agent_digest, archive
+from swarm_iac.reach.address import parse
+from swarm_iac.reach.program import agent_digest, archive
 
 #: What the node's shell answers when the program of this digest is not there. No command of ours ends with it.
 _ABSENT = 113

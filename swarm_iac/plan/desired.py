@@ -74,7 +74,9 @@ def handover(workload: Workload) -> Handover:
 
 
 def _settings(tuning: Tuning) -> SettingsState:
-    sysctl = {name.replace("/", ".") if "." not in name else name: str(value) for name, value in tuning.sysctl.items()}
+    sysctl = {
+        name if "." in name else name.replace("/", "."): " ".join(str(value).split()) for name, value in tuning.sysctl.items()
+    }
     if tuning.swappiness is not None:
         sysctl["vm.swappiness"] = str(tuning.swappiness)
     if tuning.tcp is not None:

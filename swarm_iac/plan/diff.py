@@ -19,30 +19,19 @@ def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Ch
     """Every value that differs, in order of path, e.g. `allocations["chat-0"].slice.memory_max`.
 
     `old` must hold only what is managed (a ledger's view): what `new` does not name is then to be given back, and shows
-    as a change to None. An allocation that comes or goes is one change with its whole state as JSON.
+    as a change to None. "", () and None are one: absent. `at` is the path of the two values themselves.
     """
     before, after = dict(_leaves(old, at)), dict(_leaves(new, at))
-    whole = _come_and_go(old, new)
-    found = [
+    return tuple(
         Change(path=path, old=before.get(path), new=after.get(path))
         for path in sorted(before.keys() | after.keys())
-        if before.get(path) != after.get(path) and not path.startswith(tuple(f"{change.path}." for change in whole))
-    ]
-    return tuple(sorted([*found, *whole], key=lambda change: change.path))
+        if before.get(path) != after.get(path)
+    )
 
 
-def _come_and_go(old: BaseModel | None, new: BaseModel | None) -> list[Change]:
-    if not isinstance(old, NodeState) or not isinstance(new, NodeState):
-        return []
-    return [
-        Change(path=f"allocations[{json.dumps(name)}]", old=_json(old, name), new=_json(new, name))
-        for name in sorted(old.allocations.keys() ^ new.allocations.keys())
-    ]
-
-
-def _json(state: NodeState, name: str) -> Any:
-    found = state.allocations.get(name)
-    return None if found is None else found.model_dump(mode="json", exclude_none=True)
+def within(name: str) -> str:
+    """Path of an allocation's state."""
+    return f"allocations[{json.dumps(name)}]"
 
 
 def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
@@ -52,17 +41,24 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             yield from _leaves(each, f"{at}[{key if isinstance(key, int) else json.dumps(key)}]")
-    elif value is not None:
+    elif value is not None and value not in ("", ()):
         yield at, list(value) if isinstance(value, tuple) else value
 
 
+def ended(observed: Observed, name: str) -> bool:
+    """Is it a job that has come to its end, well or not? Its end is no difference: it is not started again."""
+    state = observed.state.allocations.get(name)
+    health = observed.health.get(name)
+    return state is not None and (health == "done" or (health == "failed" and not state.unit.restart))
+
+
 def settled(observed: Observed) -> NodeState:
-    """What was found, with jobs that ended well counted as running, because their end is no difference to mend."""
-    done = [name for name, health in observed.health.items() if health == "done" and name in observed.state.allocations]
-    if not done:
+    """What was found, with jobs that have ended counted as running."""
+    found = [name for name in observed.state.allocations if ended(observed, name)]
+    if not found:
         return observed.state
     allocations = dict(observed.state.allocations)
-    for name in done:
+    for name in found:
         state = allocations[name]
         allocations[name] = state.model_copy(update={"unit": state.unit.model_copy(update={"active": True})})
     return observed.state.model_copy(update={"allocations": allocations})

@@ -30,7 +30,7 @@ class Voice:
         self._address = address
         self._urn = urn
         self._loop = asyncio.get_running_loop()
-        self._channel = grpc.aio.insecure_channel(address) if address else None
+        self._channel: Any = grpc.aio.insecure_channel(address) if address else None
 
     async def warn(self, message: str) -> None:
         """A warning that stays in the output."""
@@ -50,8 +50,9 @@ class Voice:
             return
         request = engine_pb2.LogRequest(severity=severity, message=message, urn=self._urn, ephemeral=ephemeral)
         try:
-            await engine_pb2_grpc.EngineStub(self._channel).Log(request)
-        except grpc.aio.AioRpcError:
+            stub: Any = engine_pb2_grpc.EngineStub(self._channel)
+            await stub.Log(request)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError):
             # An engine that went away in the middle of a run must not stop the step in hand.
             return
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import grpc
-import grpc.aio
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
@@ -75,14 +74,14 @@ async def abort_in_part(
     message = f"{count} row{'s' if count != 1 else ''} failed; everything else was done"
     status = status_pb2.Status(code=_FAILED_PRECONDITION, message=message)
     status.details.add().Pack(detail)
-    await context.abort_with_status(_Rich(status))
+    await context.abort_with_status(_with_details(status))
     raise AssertionError("abort_with_status returned")
 
 
-class _Rich(grpc.Status):
-    """A status with details, without the package grpcio-status."""
-
-    def __init__(self, status: status_pb2.Status) -> None:
-        self.code = grpc.StatusCode.FAILED_PRECONDITION
-        self.details = status.message
-        self.trailing_metadata = (("grpc-status-details-bin", status.SerializeToString()),)
+def _with_details(status: status_pb2.Status) -> Any:
+    """`status` as gRPC's own, with its details; what the package grpcio-status would do."""
+    rich: Any = grpc.Status()
+    rich.code = grpc.StatusCode.FAILED_PRECONDITION
+    rich.details = status.message
+    rich.trailing_metadata = (("grpc-status-details-bin", status.SerializeToString()),)
+    return rich

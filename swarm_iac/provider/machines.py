@@ -18,6 +18,9 @@ TIMEOUT = 20.0
 class Machines(Protocol):
     """The boundary to real machines, so that the provider's own laws can be tried without any."""
 
+    def agent(self) -> str:
+        """Digest of the node program that should be installed; "": any."""
+
     def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
         """Read each node. `targets`: node → address. Never raises for one node: see Observed.error."""
 
@@ -37,6 +40,12 @@ class Machines(Protocol):
 
 class RealMachines:
     """Machines reached by ssh, or this one."""
+
+    def agent(self) -> str:
+        """See Machines."""
+        from swarm_iac.reach.program import agent_digest
+
+        return agent_digest()
 
     def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
         """See Machines."""

@@ -8,6 +8,8 @@ pulumi.export("where", fleet.placement)
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +19,17 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Desired
 from swarm_iac.provider import spec
+
+
+def end_quietly() -> None:
+    """Let SIGINT end this program without a traceback.
+
+    The engine interrupts the program when a resource fails, and the traceback would bury what the resource says. A
+    handler that the program has set itself stays.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Lineage(pulumi.CustomResource):
@@ -54,6 +67,7 @@ class Fleet(pulumi.CustomResource):
         stood before and may stay where nothing new may come, `source` is the stack file that refusals point into.
         A Lineage of the same name is made unless one is given. Raises ValidationError for data that is no Desired.
         """
+        end_quietly()
         wanted = {node: value if isinstance(value, Desired) else Desired.model_validate(value) for node, value in nodes.items()}
         text = spec.pack(wanted)
         props: dict[str, Any] = {

@@ -14,7 +14,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc.aio
@@ -26,27 +25,16 @@ from swarm_iac import __version__
 from swarm_iac.errors import SwarmError
 from swarm_iac.provider.engine import Voice, publish
 from swarm_iac.provider.serve import Busy
-from swarm_iac.provider.wire import UNKNOWN, Rows, from_struct, from_views, to_struct
+from swarm_iac.provider.wire import UNKNOWN, from_struct, from_views, to_struct
 
 if TYPE_CHECKING:
-    from swarm_iac.provider.fleet import Outcome
+    from swarm_iac.provider.fleet import Before, Outcome
     from swarm_iac.provider.machines import Machines
 
 _LINEAGE = "swarm:index:Lineage"
 #: Inputs that say what the machines should be. The others (`wish`, `sshConfig`) change how, not what.
 _MEANT = ("fleet", "lineage", "spec")
 Context: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
-
-
-@dataclass(frozen=True)
-class _Change:
-    """What a Create or an Update is about: new inputs; old inputs, outputs and rows."""
-
-    id: str
-    news: dict[str, Any]
-    before: dict[str, Any] = field(default_factory=dict)
-    olds: dict[str, Any] = field(default_factory=dict)
-    old: Rows = field(default_factory=dict)
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
@@ -57,6 +45,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._busy = busy
         self._engine = ""
         self._fresh_lineage = False
+        self._told: set[str] = set()
 
     async def Handshake(self, request: Any, context: Context) -> Any:
         self._engine = request.engine_address
@@ -117,15 +106,18 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await _refuse(context, "the lineage is not saved yet, and PULUMI_SKIP_CHECKPOINTS is set", _LINEAGE_HINT)
         news = from_struct(request.properties)
         id = str(news.get("fleet"))
-        outputs = await self._change(request, context, _Change(id, news))
+        from swarm_iac.provider.fleet import Before
+
+        outputs = await self._change(request, context, id, news, Before())
         return pb.CreateResponse(id=id, properties=to_struct(outputs), refresh_before_update=True)
 
     async def Update(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn):
             return pb.UpdateResponse(properties=request.olds)
-        news, olds, before = from_struct(request.news), from_struct(request.olds), from_struct(request.old_inputs)
-        change = _Change(request.id, news, before, olds, from_views(request.old_views))
-        outputs = await self._change(request, context, change)
+        from swarm_iac.provider.fleet import Before
+
+        before = Before(from_struct(request.old_inputs), from_struct(request.olds), from_views(request.old_views))
+        outputs = await self._change(request, context, request.id, from_struct(request.news), before)
         return pb.UpdateResponse(properties=to_struct(outputs), refresh_before_update=True)
 
     async def Read(self, request: Any, context: Context) -> Any:
@@ -134,11 +126,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         from swarm_iac.provider import fleet
         from swarm_iac.provider.views import view_steps
 
-        inputs, olds, old = from_struct(request.inputs), from_struct(request.properties), from_views(request.old_views)
+        before = fleet.Before(from_struct(request.inputs), from_struct(request.properties), from_views(request.old_views))
         async with self._voice(request.urn, context) as voice:
-            found = await asyncio.to_thread(fleet.read, self._machines, inputs, olds, old)
-            await publish(request, view_steps(old, found.rows, found=True))
-            await _tell(voice, found)
+            found = await asyncio.to_thread(fleet.read, self._machines, before)
+            await publish(request, view_steps(before.rows, found.rows, found=True))
+            await self._tell(voice, found)
         return pb.ReadResponse(
             id=request.id, properties=to_struct(found.outputs), inputs=request.inputs, refresh_before_update=True
         )
@@ -150,38 +142,46 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         from swarm_iac.provider.failures import reasons
         from swarm_iac.provider.views import view_steps
 
-        inputs, olds, old = from_struct(request.old_inputs), from_struct(request.properties), from_views(request.old_views)
+        before = fleet.Before(from_struct(request.old_inputs), from_struct(request.properties), from_views(request.old_views))
         async with self._voice(request.urn, context) as voice:
             with self._busy.working():
                 done = await asyncio.to_thread(
-                    fleet.give_back, self._machines, inputs, olds, old, on_progress=voice.progress, stop=self._busy.stop
+                    fleet.give_back, self._machines, before, on_progress=voice.progress, stop=self._busy.stop
                 )
-            await publish(request, view_steps(old, done.rows, failures=done.failures))
-            await _tell(voice, done)
+            # Deletions only: a row that is updated while its parent is not would stand before it in the state, which the
+            # engine then calls invalid. What failed is told by the Fleet.
+            await publish(request, view_steps(before.rows, done.rows))
+            await self._tell(voice, done)
         if done.failures:
             await _refuse(context, "\n".join(reasons(done.failures)))
         return empty_pb2.Empty()
 
-    async def _change(self, request: Any, context: Context, change: _Change) -> dict[str, Any]:
+    async def _change(self, request: Any, context: Context, id: str, news: dict[str, Any], before: Before) -> dict[str, Any]:
         """Foresee or apply, publish the rows that change, and give the outputs. Ends the call when a row failed."""
         from swarm_iac.provider import fleet
         from swarm_iac.provider.failures import abort_in_part
         from swarm_iac.provider.views import view_steps
 
-        before = (change.before, change.olds, change.old)
         async with self._voice(request.urn, context) as voice:
             if request.preview:
-                known = {key: "" if value == UNKNOWN else value for key, value in change.news.items()}
-                done = await asyncio.to_thread(fleet.foresee, self._machines, known, *before)
+                known = {key: "" if value == UNKNOWN else value for key, value in news.items()}
+                done = await asyncio.to_thread(fleet.foresee, self._machines, known, before)
             else:
                 with self._busy.working():
                     ways: dict[str, Any] = {"on_progress": voice.progress, "stop": self._busy.stop}
-                    done = await asyncio.to_thread(fleet.apply, self._machines, change.news, *before, **ways)
-            await publish(request, view_steps(change.old, done.rows, failures=done.failures))
-            await _tell(voice, done)
+                    done = await asyncio.to_thread(fleet.apply, self._machines, news, before, **ways)
+            await publish(request, view_steps(before.rows, done.rows, failures=done.failures))
+            await self._tell(voice, done)
         if done.failures:
-            await abort_in_part(context, id=change.id, inputs=change.news, outputs=done.outputs, failures=done.failures)
+            await abort_in_part(context, id=id, inputs=news, outputs=done.outputs, failures=done.failures)
         return done.outputs
+
+    async def _tell(self, voice: Voice, outcome: Outcome) -> None:
+        """Each warning once, though Read and Update both meet its cause."""
+        for warning in outcome.warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                await voice.warn(warning)
 
     @contextlib.asynccontextmanager
     async def _voice(self, urn: str, context: Context) -> AsyncIterator[Voice]:
@@ -203,11 +203,6 @@ _LINEAGE_HINT = (
 
 def _is_lineage(urn: str) -> bool:
     return f"::{_LINEAGE}::" in urn
-
-
-async def _tell(voice: Voice, outcome: Outcome) -> None:
-    for warning in outcome.warnings:
-        await voice.warn(warning)
 
 
 async def _refuse(context: Context, message: str, hint: str = "") -> None:

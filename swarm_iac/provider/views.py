@@ -63,8 +63,8 @@ def _describe(step: rs.ViewStep, kind: str, old: dict[str, Any], new: dict[str, 
     step.op = rs.ViewStep.UPDATE
     step.has_detailed_diff = True
     identity = () if found else _IDENTITY.get(kind, ())
+    step.diffs.extend(sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)))
     for path, change in paths(old, new).items():
-        step.diffs.append(path)
         replaces = path in identity
         if replaces:
             step.op = rs.ViewStep.REPLACE

@@ -26,9 +26,7 @@ def _boots_under_kvm(image: Image) -> bool:
     command += ["-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", str(image.kernel)]
     command += ["-initrd", str(image.initrd), "-append", "console=ttyS0 quiet probe panic=-1"]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS, check=False
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS, check=False)
     except (subprocess.TimeoutExpired, OSError):
         return False
     return b"PROBE-OK" in done.stdout

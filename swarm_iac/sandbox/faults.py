@@ -1,12 +1,12 @@
 """Which misfortunes can befall a node, and how is each caused?
 
-    power-off | power-on | reboot     the machine
-    dark | light                      both networks are cut; the node runs on, unseen
-    slow MS                           every answer of the node to this host takes MS milliseconds longer
-    nvml-error GPU CALL CODE          the NVML call answers CODE for this GPU ('*': every GPU)
-    gpu-lost GPU                      the card has fallen off the bus
-    gpu-busy GPU PID MIB              a process computes on the card
-    clear                             end all of them, except that a machine without power stays so
+power-off | power-on | reboot     the machine
+dark | light                      both networks are cut; the node runs on, unseen
+slow MS                           every answer of the node to this host takes MS milliseconds longer
+nvml-error GPU CALL CODE          the NVML call answers CODE for this GPU ('*': every GPU)
+gpu-lost GPU                      the card has fallen off the bus
+gpu-busy GPU PID MIB              a process computes on the card
+clear                             end all of them, except that a machine without power stays so
 """
 
 from __future__ import annotations

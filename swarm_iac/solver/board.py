@@ -36,6 +36,7 @@ class Board:
         self.derived: list[tuple[cp_model.IntVar, Callable[[Values], int]]] = []
         self.x: dict[tuple[str, str], cp_model.IntVar] = {}
         self.tops: dict[tuple[str, str], int] = {}
+        self.highs: dict[int, int] = {}
         self.by_ask: dict[str, list[str]] = {}
         self.by_bin: dict[str, list[str]] = {}
         self.cut = False  # were candidates left out?
@@ -62,7 +63,7 @@ class Board:
         for node in self._best(ask, tops):
             pair = (ask.name, node)
             self.x[pair] = self.model.new_int_var(0, tops[node], f"x[{ask.name},{node}]")
-            self.tops[pair] = tops[node]
+            self.tops[pair] = self.highs[self.x[pair].index] = tops[node]
             self.by_ask.setdefault(ask.name, []).append(node)
             self.by_bin.setdefault(node, []).append(ask.name)
 
@@ -93,6 +94,7 @@ class Board:
         """A variable that follows from x by `derive`."""
         var = self.model.new_int_var(low, high, name)
         self.derived.append((var, derive))
+        self.highs[var.index] = high
         return var
 
     def of(self, workload: str) -> list[cp_model.IntVar]:
@@ -111,7 +113,7 @@ class Board:
 
     def top_of(self, var: cp_model.IntVar) -> int:
         """Upper bound of a variable."""
-        return int(var.proto.domain[-1])
+        return self.highs[var.index]
 
     def values(self, counts: Pairs) -> Values:
         """Every variable's value in the placement `counts`."""
@@ -126,7 +128,7 @@ class Board:
 
     def hint(self, values: Values) -> None:
         """Start the next solve from `values`."""
-        self.model.clear_hints()
+        self.model.clear_hints()  # type: ignore[no-untyped-call]
         for var in self.every():
             self.model.add_hint(var, values[var.index])
 

@@ -57,10 +57,10 @@ def greedy(task: Task) -> Pairs:
         for bins in _groups(task, ask):
             picked = _fill(task, room, ask, bins, misfits)
             moved = _moved(task, ask, picked)
-            if (ask.gang and picked.total() < task.free[ask.name]) or (budget is not None and moved > budget):
-                picked, moved = Counter(), 0
             for (_, node), count in picked.items():
                 room.take(ask, scene.bins[node], -count)
+            if (ask.gang and picked.total() < task.free[ask.name]) or (budget is not None and moved > budget):
+                picked, moved = Counter(), 0
             if best is None or (picked.total(), -moved) > (best[0], -best[2]):
                 best = (picked.total(), picked, moved)
         if best is None:
@@ -70,6 +70,19 @@ def greedy(task: Task) -> Pairs:
         chosen.update(best[1])
         budget = None if budget is None else budget - best[2]
     return chosen
+
+
+def refill(task: Task, counts: Pairs, pairs: frozenset[tuple[str, str]]) -> Pairs:
+    """Add what still fits beside `counts`, on `pairs` only, for workloads of which nothing could stay anywhere."""
+    held = {name for (name, _), count in task.stay.items() if count}
+    done: Counter[str] = Counter()
+    room = task.base.copy()
+    for (name, node), count in counts.items():
+        room.take(task.scene.asks[name], task.scene.bins[node], count)
+        done[name] += count
+    soft = {name for (name, _), count in task.soft.items() if count}
+    rest = {n: left for n, k in task.free.items() if n not in held | soft and (left := k - done[n]) > 0}
+    return counts + greedy(Task(task.scene, room, rest, running=task.running, budget=task.budget, pairs=pairs))
 
 
 def _moved(task: Task, ask: Ask, picked: Pairs) -> int:
@@ -83,6 +96,8 @@ def candidates(task: Task, ask: Ask) -> list[Bin]:
     found = []
     for bin_ in task.scene.bins.values():
         if task.nodes is not None and bin_.name not in task.nodes and not task.home(ask.name, bin_.name):
+            continue
+        if task.pairs is not None and (ask.name, bin_.name) not in task.pairs:
             continue
         if suits(ask, bin_) or (task.home(ask.name, bin_.name) and may_stay(ask, bin_)):
             found.append(bin_)

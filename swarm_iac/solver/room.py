@@ -1,7 +1,7 @@
 """What is still free, and how many more replicas fit on a node?
 
 The arithmetic twin of the rules of the CP-SAT model, for what is settled one replica at a time: what may stay, the
-greedy start, and explanations. A node without a rack never counts as being in the same rack as another.
+greedy start, and explanations.
 """
 
 from __future__ import annotations
@@ -12,13 +12,8 @@ from swarm_iac.solver.scene import ENDLESS, Ask, Bin, Scene
 
 
 def group_of(bin_: Bin, level: str) -> str:
-    """The group for `within`: the node itself, or its rack; a node without a rack is a group of its own."""
+    """The group for `spread` and `within`: the node itself, or its rack; a node without a rack is a rack of its own."""
     return f"node {bin_.name}" if level == "node" or bin_.rack is None else f"rack {bin_.rack}"
-
-
-def spread_group(bin_: Bin, level: str) -> str:
-    """The group for `spread`: nodes without a rack might share one, so they count as one group."""
-    return f"node {bin_.name}" if level == "node" else f"rack {bin_.rack or ''}"
 
 
 class Room:
@@ -76,8 +71,8 @@ class Room:
             if any(group_of(bins[node], ask.within) != home for node, count in counts.items() if count):
                 return 0
         if ask.spread:
-            home = spread_group(bin_, ask.spread)
-            taken = any(spread_group(bins[node], ask.spread) == home for node, count in counts.items() if count)
+            home = group_of(bin_, ask.spread)
+            taken = any(group_of(bins[node], ask.spread) == home for node, count in counts.items() if count)
             return 0 if taken else 1
         return ENDLESS
 

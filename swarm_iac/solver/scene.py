@@ -6,7 +6,8 @@ Everything is in base units (thousandths of a vCPU, bytes, bit/s, watts). A bin 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Ceiling, Node, Stack
@@ -14,13 +15,15 @@ from swarm_iac.model.workload import PRIORITIES, Workload
 
 #: No ceiling.
 ENDLESS = 1 << 60
-#: What a node has: the hardware's seven, then the five that `limits.node` caps.
+#: What a node has: the hardware's seven, then the six that `limits.node` caps.
 NODE_DIMS = (
     "gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress",
-    "limit_gpus", "limit_vcpus", "limit_memory", "limit_storage", "limit_bandwidth",
+    "limit_gpus", "limit_vcpus", "limit_memory", "limit_storage", "limit_egress", "limit_ingress",
 )  # fmt: skip
-#: What users and the cluster are limited in.
-CEILINGS = ("gpus", "vcpus", "memory", "storage", "bandwidth")
+#: What users and the cluster are limited in; a ceiling on bandwidth holds each way.
+CEILINGS = ("gpus", "vcpus", "memory", "storage", "egress", "ingress")
+#: The name of each ceiling in the stack file.
+CEILING_KEYS = ("gpus", "vcpus", "memory", "storage", "bandwidth", "bandwidth")
 #: What a rack has.
 RACK_DIMS = ("egress", "ingress", "power")
 
@@ -32,7 +35,8 @@ class Ask:
     name: str
     user: str
     priority: int
-    members: int
+    members: int  # to be placed
+    wanted: int  # in the stack file; more than `members` while an expired exception blocks growth
     gang: bool
     need: tuple[int, ...]
     usage: tuple[int, ...]
@@ -62,8 +66,8 @@ class Bin:
     power: int
 
     def power_of(self, ask: Ask) -> int:
-        """Watts that one replica of `ask` adds to the rack: GPUs × (its own cap, else the node's)."""
-        return ask.gpus * (self.power if ask.power is None else ask.power)
+        """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
+        return 0 if ask.power is None else ask.gpus * max(0, ask.power - self.power)
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,19 @@ class Scene:
 def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:
     """Read the stack into integers. An exception that ended before `today` lets its user keep what runs, not grow."""
     running: dict[str, list[Allocation]] = {}
+    seen: set[str] = set()
     for allocation in last.allocations:
         workload = stack.workloads.get(allocation.workload)
-        if workload is not None and allocation.index < workload.members:
+        if workload is not None and allocation.index < workload.members and allocation.name not in seen:
+            seen.add(allocation.name)
             running.setdefault(allocation.workload, []).append(allocation)
     asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
-    users = {user: _user_ceiling(stack, user, last, today) for user in sorted({ask.user for ask in asks.values()})}
+    users = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
+    for user, i, held in _ended(stack, last, asks, today):
+        users[user] = (*users[user][:i], held, *users[user][i + 1 :])
+        for name, ask in asks.items():
+            if ask.user == user and ask.usage[i] and len(running.get(name, ())) < ask.members:
+                asks[name] = replace(ask, members=0 if ask.gang else len(running.get(name, ())))
     return Scene(
         stack=stack,
         asks=asks,
@@ -100,17 +111,18 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
 
 
 def ask_of(name: str, workload: Workload) -> Ask:
-    """One workload as integers. Pinned vCPUs are rounded up to whole cores."""
+    """One workload as integers."""
     each = workload.each
-    cores = -(-int(each.vcpus) // 1000) if each.pinned else 0
-    vcpus = cores * 1000 if each.pinned else int(each.vcpus)
+    vcpus = int(each.vcpus)
+    cores = vcpus // 1000 if each.pinned else 0
     out, into = int(workload.egress), int(workload.ingress)
-    usage = (each.gpus.count, vcpus, int(each.memory), int(workload.storage), max(out, into))
+    usage = (each.gpus.count, vcpus, int(each.memory), int(workload.storage), out, into)
     return Ask(
         name=name,
         user=workload.user,
         priority=PRIORITIES[workload.priority],
         members=workload.members,
+        wanted=workload.members,
         gang=workload.gang is not None,
         need=(each.gpus.count, vcpus, cores, int(each.memory), int(workload.storage), out, into, *usage),
         usage=usage,
@@ -125,13 +137,12 @@ def ask_of(name: str, workload: Workload) -> Ask:
 
 def _bin_of(stack: Stack, node: Node) -> Bin:
     hardware = stack.hardware_of(node.name)
-    pseudo = {"site": node.site, "rack": node.rack, "node": node.name}
     nic, vcpus = int(hardware.nic), int(hardware.vcpus)
     whole = (hardware.gpus.count, vcpus, vcpus // 1000, int(hardware.memory), int(hardware.nvme), nic, nic)
     return Bin(
         name=node.name,
         rack=node.rack,
-        labels=node.labels | {key: value for key, value in pseudo.items() if value},
+        labels={key: value for key, value in (("site", node.site), ("rack", node.rack)) if value} | node.labels,
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
@@ -141,37 +152,34 @@ def _bin_of(stack: Stack, node: Node) -> Bin:
 
 
 def _rack_of(stack: Stack, name: str) -> tuple[int, ...]:
+    """What the rack has left: the caps of all GPUs of nodes that are not lost are taken from its power at once."""
     rack = stack.racks[name]
     uplink = ENDLESS if rack.uplink is None else int(rack.uplink)
-    return (uplink, uplink, ENDLESS if rack.power is None else int(rack.power))
+    if rack.power is None:
+        return (uplink, uplink, ENDLESS)
+    inside = [node for node, it in stack.nodes.items() if it.rack == name and it.state != "lost"]
+    drawn = sum(int(stack.tuning_of(node).gpu_power or 0) * stack.hardware_of(node).gpus.count for node in inside)
+    return (uplink, uplink, int(rack.power) - drawn)
 
 
-def _ceiling(ceiling: Ceiling, default: tuple[int, ...] = (ENDLESS,) * 5) -> tuple[int, ...]:
-    values = (getattr(ceiling, name) for name in CEILINGS)
+def _ceiling(ceiling: Ceiling, default: tuple[int, ...] = (ENDLESS,) * 6) -> tuple[int, ...]:
+    values = (getattr(ceiling, name) for name in CEILING_KEYS)
     return tuple(other if value is None else int(value) for value, other in zip(values, default, strict=True))
 
 
-def _user_ceiling(stack: Stack, user: str, last: Placement, today: datetime.date | None) -> tuple[int, ...]:
-    """Ceiling of one user; exceptions replace single values, the last one named wins."""
-    plain = result = _ceiling(stack.limits.user)
-    for exception in stack.limits.exceptions:
-        if exception.user != user:
-            continue
-        special = _ceiling(exception, result)
-        if today is not None and today > exception.until:
-            held = _held(stack, user, last)
-            special = tuple(max(p, min(s, h)) for p, s, h in zip(plain, special, held, strict=True))
-        result = special
-    return result
+def _ended(stack: Stack, last: Placement, asks: dict[str, Ask], today: datetime.date | None) -> Iterator[tuple[str, int, int]]:
+    """(user, resource, what is held) wherever someone holds more than today's ceiling under an exception that ended."""
+    for user in sorted({one.user for one in stack.limits.exceptions}):
+        plain, before = (_ceiling(stack.limits.of_user(user, day)) for day in (today, None))
+        mine = [a for a in last.allocations if a.workload in asks and asks[a.workload].user == user]
+        if plain != before:
+            for i in range(len(CEILINGS)):
+                held = min(before[i], sum(_holds(a)[i] for a in mine))
+                if held > plain[i]:
+                    yield user, i, held
 
 
-def _held(stack: Stack, user: str, last: Placement) -> tuple[int, ...]:
-    """What the user's allocations held last time, in the order of CEILINGS."""
-    mine = [a for a in last.allocations if (w := stack.workloads.get(a.workload)) is not None and w.user == user]
-    return (
-        sum(len(a.gpus) for a in mine),
-        sum(int(a.vcpus) for a in mine),
-        sum(int(a.memory) for a in mine),
-        sum(int(a.storage) for a in mine),
-        sum(max(int(a.egress), int(a.ingress)) for a in mine),
-    )
+def _holds(allocation: Allocation) -> tuple[int, ...]:
+    """What one allocation holds, in the order of CEILINGS."""
+    a = allocation
+    return (len(a.gpus), int(a.vcpus), int(a.memory), int(a.storage), int(a.egress), int(a.ingress))

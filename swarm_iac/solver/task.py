@@ -29,6 +29,7 @@ class Task:
     running: Counter[str] = field(default_factory=Counter)
     budget: int | None = None
     nodes: frozenset[str] | None = None  # None: all nodes may be chosen
+    pairs: frozenset[tuple[str, str]] | None = None  # None: every pair may be chosen
     widest: int | None = None  # None: every suitable node; else the best so many for each workload
 
     def home(self, workload: str, node: str) -> int:

@@ -10,24 +10,31 @@ from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.shape import StackFile
 from swarm_iac.stackfile.source import Source
 from swarm_iac.stackfile.wording import nearest
+from swarm_iac.units import Watts
 
 
-def check(stack: Stack, shape: StackFile, source: Source) -> list[Problem]:
-    """All disagreements. Sizes and limits are for `wishes`."""
-    checker = _Checker(stack, source)
+def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tuple[str, str]] = frozenset()) -> list[Problem]:
+    """All disagreements. Sizes and limits are for `wishes`.
+
+    `touched` names the (section, entry) pairs that are wrong in themselves; nothing is said that rests on them.
+    """
+    checker = _Checker(stack, source, touched)
     checker.teams()
     checker.exceptions()
     checker.nodes(shape)
+    checker.power()
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
     return checker.problems
 
 
 class _Checker:
-    def __init__(self, stack: Stack, source: Source) -> None:
+    def __init__(self, stack: Stack, source: Source, touched: frozenset[tuple[str, str]]) -> None:
         self.stack = stack
         self.source = source
         self.problems: list[Problem] = []
+        self.touched = touched
+        self.sections = {section for section, _ in touched}
         self.users = stack.users()
         self.labels = _labels(stack)
 
@@ -55,7 +62,7 @@ class _Checker:
                 self.say(path, f"the exception for {one.user} replaces no ceiling", "add one, such as gpus: 24")
 
     def user(self, path: str, user: str) -> None:
-        if user not in self.users:
+        if user not in self.users and "teams" not in self.sections:
             hint = nearest(user, self.users) if self.users else "list users under `teams:`, as in `research: {users: [ada]}`"
             self.say(path, f"{user!r} is in no team", hint)
 
@@ -69,21 +76,39 @@ class _Checker:
         for key, entry in shape.nodes.items():
             for field, table in tables.items():
                 name = getattr(entry, field)
-                if name is not None and name not in table:
+                section = "racks" if field == "rack" else field
+                if name is not None and name not in table and not self.touched & {(section, name), (section, "")}:
                     place = self.source.document.at(("nodes", key, field))
-                    section = "racks" if field == "rack" else field
                     hint = nearest(name, table) or f"describe it under `{section}:`"
                     self.problems.append(Problem(place, f"nodes.{key}.{field}", f"there is no {field} {name!r}", hint))
+
+    def power(self) -> None:
+        """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]"""
+        if self.sections & {"nodes", "racks", "hardware", "tuning"}:
+            return
+        used: dict[str, int] = {}
+        for node in self.stack.nodes.values():
+            tuning = self.stack.tuning.get(node.tuning or "")
+            hardware = self.stack.hardware.get(node.hardware)
+            if node.rack and tuning and tuning.gpu_power and hardware and node.state != "lost":
+                used[node.rack] = used.get(node.rack, 0) + int(tuning.gpu_power) * hardware.gpus.count
+        for name, watts in used.items():
+            power = self.stack.racks[name].power if name in self.stack.racks else None
+            if power is not None and watts > power:
+                hint = "lower gpu_power in the tuning of its nodes, or spread them over more racks"
+                self.say(f"racks.{name}.power", f"{power} cannot carry GPUs that may draw {Watts(watts)}", hint)
 
     def workload(self, name: str, workload: Workload) -> None:
         path = f"workloads.{name}"
         self.user(f"{path}.user", workload.user)
+        for label, value in workload.place.select.items():
+            self.select(f"{path}.place.select.{label}", label, value)
+        if ("workloads", name) in self.touched:
+            return
         if workload.gang is not None and "replicas" in workload.model_fields_set:
             self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
         self.sizes(path, workload)
         self.running(path, workload)
-        for label, value in workload.place.select.items():
-            self.select(f"{path}.place.select.{label}", label, value)
 
     def sizes(self, path: str, workload: Workload) -> None:
         each = workload.each
@@ -116,6 +141,8 @@ class _Checker:
                 self.say(f"{path}.run.env.{key}", f"{value!r} names no secret", "write secret:NAME, as in secret:hf")
 
     def select(self, path: str, label: str, value: str) -> None:
+        if "nodes" in self.sections:
+            return
         if label not in self.labels:
             self.say(path, f"no node carries the label {label!r}", nearest(label, self.labels))
         elif value not in self.labels[label]:

@@ -30,9 +30,10 @@ _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "null": type(Non
 
 #: What libyaml says, and what a person can do about it.
 _ADVICE = (
-    ("mapping values are not allowed", "a second ': ' stands on this line; put text that contains ': ' in quotes"),
-    ("did not find expected ',' or '}'", "a '{' that was opened before is not closed, or a comma is missing"),
-    ("did not find expected ',' or ']'", "a '[' that was opened before is not closed, or a comma is missing"),
+    ("mapping values are not allowed", "indent this line like its neighbours, and put text that contains ': ' in quotes"),
+    ("expected ',' or '}'", "a '{' that was opened before is not closed, or a comma is missing"),
+    ("expected ',' or ']'", "a '[' that was opened before is not closed, or a comma is missing"),
+    ("expected <block end>", "check the indentation: keys of one mapping begin in the same column"),
     ("did not find expected key", "check the indentation: keys of one mapping begin in the same column"),
     ("could not find expected ':'", "every line of a mapping is written `key: value`"),
     ("did not find expected '-' indicator", "items of one list begin in the same column, with '- '"),
@@ -213,7 +214,11 @@ class Composer:
         if _INT.fullmatch(text):
             if len(text) > 18:
                 mark = event.start_mark
-                self._problem((mark.line + 1, mark.column + 1), f"the number {text[:20]}… is too large", "use a larger unit")
+                self._problem(
+                    (mark.line + 1, mark.column + 1),
+                    f"the number {text[:20]}… is too large",
+                    "nothing here needs more than 18 digits; use a larger unit",
+                )
                 return 0
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         return float(text) if _FLOAT.fullmatch(text) and len(text) <= 40 else text
@@ -238,7 +243,7 @@ class Composer:
                 path += f"[{len(level.node.items)}]"
             elif level.key is not None:
                 path += f".{level.key[:60]}" if path else level.key[:60]
-        return path
+        return path if len(path) <= 160 else f"{path[:100]}…"
 
     def _problem(self, mark: tuple[int, int], message: str, hint: str) -> None:
         if len(self.problems) < 100:

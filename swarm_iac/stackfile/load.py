@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.stack import Ceiling, Limits, Stack
 from swarm_iac.stackfile.check import check
 from swarm_iac.stackfile.compose import Node, compose
 from swarm_iac.stackfile.nodes import Nodes, merge
+from swarm_iac.stackfile.salvage import salvage
 from swarm_iac.stackfile.shape import PolicyFile, StackFile
 from swarm_iac.stackfile.source import Document, Source, Step, join
 from swarm_iac.stackfile.text import decode, read
@@ -49,14 +51,18 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
     default, policy = _policy(policies or nearest_policy(None))
     document = Document(file, compose(decode(text, file), file))
     shape, problems = _shape(document, StackFile, ())
+    touched: frozenset[tuple[str, str]] = frozenset()
+    if problems:
+        shape, touched = salvage(_sections(document))
     if shape is None:
         raise StackFileError(tuple(problems))
     merged = merge(document, shape.nodes)
-    problems += merged.problems
+    broken = any(section == "nodes" for section, _ in touched)
+    problems += () if broken else merged.problems
     stack = _stack(shape, merged, default)
     source = Source(document, policy, merged.places)
-    problems += check(stack, shape, source)
-    if not merged.problems:
+    problems += check(stack, shape, source, touched)
+    if not touched and not merged.problems and all(node.hardware in stack.hardware for node in stack.nodes.values()):
         problems += wishes(stack, source, today)
     if problems:
         raise StackFileError(tuple(dict.fromkeys(problems)))
@@ -65,10 +71,9 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
 
 def nearest_policy(path: Path | None) -> Path | None:
     """policies/limits.yaml in a folder above the stack file, else what the package brings."""
-    package = Path(__file__).resolve().parents[1]
     above = list(path.absolute().parents)[:4] if path else []
-    for folder in (*above, package, package.parent):
-        found = folder / "policies" / "limits.yaml"
+    for folder in (*(parent / "policies" for parent in above), assets.policies()):
+        found = folder / "limits.yaml"
         if found.is_file():
             return found
     return None
@@ -88,11 +93,9 @@ def _policy(path: Path | None) -> tuple[PolicyFile, Document | None]:
 
 def _shape(document: Document, model: type[Shape], prefix: tuple[Step, ...]) -> tuple[Shape | None, list[Problem]]:
     """The file as a value of its model; with problems, perhaps None."""
-    data = document.root.data
+    data = _sections(document, model)
     problems: list[Problem] = []
     _scan(document, document.root, (), problems, prefix)
-    # A section whose entries are all commented out has no value; that is no mistake.
-    data = {key: {} if value is None and key in model.model_fields and key != "fleet" else value for key, value in data.items()}
     try:
         shape = model.model_validate(data)
     except ValidationError as error:
@@ -100,6 +103,12 @@ def _shape(document: Document, model: type[Shape], prefix: tuple[Step, ...]) -> 
         # One value can fail in several parts of a union, or in the scan as well: one sentence is enough.
         return None, list({told.path: told for told in reversed(problems)}.values())
     return (None if problems else shape), problems
+
+
+def _sections(document: Document, model: type[BaseModel] = StackFile) -> dict[str, Any]:
+    """The file's data. A section whose entries are all commented out has no value; that is no mistake."""
+    known = set(model.model_fields) - {"fleet"}
+    return {key: {} if value is None and key in known else value for key, value in document.root.data.items()}
 
 
 def _scan(document: Document, node: Node, steps: tuple[Step, ...], problems: list[Problem], prefix: tuple[Step, ...]) -> None:

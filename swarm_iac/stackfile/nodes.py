@@ -117,11 +117,12 @@ def _build(document: Document, values: dict[str, dict[str, Any]], makers: dict[s
         try:
             result.nodes[name] = Node.model_validate(mine)
         except ValidationError as error:
-            for one in error.errors(include_url=False):
+            wrong = error.errors(include_url=False)
+            for one in [one for one in wrong if one["loc"][0] == "name"] or wrong:
                 _refused(document, name, makers[name], one, result)
     for key, names in without_ssh.items():
         hint = "ssh: user@host, or local for this machine; `{name}` stands for the node's name"
-        _say(result, document, key, f"{_some(names)} has no `ssh`", hint)
+        _say(result, document, key, f"{_some(names)} {'has' if len(names) == 1 else 'have'} no `ssh`", hint)
 
 
 def _refused(document: Document, name: str, key: str, error: Any, result: Nodes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 from pydantic import Field
@@ -69,20 +71,26 @@ def schema() -> dict[str, Any]:
     shape = StackFile.model_json_schema()
     shape["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     shape["title"] = "swarm-iac stack file"
-    _describe(shape)
+    _describe(shape, shape["$defs"])
     return shape
 
 
-def _describe(part: Any) -> None:
+def _describe(part: Any, named: dict[str, Any]) -> None:
     if isinstance(part, list):
         for item in part:
-            _describe(item)
+            _describe(item, named)
     if not isinstance(part, dict):
         return
     fields = part.get("properties")
     if isinstance(fields, dict):
         for name, value in fields.items():
-            value.setdefault("description", _GPUS.get(name, ""))
+            # pydantic leaves a description out where it equals that of the shape referred to.
+            shape = named.get(str(value.get("$ref", "")).rpartition("/")[2], {})
+            value.setdefault("description", shape.get("description") or _GPUS.get(name, ""))
             value.pop("title", None)
     for value in part.values():
-        _describe(value)
+        _describe(value, named)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")

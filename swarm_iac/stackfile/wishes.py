@@ -87,9 +87,9 @@ def _ceilings(stack: Stack, source: Source, name: str, workload: Workload, parts
             excess = f"{part.unit(total - most)} too {'many' if part.name in ('gpus', 'vcpus') else 'much'}"
             message = f"{asked} {part.word}, and {who} may have {part.unit(most)}: {excess}"
             limit = _limit_path(stack, level, workload.user, part.name)
-            hint = f"the limit is {limit} at {source.place(limit)}; ask for less" + (
-                ", or add an exception for the user under limits.except" if level == "user" else ""
-            )
+            more = ", or add an exception for the user under limits.except" if level == "user" else ""
+            more = ", or raise the exception" if "except" in limit else more
+            hint = f"the limit is {limit} at {source.place(limit)}; ask for less{more}"
             problems.append(Problem(source.place(path), path, message, hint))
             break
     return problems
@@ -127,10 +127,13 @@ def _machines(
         most, best = max((_has(shape, part.name), key) for key, shape in able.items())
         if part.each * together > most:
             path = f"{base}.{part.key}"
-            wish = f"{together} x {part.unit(part.each)} on one node" if together > 1 else f"{part.unit(part.each)}"
+            total = part.unit(part.each * together)
+            wish = f"{together} x {part.unit(part.each)} = {total}" if together > 1 else f"{total}"
+            fewer = f"ask for at most {part.unit(most // together)}" if most >= together else ""
+            fewer = fewer if together == 1 else "ask for less, or leave `within: node` out"
             who = "no node" if able is shapes else f"no node with {gpus.model or gpus.memory}"
             message = f"{who} has {wish} {part.word}: the largest, {best}, has {part.unit(most)}"
-            problems.append(Problem(source.place(path), path, message, f"ask for at most {part.unit(most // together)}"))
+            problems.append(Problem(source.place(path), path, message, fewer))
     if not problems and not any(all(p.each * together <= _has(shape, p.name) for p in parts) for shape in able.values()):
         asked = ", ".join(f"{p.unit(p.each)} {p.word}" for p in parts if p.each)
         message = f"no single node has all of {asked}, although each fits on some node"

@@ -23,6 +23,7 @@ _PATTERNS = (
     ("^(/dev/", "is no disk", "write its device, such as /dev/nvme0n1"),
     ("^[A-Za-z_][A-Za-z0-9_]*$", "is no name of an environment variable", "use letters, digits and _, such as HF_HOME"),
     ("^[a-z0-9_]+([./]", "is no kernel setting", "write its full name, such as net.core.rmem_max"),
+    ("^[0-9a-f]{12}$", "is no digest", "`swarm solve` writes this file; do not edit it by hand"),
     ("^[A-Za-z0-9 ._-]+$", "is no value of a kernel setting", "use letters, digits, spaces, dots and dashes"),
 )
 _BOUNDS = {
@@ -84,13 +85,13 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
     """What is wrong, and a hint."""
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind == "extra_forbidden":
-        words = f"the key {str(loc[-1])[:60]!r} is not known here", nearest(str(loc[-1]), known_keys(model, loc[:-1]))
+        words = f"the key {str(loc[-1])[:60]!r} is not known here", _known(str(loc[-1]), model, loc[:-1])
     elif kind == "missing":
         words = _missing(model, loc)
     elif given is None:
         words = "there is no value", "write one, or delete the key"
     elif kind == "quantity":
-        words = str(context["reason"]), ""
+        words = str(context["reason"]), _unit(str(context["reason"]))
     elif kind == "value_error":
         words = str(context.get("error", error["msg"])), ""
     elif kind in _BOUNDS:
@@ -100,6 +101,29 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
     else:
         words = _text(kind, context, given) or _type(kind, model, loc, given)
     return words
+
+
+def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
+    """The nearest key of this mapping, else of one inside of it, else all there are."""
+    keys = known_keys(model, loc)
+    if not get_close_matches(key, keys, n=1, cutoff=0.6):
+        for inner in keys:
+            close = get_close_matches(key, known_keys(model, (*loc, inner)), n=1, cutoff=0.7)
+            if close:
+                return f"did you mean {close[0]!r} inside of {inner!r}?"
+    return nearest(key, keys)
+
+
+def _unit(reason: str) -> str:
+    """A hint where the unit is nearly right: `gb` for GB, bytes for a bandwidth."""
+    match = re.match(r"'([^']+)' is no unit of (.*); use one of (.*)", reason)
+    if not match:
+        return ""
+    unit, kind, units = match[1], match[2], match[3].split(", ")
+    if kind == "a bandwidth" and re.fullmatch(r"[kMGT]?B(/s)?", unit):
+        return "a bandwidth counts bits: 1 GB/s is 8 Gbit/s"
+    same = [known for known in units if known.lower() == unit.lower()]
+    return f"did you mean {same[0]!r}?" if same else _close(unit, units)
 
 
 def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] | None:

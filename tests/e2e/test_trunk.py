@@ -34,14 +34,19 @@ def test_converged_fleet_has_nothing_to_change(fleet: Fleet) -> None:
 
 
 def test_growing_one_workload_and_adding_one_shows_exactly_those_rows(fleet: Fleet) -> None:
-    fleet.edit("gpus: 2 x H100, vcpus: 1, pinned: true, memory: 300 MB", "gpus: 3 x H100, vcpus: 1, pinned: true, memory: 320 MB")
-    text = fleet.stack.read_text() + """
+    fleet.edit(
+        "gpus: 2 x H100, vcpus: 1, pinned: true, memory: 300 MB", "gpus: 3 x H100, vcpus: 1, pinned: true, memory: 320 MB"
+    )
+    text = (
+        fleet.stack.read_text()
+        + """
   extra:
     user: bo
     kind: batch
     each: {vcpus: 0.25, memory: 64 MB}
     run: {command: /bin/sleep infinity}
 """
+    )
     fleet.stack.write_text(text)
     preview = fleet.pulumi("preview", "--diff").ok().text
     assert "pretrain-0" in preview and "extra-0" in preview
@@ -80,7 +85,8 @@ def test_an_allocation_never_opens_anothers_gpu(fleet: Fleet) -> None:
 def test_scratch_quota_is_enforced(fleet: Fleet) -> None:
     where = str(fleet.placed()["tidy-0"]["node"])
     said = fleet.node(
-        where, "runuser -u bo -- dd if=/dev/zero of=/srv/swarm/scratch/tidy-0/fill bs=1M count=300 2>&1; rm -f /srv/swarm/scratch/tidy-0/fill"
+        where,
+        "runuser -u bo -- dd if=/dev/zero of=/srv/swarm/scratch/tidy-0/fill bs=1M count=300 2>&1; rm -f /srv/swarm/scratch/tidy-0/fill",
     )
     assert re.search(r"No space left|quota exceeded", said), said
     written = int(re.search(r"(\d+) bytes", said)[1])  # type: ignore[index]
@@ -106,9 +112,18 @@ def test_bandwidth_of_a_slice_is_kept(fleet: Fleet, direction: str, share: float
 def test_drift_is_previewed_named_mended_and_kept_over_a_reboot(fleet: Fleet) -> None:
     where = str(fleet.placed()["pretrain-0"]["node"])
     fleet.node(where, "sysctl -qw vm.swappiness=60")
-    fleet.node(where, "tc class change dev eth1 $(tc class show dev eth1 | awk '/rate 20Mbit/{print \"parent\", $5, \"classid\", $3; exit}') htb rate 9mbit ceil 9mbit")
-    fleet.node(where, "xfs_quota -x -c \"limit -p bhard=64m $(lsattr -pd /srv/swarm/scratch/pretrain-0 | awk '{print $1}')\" /srv/swarm")
-    fleet.node("gpu-03", "python3 -c 'import sys; sys.path.insert(0, \"/usr/local/lib/swarm/current\"); import pynvml as n; n.nvmlInit(); n.nvmlDeviceSetGpuLockedClocks(n.nvmlDeviceGetHandleByIndex(1), 900, 900)'")
+    fleet.node(
+        where,
+        'tc class change dev eth1 $(tc class show dev eth1 | awk \'/rate 20Mbit/{print "parent", $5, "classid", $3; exit}\') htb rate 9mbit ceil 9mbit',
+    )
+    fleet.node(
+        where,
+        "xfs_quota -x -c \"limit -p bhard=64m $(lsattr -pd /srv/swarm/scratch/pretrain-0 | awk '{print $1}')\" /srv/swarm",
+    )
+    fleet.node(
+        "gpu-03",
+        "python3 -c 'import sys; sys.path.insert(0, \"/usr/local/lib/swarm/current\"); import pynvml as n; n.nvmlInit(); n.nvmlDeviceSetGpuLockedClocks(n.nvmlDeviceGetHandleByIndex(1), 900, 900)'",
+    )
     preview = fleet.pulumi("preview", "--diff").ok().text
     for sign in ("swappiness", "900 MHz", "9 Mbit/s", "500 MB"):
         assert sign in preview, preview
@@ -141,6 +156,9 @@ def test_destroy_leaves_the_machines_as_they_were(fleet: Fleet) -> None:
         assert fleet.node(node, "cat /proc/sys/vm/swappiness") == "60"
         assert fleet.node(node, "cat /proc/sys/net/ipv4/tcp_congestion_control") == "cubic"
         assert fleet.node(node, "ls -d /sys/fs/cgroup/swarm.slice/* 2>/dev/null; true") == ""
-        assert fleet.node(node, "ls /etc/systemd/system/ | grep swarm; nft list tables | grep swarm; ip link | grep ifb; true") == ""
+        assert (
+            fleet.node(node, "ls /etc/systemd/system/ | grep swarm; nft list tables | grep swarm; ip link | grep ifb; true")
+            == ""
+        )
         assert fleet.node(node, "ls -d /var/lib/swarm /usr/local/lib/swarm /srv/swarm 2>/dev/null; true") == ""
         assert "htb" not in fleet.node(node, "tc qdisc show dev eth1")

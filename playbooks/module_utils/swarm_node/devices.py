@@ -100,8 +100,8 @@ def _group(context: Context) -> int:
         return -1 if context.check else grp.getgrnam(GROUP).gr_gid
 
 
-def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, List[int]]:
-    """{gpus: [index]}: the cards that its slice may open. The kernel's own rules cannot be read back, so systemd's.
+def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[int]:
+    """The cards (indices) that its slice may open. The kernel's own rules cannot be read back, so systemd's.
 
     A slice that is not closed, or cards that everybody may open, read as every card of the machine: that is the truth.
     """
@@ -109,9 +109,9 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[st
     cards = [path for path in _files(context) if re.fullmatch(r"/dev/nvidia[0-9]+", path)]
     index_of = {node_of(context, number): number for number in range(len(cards))}
     if shown.get("DevicePolicy") not in ("closed", "strict"):
-        return {"gpus": sorted(index_of.values())}
+        return sorted(index_of.values())
     allowed = [line.split()[0] for line in shown.get("DeviceAllow", "").splitlines() if line.strip()]
-    return {"gpus": sorted(index_of[path] for path in allowed if path in index_of)}
+    return sorted(index_of[path] for path in allowed if path in index_of)
 
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:

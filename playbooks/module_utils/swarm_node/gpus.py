@@ -90,10 +90,10 @@ class Card:
         }  # fmt: skip
 
     def _numa(self) -> int:
-        with contextlib.suppress(OSError, ValueError):
-            # sysfs writes the PCI domain with four digits, NVML with eight
-            with open(f"/sys/bus/pci/devices/{self.pci[-12:]}/numa_node", encoding="ascii") as file:
-                return int(file.read())
+        # sysfs writes the PCI domain with four digits, NVML with eight
+        path = f"/sys/bus/pci/devices/{self.pci[-12:]}/numa_node"
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            return int(file.read())
         node = _or(lambda: self.nvml.nvmlDeviceGetNumaNodeId(self.handle), -1, self.nvml)
         return int(node)
 
@@ -150,17 +150,18 @@ def cards() -> Iterator[Cards]:
     except ImportError as error:
         raise NodeError(f"pynvml.py is missing beside the node program: {error}") from None
     try:
-        try:
-            pynvml.nvmlInit()
-        except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
-            yield Cards(None)
-            return
-        try:
-            yield Cards(pynvml)
-        finally:
-            pynvml.nvmlShutdown()
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+        yield Cards(None)
+        return
     except pynvml.NVMLError as error:
         raise NodeError(f"NVML: {error}") from None
+    try:
+        yield Cards(pynvml)
+    except pynvml.NVMLError as error:
+        raise NodeError(f"NVML: {error}") from None
+    finally:
+        pynvml.nvmlShutdown()
 
 
 def managed(state: Optional[Dict[str, Any]]) -> bool:

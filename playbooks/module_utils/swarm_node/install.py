@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
 import os
-import py_compile
-import shutil
-import zipfile
 from typing import Dict, List
 
 from .run import Change, Context, NodeError, change
@@ -19,6 +14,8 @@ _START = b"import sys\n\nfrom swarm_node.__main__ import main\n\nsys.exit(main(s
 
 def digest(files: Dict[str, bytes]) -> str:
     """Names the program by what it is: path and content of every file."""
+    import hashlib  # here, as are the others: an observation reads only which program is installed
+
     total = hashlib.sha256()
     for name in sorted(files):
         total.update(f"{name}\0{len(files[name])}\0".encode())
@@ -40,6 +37,9 @@ def pack(package: str, pynvml: str) -> Dict[str, bytes]:
 
 def archive(files: Dict[str, bytes]) -> bytes:
     """A zip that Python runs as it is, equal for equal content."""
+    import io
+    import zipfile
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for name in sorted(files):
@@ -49,6 +49,8 @@ def archive(files: Dict[str, bytes]) -> bytes:
 
 def running() -> Dict[str, bytes]:
     """The files of the program that runs now, from a zip or from where it is installed."""
+    import zipfile
+
     package = os.path.dirname(os.path.abspath(__file__))
     home = os.path.dirname(package)
     if zipfile.is_zipfile(home):
@@ -67,6 +69,8 @@ def installed(root: str = "/") -> str:
 
 def apply(context: Context) -> List[Change]:
     """Install what runs now, point `current` at it, remove older ones."""
+    import shutil
+
     files = running()
     name, before = digest(files), installed(context.root)
     home = context.path(HOME)
@@ -87,6 +91,9 @@ def apply(context: Context) -> List[Change]:
 
 
 def _unpack(files: Dict[str, bytes], target: str) -> None:
+    import py_compile
+    import shutil
+
     fresh = target + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     for name, content in files.items():
@@ -108,6 +115,8 @@ def _unpack(files: Dict[str, bytes], target: str) -> None:
 
 def restore(context: Context) -> List[Change]:
     """Remove the program."""
+    import shutil
+
     before, home = installed(context.root), context.path(HOME)
     if not os.path.isdir(home):
         return []

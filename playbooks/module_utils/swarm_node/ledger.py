@@ -127,7 +127,10 @@ class Ledger:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(_below(self.root, LEDGER))
             with contextlib.suppress(OSError):
-                os.rmdir(os.path.dirname(_below(self.root, LEDGER)))
+                os.unlink(_below(self.root, LOCK))
+            for folder in (os.path.dirname(_below(self.root, path)) for path in (LEDGER, LOCK)):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
 
 
 def load(root: str = "/", *, check: bool = True) -> Ledger:
@@ -148,15 +151,25 @@ def opened(*, check: bool, root: str = "/", wait_s: float = 60) -> Iterator[Ledg
     if check:
         yield load(root, check=True)
         return
-    path = _below(root, LOCK)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "a+", encoding="utf-8") as lock:
-        _lock(lock, wait_s)
+    with _locked(_below(root, LOCK), wait_s):
         ledger = load(root, check=False)
         try:
             yield ledger
         finally:
             ledger.open = False
+
+
+@contextlib.contextmanager
+def _locked(path: str, wait_s: float) -> Iterator[None]:
+    while True:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a+", encoding="utf-8") as lock:
+            _lock(lock, wait_s)
+            # Whoever restored this node removed the file while we waited: then we hold what nobody else will look at.
+            if not os.path.exists(path) or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
+                continue
+            yield
+            return
 
 
 def _lock(lock: Any, wait_s: float) -> None:

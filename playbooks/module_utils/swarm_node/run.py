@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
 Change = Dict[str, Any]  # {"path": where in NodeState, "old": value or None, "new": value or None}
@@ -50,6 +48,8 @@ class Context:
 
     def run(self, argv: Sequence[str], *, timeout: float = 60, stdin: Optional[str] = None, ok: Sequence[int] = (0,)) -> str:
         """Run a command that only reads (use `act` for one that changes). Its stdout; NodeError in its own words."""
+        import subprocess  # here: half the time of a short observation would be importing it
+
         environment = dict(os.environ, LC_ALL="C", PATH="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin")
         try:
             done = subprocess.run(list(argv), input=stdin, capture_output=True, text=True, timeout=timeout,
@@ -114,6 +114,8 @@ def same(full: str, text: str, mode: int) -> bool:
 
 def replace(full: str, text: str, mode: int) -> None:
     """Atomic and durable: after a power loss either the old text or the new one is there."""
+    import tempfile
+
     folder = os.path.dirname(full)
     os.makedirs(folder, exist_ok=True)
     handle, fresh = tempfile.mkstemp(prefix="." + os.path.basename(full), dir=folder)

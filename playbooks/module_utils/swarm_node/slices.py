@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import time
@@ -14,7 +13,6 @@ from .run import Change, Context, NodeError, differences, unit_name
 CGROUPS = "/sys/fs/cgroup/swarm.slice"
 #: Memory is asked back from a running slice for so long before a smaller limit is given up. [s]
 SHRINK_WAIT_S = 20.0
-_MEMORY = ("memory_high", "memory_max", "swap_max")
 
 
 def unit(allocation: str) -> str:
@@ -30,34 +28,25 @@ def cgroup(allocation: str) -> str:
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Make {slice: SliceState, gpus: [index]} so, live. NodeError when memory that is in use would have to be taken."""
     wanted: Dict[str, Any] = want["slice"]
-    recorded = {"slice": wanted, "gpus": want.get("gpus", ())}
-    found = read(context, allocation, recorded)
+    found = read(context, allocation, wanted)
     path = f"allocations.{allocation}"
     changes = differences(f"{path}.slice", found or {}, wanted)
-    gpus = devices.read(context, allocation, recorded)["gpus"] if found else None
+    gpus = devices.read(context, allocation, want) if found else None
     if gpus != sorted(want.get("gpus", ())):
         changes += [{"path": f"{path}.gpus", "old": gpus, "new": sorted(want.get("gpus", ()))}]
     written = context.write(f"{systemd.UNITS}/{unit(allocation)}", render(context, allocation, want))
     if context.check or not (changes or written or found is None):
         return changes
     _make_room(context, allocation, wanted.get("memory_max"))
-    systemd.reload_if_needed(context, unit(allocation))
+    # A limit changed by hand in the cgroup alone is written again by any reload.
+    systemd.settle(context, unit(allocation), force=found is not None)
     if found is None:
         systemd.start(context, unit(allocation))
-    left = _left(context, allocation, wanted, recorded)
+    left = differences("", read(context, allocation, wanted) or {}, wanted)
     if left:
-        # Changed by hand in the cgroup: systemd believes it is as it wrote it, and writes again only when told.
-        context.act(["systemctl", "set-property", "--runtime", unit(allocation), *_nudges(wanted, left)])
-        context.act(["systemctl", "revert", unit(allocation)], ok=(0, 1))
-        left = _left(context, allocation, wanted, recorded)
-    if left:
-        words = ", ".join(f"{one['path'].rsplit('.', 1)[1]} is {one['old']}, not {one['new']}" for one in left)
+        words = ", ".join(f"{one['path'][1:]} is {one['old']}, not {one['new']}" for one in left)
         raise NodeError(f"{unit(allocation)} did not take it: {words}")
     return changes or differences(path, {}, {"slice": wanted})
-
-
-def _left(context: Context, allocation: str, wanted: Dict[str, Any], recorded: Dict[str, Any]) -> List[Change]:
-    return differences(f"allocations.{allocation}.slice", read(context, allocation, recorded) or {}, wanted)
 
 
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
@@ -122,19 +111,8 @@ def _make_room(context: Context, allocation: str, limit: Optional[int]) -> None:
         time.sleep(0.2)
 
 
-def _nudges(wanted: Dict[str, Any], left: List[Change]) -> List[str]:
-    """A set-property of what the cgroup does not show, so that systemd writes it again."""
-    keys = {one["path"].rsplit(".", 1)[1] for one in left}
-    none = dict.fromkeys(_MEMORY, "infinity") | {"tasks_max": "infinity", "cpu_quota_m": "", "cpus": "", "mems": ""} \
-        if hasattr(dict, "__or__") else {}
-    names = {"cpus": "AllowedCPUs", "mems": "AllowedMemoryNodes", "cpu_weight": "CPUWeight", "cpu_quota_m": "CPUQuota",
-             "memory_high": "MemoryHigh", "memory_max": "MemoryMax", "swap_max": "MemorySwapMax", "tasks_max": "TasksMax"}  # fmt: skip
-    del none, keys, names, wanted
-    return []
-
-
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """SliceState from the kernel's own files; None when there is no such cgroup.
+    """SliceState from the kernel's own files, of the SliceState that is recorded; None when there is no such cgroup.
 
     Where a value is the recorded one but for the kernel's rounding (memory to pages, lists to its spelling), the
     recorded one is given.
@@ -142,7 +120,7 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
     folder = cgroup(allocation)
     if not os.path.isdir(context.path(folder)):
         return None
-    was: Dict[str, Any] = recorded.get("slice") or {}
+    was = recorded
     found: Dict[str, Any] = {}
     for key, file in (("cpus", "cpuset.cpus"), ("mems", "cpuset.mems")):
         text = context.read(f"{folder}/{file}") or ""
@@ -151,9 +129,9 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
     found["cpu_weight"] = int(context.read(f"{folder}/cpu.weight") or 100)
     found["cpu_quota_m"] = quota(context.read(f"{folder}/cpu.max"))
     for key, file in (("memory_high", "memory.high"), ("memory_max", "memory.max"), ("swap_max", "memory.swap.max")):
-        text = context.read(f"{folder}/{file}")
+        limit = context.read(f"{folder}/{file}")
         # Without the file the kernel has no such controller (no swap accounting): there is nothing to differ.
-        found[key] = was.get(key) if text is None else _paged(text, was.get(key))
+        found[key] = was.get(key) if limit is None else _paged(limit, was.get(key))
     found["tasks_max"] = _number(context.read(f"{folder}/pids.max"))
     limits = io_limits(context.read(f"{folder}/io.max"), device_number(str(context.ledger.get("disk") or "")))
     found["io_read_bps"], found["io_write_bps"] = limits.get("rbps"), limits.get("wbps")
@@ -198,7 +176,7 @@ def device_number(disk: str) -> str:
 
 def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
     """End whatever still runs in the slice, and remove it. NodeError when something cannot be ended."""
-    folder, there = cgroup(allocation), read(context, allocation, recorded) is not None
+    folder, there = cgroup(allocation), os.path.isdir(context.path(cgroup(allocation)))
     if there:
         context.act(["systemctl", "stop", unit(allocation)], timeout=120)
         empty(context, folder)
@@ -229,10 +207,3 @@ def empty(context: Context, folder: str, wait_s: float = 10) -> None:
         if os.path.exists(context.path(f"{folder}/cgroup.kill")):
             context.poke(f"{folder}/cgroup.kill", "1")
         time.sleep(0.1)
-
-
-def present(context: Context) -> List[str]:
-    """Names (escaped '-' as it was) of all allocations that have a slice or a service here, known or not."""
-    places = (f"{systemd.UNITS}/swarm-*.slice", f"{systemd.UNITS}/swarm-*.service", f"{CGROUPS}/swarm-*.slice")
-    stems = {os.path.basename(found).rsplit(".", 1)[0][len("swarm-") :] for place in places for found in glob.glob(context.path(place))}
-    return sorted(stem.replace("_", "-") for stem in stems)

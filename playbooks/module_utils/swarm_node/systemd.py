@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import string
 from typing import Any, Dict, Iterable, List
 
@@ -83,9 +84,17 @@ def exactly(context: Context, unit: str) -> Dict[str, Any]:
     return {name: value["data"] for name, value in answer["data"][0].items()}
 
 
-def reload_if_needed(context: Context, unit: str) -> None:
-    """Make systemd read `unit` again when its file changed. One that is not loaded is read at its start anyway."""
-    if not context.check and show(context, unit).get("NeedDaemonReload") == "yes":
+def settle(context: Context, unit: str, *, force: bool = False) -> None:
+    """Make systemd hold `unit` as our file says: drop-ins made by hand go, and it is read again when it differs.
+
+    One that is not loaded needs nothing: it is read at its start.
+    """
+    if context.check:
+        return
+    shown = show(context, unit)
+    own = [path for path in shown.get("DropInPaths", "").split() if os.path.basename(os.path.dirname(path)) == unit + ".d"]
+    gone = [context.remove(path) for path in own]
+    if force or any(gone) or shown.get("NeedDaemonReload") == "yes":
         context.act(["systemctl", "daemon-reload"], timeout=120)
 
 
@@ -118,8 +127,6 @@ def drop_file(context: Context, unit: str) -> bool:
 
 
 def _names(context: Context, folder: str) -> List[str]:
-    import os
-
     try:
         return sorted(os.listdir(context.path(folder)))
     except OSError:

@@ -34,9 +34,9 @@ def ingress_fits_uplink(board: Board) -> None:
 
 
 def power_stays_under_rack_budget(board: Board) -> None:
-    """For every rack r:  Σ_{w, n∈r} gpus_w · cap[w,n] · x[w,n] ≤ power_r   [W]
+    """For every rack r:  Σ_{n∈r} gpus_n · cap_n + Σ_{w, n∈r} gpus_w · max(0, cap_w − cap_n) · x[w,n] ≤ power_r   [W]
 
-    cap[w,n] is the workload's gpu_power, else the node's; GPUs without a known cap are not counted.
+    cap_n is the node's gpu_power over all its GPUs, used or not; cap_w the workload's own. Unknown caps count 0.
     """
     for rack, nodes in _inside(board).items():
         terms = [(board.x[w, n], board.bin(n).power_of(board.ask(w))) for n in nodes for w in board.by_bin[n]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from swarm_iac.solver.board import Board, Values
-from swarm_iac.solver.room import group_of, spread_group
+from swarm_iac.solver.room import group_of
 
 
 def replicas_are_not_exceeded(board: Board) -> None:
@@ -30,13 +30,13 @@ def gang_is_whole_or_absent(board: Board) -> None:
 
 
 def spread_keeps_apart(board: Board) -> None:
-    """For every w with spread and every node (or rack) g:  Σ_{n∈g} x[w,n] ≤ 1.  Nodes without a rack are one g."""
+    """For every w with spread and every node (or rack) g:  Σ_{n∈g} x[w,n] ≤ 1.  A node without a rack is a g alone."""
     for name, nodes in board.by_ask.items():
         level = board.ask(name).spread
         if level:
             groups: dict[str, list[str]] = {}
             for node in nodes:
-                groups.setdefault(spread_group(board.bin(node), level), []).append(node)
+                groups.setdefault(group_of(board.bin(node), level), []).append(node)
             for inside in groups.values():
                 board.at_most([(board.x[name, node], 1) for node in inside], 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ _ADDRESS = re.compile(
 
 #: A machine that does not answer its port for so long is taken for dark. [s]
 CONNECT = 5
+#: The same for a change: it follows an observation, so the machine was there, and may be busy. [s]
+PATIENCE = 15
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Address:
             found["ansible_user"] = self.user
         if self.port:
             found["ansible_port"] = self.port
-        if ssh_config:
-            found["ansible_ssh_common_args"] = f"-F {ssh_config}"
+        patient = f"-o ConnectTimeout={PATIENCE}"
+        found["ansible_ssh_common_args"] = f"{patient} -F {shlex.quote(str(ssh_config))}" if ssh_config else patient
         return found
 
 

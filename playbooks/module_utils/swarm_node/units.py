@@ -1,0 +1,280 @@
+"""What runs in an allocation's slice, as whom, and is it well?"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shlex
+import signal as signal_module
+import time
+import urllib.request
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import devices, slices, systemd
+from .directories import directory
+from .run import Change, Context, NodeError, differences, unit_name
+
+SECRETS = "/etc/swarm/secrets"
+HOLDER = ["/bin/sleep", "infinity"]
+#: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
+#: systemd would take '+', '!' or '@' as an order to itself.
+_ENV = ["/usr/bin/env", "--"]
+#: Values of secrets reach the environment from systemd's credentials, so they stand in no unit file.
+_EXPORT = 'export {name}="$(cat "$CREDENTIALS_DIRECTORY/{secret}")"'
+_EXEC = 'exec "$@"'
+_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
+#: Defaults of UnitState, so that a want that leaves one out reads back equal.
+_DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "healthy": "", "port": None,
+                             "active": True, "restart": True}  # fmt: skip
+#: A job that fails five times within ten minutes has failed.
+_GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
+_FIELDS = ("user", *_DEFAULTS)
+
+
+def unit(allocation: str) -> str:
+    """Name of the service."""
+    return unit_name(allocation) + ".service"
+
+
+def argv_of(command: str) -> List[str]:
+    """The words of a command line, split like a shell does. NodeError when quotes do not match."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise NodeError(f"command {command[:60]!r}: {error}") from None
+
+
+def command_line(want: Dict[str, Any]) -> List[str]:
+    """The whole argv: the holder, or the user's words behind env, behind a shell where secrets are to be read."""
+    words = argv_of(want.get("command") or "")
+    if not words:
+        return list(HOLDER)
+    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets(want).items()]
+    if exports:
+        return ["/bin/sh", "-euc", "; ".join([*exports, _EXEC]), "swarm", *_ENV, *words]
+    return _ENV + words
+
+
+def secrets(want: Dict[str, Any]) -> Dict[str, str]:
+    """Variables whose value is `secret:NAME`, by variable."""
+    found = {}
+    for name, value in sorted((want.get("env") or {}).items()):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise NodeError(f"{name!r} is no name of a variable")
+        if value.startswith("secret:"):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value[7:]):
+                raise NodeError(f"{value!r} names no secret")
+            found[name] = value[7:]
+    return found
+
+
+def own_environment(allocation: str, gpus: List[int], scratch: bool, cache: bool) -> Dict[str, str]:
+    """What every workload is told of its place."""
+    cards = ",".join(str(index) for index in sorted(gpus))
+    # Inside its slice only these cards can be opened, yet CUDA counts all files; so it is told which.
+    found = {"SWARM_ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
+    found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
+    if scratch:
+        found["SWARM_SCRATCH"] = directory("scratch", allocation)
+    if cache:
+        found["SWARM_CACHE"] = directory("cache", allocation)
+    return found
+
+
+def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
+    """The service's unit file. NodeError for a value that systemd cannot carry."""
+    signal = want.get("stop_signal") or "TERM"
+    if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
+        raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
+    env, hidden = _environment(context, allocation, want), secrets(want)
+    folders = [value for name, value in env.items() if name in ("SWARM_SCRATCH", "SWARM_CACHE")]
+    lines = ["# kept by swarm; changes by hand are undone", "[Unit]", f"Description=swarm {allocation}", _GIVES_UP]
+    lines += [f"RequiresMountsFor={' '.join(folders)}"] if folders else []
+    lines += ["", "[Service]", "Type=exec", f"Slice={slices.unit(allocation)}", f"User={want['user']}"]
+    # A job that ended well stays 'active (exited)': that is how 'done' differs from 'stopped'.
+    lines += ["RemainAfterExit=yes", f"ExecStart=:{systemd.words(command_line(want))}"]
+    lines += [f"WorkingDirectory={env['SWARM_SCRATCH']}"] if "SWARM_SCRATCH" in env else []
+    lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
+    lines += [f"LoadCredential={secret}:{SECRETS}/{secret}" for secret in sorted(set(hidden.values()))]
+    lines += [f"KillSignal=SIG{signal}", f"TimeoutStopSec={int(want.get('grace_s', 30))}", "NoNewPrivileges=yes"]
+    lines += ["Restart=on-failure", "RestartSec=2"] if want.get("restart", True) else ["Restart=no"]
+    lines += [f"SupplementaryGroups={devices.GROUP}"] if want.get("gpus") else []
+    return "\n".join(lines + devices.properties(context, list(want.get("gpus", ())))) + "\n"
+
+
+def _environment(context: Context, allocation: str, want: Dict[str, Any]) -> Dict[str, str]:
+    return {**own_environment(allocation, list(want.get("gpus", ())), *_held(context, allocation)), **(want.get("env") or {})}
+
+
+def _held(context: Context, allocation: str) -> Tuple[bool, bool]:
+    """Has it scratch, has it a cache? They are made, and recorded, before it starts."""
+    scratch, cache = (bool(context.ledger.get("allocations", allocation, kind)) for kind in ("scratch", "cache"))
+    return scratch, cache
+
+
+def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Write and start the service of UnitState + gpus; it runs afterwards. Restarts one that runs something else."""
+    wanted = {**_DEFAULTS, **{key: value for key, value in want.items() if key in _FIELDS}}
+    text = render(context, allocation, want)
+    found = read(context, allocation, {**wanted, "gpus": want.get("gpus", ())}) or {}
+    changes = differences(f"allocations.{allocation}.unit", found, {**wanted, "active": True})
+    account(context, str(want["user"]))
+    written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text)
+    if context.check or not (changes or written):
+        return changes
+    runs = systemd.active(context, unit(allocation))
+    systemd.settle(context, unit(allocation))
+    keys = {one["path"].rsplit(".", 1)[1] for one in changes}
+    if runs and keys & {"user", "command", "env"}:
+        context.act(["systemctl", "stop", unit(allocation)], timeout=int(found.get("grace_s", 30)) + 60)
+        runs = False
+    if not runs:
+        context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
+        systemd.start(context, unit(allocation))
+    return changes or [{"path": f"allocations.{allocation}.unit", "old": None, "new": wanted}]
+
+
+def account(context: Context, user: str) -> None:
+    """Create the unix account when it is missing; what we made is known, so that it can go again."""
+    if user == "root":
+        raise NodeError("a workload never runs as root")
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        context.ledger.save_original(f"account:{user}", "absent")
+        context.act(["useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", "--", user])
+        if not context.check:
+            made = pwd.getpwnam(user)
+            if not os.path.lexists(made.pw_dir):
+                os.makedirs(made.pw_dir, 0o700)
+                os.chown(made.pw_dir, made.pw_uid, made.pw_gid)
+
+
+def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """UnitState as systemd holds it, of the UnitState that is recorded; None when there is no such unit.
+
+    Where systemd holds exactly our file and nothing else, the recorded values are what it holds; otherwise it is
+    asked for every value, and rendered back.
+    """
+    shown = systemd.show(context, unit(allocation))
+    if shown.get("LoadState") in (None, "", "not-found"):
+        return None
+    was: Dict[str, Any] = {**_DEFAULTS, "user": "", **{key: value for key, value in recorded.items() if key in _FIELDS}}
+    gpus = list(recorded.get("gpus", context.ledger.get("allocations", allocation, "gpus") or ()))
+    active = {"active": shown.get("ActiveState") in ("active", "activating", "reloading")}
+    untouched = shown["NeedDaemonReload"] != "yes" and not shown["DropInPaths"] and shown["LoadState"] == "loaded"
+    if was["user"] and untouched:
+        text = context.read(f"{systemd.UNITS}/{unit(allocation)}")
+        if text == render(context, allocation, {**was, "gpus": gpus}).strip():
+            return {**was, **active}
+    return {**was, **_rendered_back(context, allocation, was, gpus), **active}
+
+
+def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus: List[int]) -> Dict[str, Any]:
+    truth = systemd.exactly(context, unit(allocation))
+    argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
+    own = own_environment(allocation, gpus, *_held(context, allocation))
+    env = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
+    env = {name: value for name, value in env.items() if name in was["env"] or own.get(name) != value}
+    env.update({name: value for name, value in was["env"].items() if value.startswith("secret:") and argv[:1] == ["/bin/sh"]})
+    if argv == command_line(was):
+        command = was["command"]
+    else:
+        command = "" if argv == HOLDER else shlex.join(argv[2:] if argv[:2] == _ENV else argv)
+    signal = signal_module.Signals(int(truth["KillSignal"])).name[3:]
+    return {"user": truth.get("User") or "root", "command": command, "env": env, "stop_signal": signal,
+            "grace_s": int(truth["TimeoutStopUSec"] // 1_000_000), "restart": truth.get("Restart") == "on-failure"}  # fmt: skip
+
+
+def stop(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Ask it to end, wait out its grace, then it is killed; afterwards nothing of the service runs."""
+    shown = systemd.show(context, unit(allocation))
+    if shown.get("LoadState") in (None, "", "not-found") or shown.get("ActiveState") == "inactive":
+        return []
+    grace = (context.ledger.get("allocations", allocation, "unit") or want).get("grace_s", 30)
+    context.act(["systemctl", "stop", unit(allocation)], timeout=int(grace) + 60)
+    context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
+    slices.empty(context, slices.cgroup(allocation) + "/" + unit(allocation))
+    return [{"path": f"allocations.{allocation}.unit.active", "old": True, "new": False}]
+
+
+def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """Stop it and remove its unit."""
+    there = stop(context, allocation, recorded.get("unit") or {})
+    if systemd.drop_file(context, unit(allocation)) or there:
+        if not context.check:
+            context.act(["systemctl", "daemon-reload"], timeout=120)
+        return [{"path": f"allocations.{allocation}.unit", "old": recorded.get("unit"), "new": None}]
+    return []
+
+
+def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """Accounts that we created go; a home that holds anything stays."""
+    changes = []
+    for user in context.ledger.originals("account:"):
+        try:
+            home = pwd.getpwnam(user).pw_dir
+        except KeyError:
+            home = ""
+        if home:
+            context.act(["userdel", "--", user], ok=(0, 6))
+            devices.remove_folder(context, home)
+            changes.append({"path": f"accounts.{user}", "old": user, "new": None})
+        context.ledger.forget_original(f"account:{user}")
+    return changes
+
+
+def health_of(context: Context, allocation: str, recorded: Dict[str, Any]) -> str:
+    """healthy | starting | stopped | failed | done, asked once, of a UnitState."""
+    shown = systemd.show(context, unit(allocation))
+    state, sub = shown.get("ActiveState"), shown.get("SubState")
+    if state == "failed":
+        return "failed"
+    if state == "active" and sub == "exited":
+        return "done"
+    if sub == "auto-restart" or state in ("activating", "reloading"):
+        return "starting"
+    if state != "active":
+        return "stopped"
+    return "healthy" if probe(context, allocation, recorded) == "" else "starting"
+
+
+def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3) -> str:
+    """Ask it once whether it is well: "" when it is, else why not."""
+    healthy, port = str(want.get("healthy") or ""), want.get("port")
+    if not healthy:
+        return ""
+    if healthy.startswith("/") and port:
+        try:
+            # Proxies of the environment are none of a loopback address's.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(f"http://127.0.0.1:{int(port)}{healthy}", timeout=timeout) as answer:
+                return "" if answer.status < 400 else f"{healthy} answers {answer.status}"
+        except (OSError, ValueError) as error:
+            return f"{healthy} on port {port}: {getattr(error, 'reason', None) or error}"
+    argv = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={slices.unit(allocation)}", f"--uid={want['user']}",
+            "-p", "NoNewPrivileges=yes", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
+    try:
+        context.run([*argv, *_ENV, *argv_of(healthy)], timeout=timeout + 20)
+    except NodeError as error:
+        return f"{healthy!r} says no: {error}"
+    return ""
+
+
+def health(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Wait until it is well, for `timeout` seconds (60). NodeError saying what it said last, and its journal."""
+    if context.check:
+        return []
+    deadline = time.monotonic() + float(want.get("timeout") or 60)
+    said = ""
+    while True:
+        state = health_of(context, allocation, {**want, "healthy": ""})
+        if state in ("failed", "stopped"):
+            raise NodeError(f"{unit(allocation)} {state}\n{systemd.journal(context, unit(allocation))}".strip())
+        said = "" if state == "done" else "still starting" if state == "starting" else probe(context, allocation, want)
+        if not said:
+            return []
+        if time.monotonic() > deadline:
+            raise NodeError(f"{unit(allocation)} is not healthy: {said}\n{systemd.journal(context, unit(allocation))}".strip())
+        time.sleep(0.5)

@@ -1,0 +1,103 @@
+"""What does Ansible need for one wave? A private folder with inventory, settings and the node program."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from swarm_iac import assets
+from swarm_iac.errors import ToolMissing
+from swarm_iac.model.state import Desired
+from swarm_iac.model.step import Step
+from swarm_iac.reach.address import parse
+from swarm_iac.reach.program import agent_digest, archive
+
+
+def prepare(folder: Path) -> None:
+    """Fill the folder with what all waves share."""
+    (folder / "archive").write_bytes(base64.b64encode(archive()))
+
+
+def inventory(
+    folder: Path, steps: Iterable[Step], desired: Mapping[str, Desired], ssh_config: Path | None, guard: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Ansible's inventory of one wave: each node with its own steps by verb. Raises ValueError for a bad address."""
+    hosts: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        node = desired[step.node]
+        if step.node not in hosts:
+            hosts[step.node] = {
+                **parse(node.address).inventory(ssh_config),
+                "swarm_guard": {**guard, "fleet": node.fleet},
+                "swarm_steps": {},
+            }
+        asked = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
+        hosts[step.node]["swarm_steps"].setdefault(step.verb.value, []).append(asked)
+    shared = {
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "swarm_digest": agent_digest(),
+        "swarm_archive": str(folder / "archive"),
+        "swarm_stop": str(folder / "stop"),
+    }
+    return {"all": {"hosts": hosts, "vars": shared}}
+
+
+def write_inventory(folder: Path, content: Mapping[str, Any]) -> Path:
+    """Put it into the folder, for Ansible to read. Wanted values may look like templates: they are marked as plain data."""
+    place = folder / "inventory.json"
+    place.write_text(json.dumps(_plain(content)), encoding="utf-8")
+    return place
+
+
+def _plain(value: Any) -> Any:
+    """Ansible would evaluate `{{ … }}` in a command or an environment; `__ansible_unsafe` is its way to say text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
+        return {"__ansible_unsafe": value}
+    return value
+
+
+def environment(folder: Path, hosts: int) -> dict[str, str]:
+    """Settings of ansible-playbook. Those of the user's own ansible.cfg do not apply: a run must not depend on them."""
+    config = folder / "ansible.cfg"
+    found = importlib.util.find_spec("ansible_mitogen")
+    if found is None or not found.submodule_search_locations:
+        raise ToolMissing("mitogen is not installed here", hint="pip install mitogen")
+    config.write_text(
+        "\n".join(
+            (
+                "[defaults]",
+                f"strategy_plugins = {Path(found.submodule_search_locations[0]) / 'plugins' / 'strategy'}",
+                # Each node goes its own way: one node's long grace period must not delay another's settings.
+                "strategy = mitogen_free",
+                f"forks = {max(1, min(hosts, 50))}",
+                # Covers mitogen starting Python on a busy machine too; a dark one is told by ConnectTimeout.
+                "timeout = 60",
+                "host_key_checking = True",
+                f"library = {assets.playbooks() / 'library'}",
+                f"roles_path = {assets.playbooks() / 'roles'}",
+                f"local_tmp = {folder / 'tmp'}",
+                "retry_files_enabled = False",
+                "localhost_warning = False",
+                "deprecation_warnings = False",
+                "bin_ansible_callbacks = False",
+                "",
+                "[inventory]",
+                "enable_plugins = ansible.builtin.yaml",
+                "",
+            )
+        ),
+        encoding="utf-8",
+    )
+    # The ansible-playbook of this very Python: one that PATH finds elsewhere would not see our mitogen.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return {"ANSIBLE_CONFIG": str(config), "ANSIBLE_HOME": str(folder / "home"), "ANSIBLE_NOCOLOR": "1", "PATH": path}

@@ -1,0 +1,204 @@
+"""How is a plan shown: to people as tables, to machines as JSON?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from swarm_iac.limits import Usage, usage
+from swarm_iac.model.placement import Placement, Proof
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.plan import words
+
+#: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
+_TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale)."""
+
+    stack: Stack
+    before: Placement
+    after: Placement
+    proof: Proof | None = None
+
+
+def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
+    """Sections for people: changes, moves, order, what is not placed, limits, the bound, warnings."""
+    sections: list[RenderableType] = []
+    if plan.steps:
+        sections.append(_section("What changes", _changes(plan)))
+    else:
+        sections.append(Text("Nothing to change: every node that answered is as desired.", style="green"))
+    for title, table in (
+        ("What moves, and why", _moves(context)),
+        ("What waits for what", _order(plan)),
+        ("What is not placed", _unplaced(context)),
+        ("Limits, before and after", _limits(context)),
+    ):
+        if table.row_count:
+            sections.append(_section(title, table))
+    sections.append(_section("How good the placement is", _bound(context.proof)))
+    if plan.warnings:
+        sections.append(_section("Warnings", Text("\n".join(plan.warnings), style="yellow")))
+    return tuple(sections)
+
+
+def as_json(plan: Plan, context: Context) -> dict[str, Any]:
+    """The same for machines; quantities of limits in base units."""
+    return {
+        "steps": [step.model_dump(mode="json") for step in plan.steps],
+        "waves": [[step.id for step in wave] for wave in plan.waves()],
+        "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
+        "unplaced": [each.model_dump(mode="json") for each in context.after.unplaced],
+        "limits": [
+            {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
+        ],
+        "proof": context.proof.model_dump(mode="json") if context.proof else None,
+        "warnings": list(plan.warnings),
+    }  # fmt: skip
+
+
+def moves(context: Context) -> Iterator[tuple[str, str, str, str]]:
+    """Allocation, old node, new node, and why: what the stack says of the old node, else the solver's choice."""
+    before = context.before.by_name()
+    for name, one in sorted(context.after.by_name().items()):
+        old = before.get(name)
+        if old is not None and old.node != one.node:
+            yield name, old.node, one.node, _why(context, old.node)
+
+
+def _why(context: Context, node: str) -> str:
+    found = context.stack.nodes.get(node)
+    if found is None:
+        return f"{node} left the stack"
+    if found.state in ("drain", "lost"):
+        return f"{node}: {found.state}" + (f" ({found.why})" if found.why else "")
+    return "more fits this way, within the move budget"
+
+
+def _section(title: str, body: RenderableType) -> Group:
+    return Group(Text(title, style="bold"), Padding(body, (0, 0, 1, 2)))
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    return table
+
+
+def _changes(plan: Plan) -> Table:
+    """One line per value; an allocation that comes or goes is one line."""
+    table = _table("node", "what", "old", "new")
+    whole: dict[tuple[str, str], str] = {}
+    for step in plan.steps:
+        new = any(change.old is None and change.path.endswith(".slice.cpu_weight") for change in step.changes)
+        if step.verb is Verb.RELEASE or new:
+            whole[step.node, step.allocation] = step.why
+    for node in sorted({step.node for step in plan.steps}):
+        mine = [step for step in plan.steps if step.node == node]
+        for step in mine:
+            if (node, step.allocation) not in whole:
+                _values(table, step)
+        for (home, name), why in sorted(whole.items()):
+            if home == node:
+                _whole(table, node, name, why, [step for step in mine if step.allocation == name])
+    return table
+
+
+def _values(table: Table, step: Step) -> None:
+    if not step.changes and step.verb in (Verb.STOP, Verb.PREPARE, Verb.RESTORE):
+        table.add_row(step.node, " ".join(filter(None, (step.verb.value, step.allocation))), "", step.why)
+    for change in step.changes:
+        table.add_row(step.node, short(change.path), words.value(change.path, change.old), words.value(change.path, change.new))
+
+
+def _whole(table: Table, node: str, name: str, why: str, mine: list[Step]) -> None:
+    goes = any(step.verb is Verb.RELEASE for step in mine)
+    changes = {change.path.rpartition('"].')[2]: change for step in mine for change in step.changes}
+    parts = [
+        f"{field.rpartition('.')[2] if '.' in field else field} {words.value(field, change.old if goes else change.new)}"
+        for field in _TELLING
+        if (change := changes.get(field)) is not None
+    ]
+    table.add_row(node, Text(f"{'-' if goes else '+'} {name}", style="red" if goes else "green"),
+                  ", ".join(parts) if goes else "", why if goes else f"{', '.join(parts)} ({why})")  # fmt: skip
+
+
+def short(path: str) -> str:
+    """`allocations["chat-0"].slice.memory_max` as `chat-0: memory max`, and the like for settings and GPUs."""
+    allocation = re.fullmatch(r'allocations\["([^"]+)"\]\.(.+)', path)
+    if allocation:
+        return f"{allocation[1]}: {allocation[2].removeprefix('slice.').removeprefix('unit.').replace('_', ' ')}"
+    sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
+    gpu = re.fullmatch(r"gpus\[(\d+)\]\.(\w+)", path)
+    if gpu:
+        return f"gpu {gpu[1]}: {gpu[2].rpartition('_')[0] or gpu[2]}"
+    return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
+
+
+def _moves(context: Context) -> Table:
+    table = _table("allocation", "from", "to", "why")
+    for move in moves(context):
+        table.add_row(*move)
+    return table
+
+
+def _order(plan: Plan) -> Table:
+    """Waves; empty where one is enough."""
+    table = _table("wave", "node", "steps", "waits for")
+    waves = plan.waves()
+    if len(waves) < 2:
+        return table
+    home = {step.id: number for number, wave in enumerate(waves) for step in wave}
+    for number, wave in enumerate(waves, 1):
+        for node in sorted({step.node for step in wave}):
+            mine = [step for step in wave if step.node == node]
+            waits = sorted({one for step in mine for one in step.after if home.get(one, number) < number - 1})
+            table.add_row(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
+    return table
+
+
+def _unplaced(context: Context) -> Table:
+    table = _table("workload", "missing", "because")
+    for one in context.after.unplaced:
+        reasons = "\n".join(f"{reason.text} ({reason.path or reason.rule})" for reason in one.reasons)
+        table.add_row(one.workload, str(len(one.missing)), reasons)
+    return table
+
+
+def _usages(context: Context) -> list[tuple[Usage, Usage]]:
+    """Each ceiling before and after; before with today's limits, so the two compare."""
+    before = {(one.level, one.subject, one.resource): one for one in usage(context.stack, context.before)}
+    return [(before[one.level, one.subject, one.resource], one) for one in usage(context.stack, context.after)]
+
+
+def _limits(context: Context) -> Table:
+    """The cluster, and every user or node whose use changes."""
+    table = _table("limit of", "resource", "before", "after", "ceiling")
+    for before, after in _usages(context):
+        used = before.used or after.used
+        if used and after.ceiling is not None and (after.level == "cluster" or before.used != after.used):
+            subject = f"{after.level} {after.subject}"
+            table.add_row(subject, after.resource, before.used_text, after.used_text, after.ceiling_text)
+    return table
+
+
+def _bound(proof: Proof | None) -> RenderableType:
+    if proof is None:
+        return Text("stale: the proof belongs to another placement; `swarm solve` makes it anew", style="yellow")
+    table = _table("goal", "reached", "at best")
+    for goal in proof.goals:
+        table.add_row(goal.name, str(goal.value), str(goal.bound))
+    verdict = "optimal" if proof.optimal else "not proven optimal"
+    return Group(Text(f"{verdict}, by {proof.solver}"), table)

@@ -1,0 +1,68 @@
+"""How do people read the plain integers of a node's state?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from swarm_iac.plan import cpulist
+from swarm_iac.plan.desired import HIGH, PAGE
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
+
+_MB = 10**6
+
+
+def size(value: int) -> str:
+    """Bytes, with the rounding to pages undone where that is what was done: 999997440 is "1 GB". One to one for whole pages."""
+    whole = -(-value // _MB) * _MB
+    return str(Bytes(whole if whole // PAGE * PAGE == value else value))
+
+
+def bandwidth(value: int) -> str:
+    """bit/s."""
+    return str(BitsPerSecond(value))
+
+
+def throughput(value: int) -> str:
+    """byte/s."""
+    return str(BytesPerSecond(value))
+
+
+def high(memory_high: int | None, memory_max: int | None) -> str | None:
+    """`memory.high`: as a share of memory.max where it is the usual one."""
+    if memory_high is None:
+        return None
+    usual = memory_max is not None and memory_high == memory_max * HIGH // 100 // PAGE * PAGE
+    return f"{HIGH} %" if usual else size(memory_high)
+
+
+#: How the last part of a path in NodeState is read.
+_READERS: dict[str, Callable[[int], str]] = {
+    "power_w": lambda value: str(Watts(value)),
+    "clock_mhz": lambda value: f"{value} MHz",
+    "hugepages_2m": lambda value: f"{value} x 2 MiB",
+    "interface_bps": bandwidth,
+    "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
+    "memory_high": size,
+    "memory_max": size,
+    "swap_max": size,
+    "io_read_bps": throughput,
+    "io_write_bps": throughput,
+    "quota": size,
+    "out_bps": bandwidth,
+    "in_bps": bandwidth,
+    "grace_s": lambda value: str(Seconds(value)),
+}
+
+
+def value(path: str, found: Any) -> str:
+    """One value at its path, e.g. 600 at `gpus[0].power_w` as "600 W". None is "-"."""
+    if found is None:
+        return "-"
+    if isinstance(found, (list, tuple)):
+        return cpulist.write(found) or "-"
+    if isinstance(found, bool):
+        return "on" if found else "off"
+    reader = _READERS.get(re.split(r"[.\]]", path)[-1])
+    return reader(found) if reader and isinstance(found, int) else str(found)

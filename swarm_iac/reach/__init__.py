@@ -1,0 +1,1 @@
+"""How is a node reached, and which program of ours answers there?"""

@@ -1,0 +1,86 @@
+"""Which replica is which? From counts on nodes to allocations with indices and devices.
+
+A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
+free index, over nodes in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.devices import Devices, Want, assign
+from swarm_iac.solver.scene import Scene
+from swarm_iac.solver.task import Pairs, Settled
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+
+def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation, ...]:
+    """All allocations, sorted by workload and index. `counts` holds every replica, fixed ones too."""
+    kept: dict[str, Allocation] = {}
+    new: dict[str, list[tuple[str, int, Allocation | None]]] = {}
+    by_ask: dict[str, list[tuple[str, int]]] = {}
+    for (name, node), count in sorted(counts.items()):
+        if count:
+            by_ask.setdefault(name, []).append((node, count))
+    for name, places in by_ask.items():
+        _name_replicas(scene, settled, name, places, kept, new)
+    found = list(kept.values())
+    held: dict[str, list[Allocation]] = {}
+    for allocation in found:
+        held.setdefault(allocation.node, []).append(allocation)
+    for node in sorted(new):
+        found += _equip(scene, node, held.get(node, []), new[node])
+    return tuple(sorted(found, key=lambda a: (a.workload, a.index)))
+
+
+def _name_replicas(
+    scene: Scene,
+    settled: Settled,
+    name: str,
+    places: list[tuple[str, int]],
+    kept: dict[str, Allocation],
+    new: dict[str, list[tuple[str, int, Allocation | None]]],
+) -> None:
+    """Give each place of one workload an index: into `kept` with its devices, or into `new` by node."""
+    running = scene.running.get(name, ())
+    used: set[int] = set()
+    left = Counter(dict(places))
+    for group in (settled.stay, settled.soft):
+        for allocation in running:
+            if allocation.name in group and left[allocation.node] > 0:
+                left[allocation.node] -= 1
+                used.add(allocation.index)
+                if group is settled.stay:
+                    kept[allocation.name] = allocation
+                else:
+                    new.setdefault(allocation.node, []).append((name, allocation.index, allocation))
+    moved = [a.index for a in running if a.index not in used]
+    fresh = [i for i in range(scene.asks[name].wanted) if i not in used and i not in moved]
+    indices = iter(moved + fresh)
+    for node, _ in places:
+        for _ in range(left[node]):
+            new.setdefault(node, []).append((name, next(indices), None))
+
+
+def _equip(
+    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]
+) -> list[Allocation]:
+    wants = tuple(
+        Want(f"{name}-{index}", scene.asks[name].gpus, scene.asks[name].need[2], was.gpus if was else ())
+        for name, index, was in new
+    )
+    gpus = {i for a in held for i in a.gpus}
+    cpus = {i for a in held for i in a.cpus}
+    devices = assign(scene.stack.hardware_of(node), gpus, cpus, wants)
+    return [_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new]
+
+
+def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:
+    need = scene.asks[name].need
+    return Allocation(
+        name=f"{name}-{index}", workload=name, index=index, node=node,
+        gpus=devices.gpus, cpus=devices.cpus, numa=devices.numa,
+        vcpus=Cpus(need[1]), memory=Bytes(need[3]), storage=Bytes(need[4]),
+        egress=BitsPerSecond(need[5]), ingress=BitsPerSecond(need[6]),
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""How many replicas of one workload fit, with everything else as it is, under a given set of rules?
+
+Exact by counting, because replicas of one workload are interchangeable: the most on each node, then in each rack
+(cheapest power first), then in all. On an empty fleet it bounds what any placement can reach.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+
+from swarm_iac.solver.room import Room, group_of
+from swarm_iac.solver.rules.fit import FIT
+from swarm_iac.solver.scene import CEILINGS, NODE_DIMS, Ask, Bin, Scene
+
+#: Rules on one thing that a node has, in the order of NODE_DIMS.
+NODE_RULES = (
+    "gpus_fit_node", "vcpus_fit_node", "cores_fit_node", "memory_fits_node", "storage_fits_node",
+    "egress_fits_nic", "ingress_fits_nic", *(f"node_stays_under_limits {what}" for what in CEILINGS),
+)  # fmt: skip
+RACK_RULES = ("egress_fits_uplink", "ingress_fits_uplink", "power_stays_under_rack_budget")
+USER_RULES = tuple(f"user_stays_under_limits {what}" for what in CEILINGS)
+CLUSTER_RULES = tuple(f"cluster_stays_under_limits {what}" for what in CEILINGS)
+SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
+EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES))
+assert len(NODE_RULES) == len(NODE_DIMS)
+
+
+def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | None = None) -> int:
+    """The most replicas that can be added. `home` counts those that may stay on a cordoned node."""
+    left = ask.members - room.counts[ask.name].total()
+    for name, free in (*zip(USER_RULES, room.users[ask.user], strict=True), *zip(CLUSTER_RULES, room.cluster, strict=True)):
+        need = ask.usage[CEILINGS.index(name.split()[1])]
+        if need and name in rules:
+            left = min(left, free // need)
+    if left <= 0:
+        return 0
+    racks: dict[str, list[tuple[int, int]]] = {}
+    for bin_ in room.scene.bins.values():
+        cap = on_node(room, ask, bin_, rules, left, home)
+        if cap > 0:
+            racks.setdefault(_gathered(ask, bin_, rules), []).append((bin_.power_of(ask), cap))
+    counts = [_in_rack(room, ask, rack, found, rules) for rack, found in racks.items()]
+    total = max(counts, default=0) if ask.within and "within_keeps_together" in rules else sum(counts)
+    return min(left, total)
+
+
+def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: Counter[str] | None = None) -> int:
+    """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
+    for name, fits in FIT:
+        if name in rules and not fits(ask, bin_):
+            if name != "node_is_ready" or bin_.state != "cordon" or not home:
+                return 0
+            left = min(left, home[bin_.name])
+    for name, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True):
+        if need and name in rules:
+            left = min(left, free // need)
+    counts = room.counts[ask.name]
+    if counts and "within_keeps_together" in rules and ask.within:
+        inside = group_of(bin_, ask.within)
+        if any(group_of(room.scene.bins[node], ask.within) != inside for node in counts):
+            return 0
+    if ask.spread and "spread_keeps_apart" in rules:
+        inside = group_of(bin_, ask.spread)
+        left = 0 if any(group_of(room.scene.bins[node], ask.spread) == inside for node in counts) else min(left, 1)
+    return left
+
+
+def _gathered(ask: Ask, bin_: Bin, rules: Set[str]) -> str:
+    """Nodes that are counted together: those of a rack, or each alone."""
+    if ask.within == "node" and "within_keeps_together" in rules:
+        return f"{bin_.rack or ''}/{bin_.name}"
+    return f"{bin_.rack}/" if bin_.rack else f"/{bin_.name}"
+
+
+def _in_rack(room: Room, ask: Ask, key: str, found: list[tuple[int, int]], rules: Set[str]) -> int:
+    rack = key.split("/")[0]
+    most = sum(cap for _, cap in found)
+    if ask.spread == "rack" and "spread_keeps_apart" in rules:
+        most = min(most, 1)
+    if rack not in room.racks:
+        return most
+    uplinks = room.racks[rack]
+    for i, name in enumerate(RACK_RULES[:2]):
+        if ask.need[5 + i] and name in rules:
+            most = min(most, max(0, uplinks[i]) // ask.need[5 + i])
+    if RACK_RULES[2] in rules:
+        power, cool = uplinks[2], 0
+        for cost, cap in sorted(found):
+            fit = cap if not cost else min(cap, max(0, power) // cost)
+            power -= fit * cost
+            cool += fit
+        most = min(most, cool)
+    return most
+
+
+def possible(scene: Scene) -> dict[str, int]:
+    """For each workload the most replicas that could be placed if it had the fleet to itself."""
+    empty = Room(scene)
+    known: dict[tuple[object, ...], int] = {}
+    result = {}
+    for name, ask in scene.asks.items():
+        home = Counter(a.node for a in scene.running.get(name, ()))
+        if any(node in scene.bins and scene.bins[node].state == "cordon" for node in home):
+            count = reach(empty, ask, home=home)
+        else:
+            key = (ask.user, ask.members, ask.need, ask.model, ask.gpu_memory, ask.select, ask.spread, ask.within, ask.power)
+            if key not in known:
+                known[key] = reach(empty, ask)
+            count = known[key]
+        result[name] = 0 if ask.gang and count < ask.members else count
+    return result

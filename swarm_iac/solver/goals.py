@@ -1,0 +1,113 @@
+"""What is a better placement? One table of goals, each strictly before the next.
+
+    goal                    sense   term
+    LEVEL_stay              max     Σ worth_w · min(stay_w, placed_w)       what may stay is not stopped by its equals
+    LEVEL_running           max     Σ worth_w · min(running_w, placed_w)    what ran comes before what is new
+    LEVEL_placed            max     Σ worth_w · placed_w                    LEVEL: high, then normal, then low
+    moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep
+    shifts                  min     Σ soft − Σ eased                        replicas that had to change and leave their node
+    misfit                  min     Σ misfit[w,n] · x[w,n]                  GPU nodes for GPU work, small models first
+    nodes                   min     Σ open[n]                               fewest nodes in use
+    (tie)                   min     Σ rank[n] · x[w,n]                      fullest, then lowest name; not reported
+
+worth_w = gpus_w · (1 + R) + 1, with R the replicas wanted at the level: GPUs first, then replicas, strictly, since all
+replicas together are worth less than one GPU. Because of the order, a running allocation is stopped only where that
+places a higher priority. A rebalance puts moves and shifts after nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.board import Board, Terms, Values
+from swarm_iac.solver.keep import Keeping
+
+#: Highest first.
+LEVELS = tuple(sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]))
+
+
+@dataclass
+class Aim:
+    """One goal on a board: value = constant + Σ coefficient · variable. `best` is a bound by counting."""
+
+    name: str
+    terms: Terms
+    constant: int
+    sense: int  # 1: max, -1: min
+    best: int
+    base: int = 0  # 1 + R where the value is worth; 0 elsewhere
+    share: float = 1.0  # of the effort
+
+    def measure(self, values: Values) -> int:
+        """Its value in a placement."""
+        return self.constant + sum(coefficient * values[var.index] for var, coefficient in self.terms)
+
+    def expression(self) -> cp_model.LinearExprT:
+        """The part that can change."""
+        return cp_model.LinearExpr.weighted_sum([v for v, _ in self.terms], [c for _, c in self.terms])
+
+
+def aims(board: Board, keeping: Keeping, possible: dict[str, int], *, repair: bool) -> list[Aim]:
+    """The table for one board. `possible[w]` is the most replicas of w that an empty fleet could take."""
+    found = [aim for level in LEVELS for aim in _placing(board, keeping, possible, level)]
+    change = [_moves(keeping), _shifts(board, keeping)]
+    tidy = [_misfit(board), _nodes(board)]
+    return [*found, *(change + tidy if repair else tidy + change), _tie(board)]
+
+
+def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
+    scene, base = board.task.scene, board.task.base
+    asks = [ask for ask in scene.asks.values() if ask.priority == PRIORITIES[level]]
+    step = 1 + sum(ask.members for ask in asks)
+    worth = {ask.name: ask.gpus * step + 1 for ask in asks}
+    fixed = {ask.name: base.counts[ask.name].total() for ask in asks}
+    free = {ask.name: min(board.task.free.get(ask.name, 0), max(0, possible[ask.name] - fixed[ask.name])) for ask in asks}
+    constant = sum(worth[name] * count for name, count in fixed.items())
+    result = []
+    for name, least in ((f"{level}_stay", keeping.stayed), (f"{level}_running", keeping.ran)):
+        mine = [(var, worth[w]) for w, var in least.items() if w in worth]
+        top = sum(c * min(board.top_of(var), free[w]) for w, var in least.items() if (c := worth.get(w)))
+        result.append(Aim(name, mine, constant, 1, constant + top, step))
+    every = [(var, worth[ask.name]) for ask in asks for var in board.of(ask.name)]
+    top = sum(worth[name] * count for name, count in free.items())
+    result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step))
+    return result
+
+
+def _moves(keeping: Keeping) -> Aim:
+    terms: Terms = [(var, 1) for var in keeping.stayed.values()] + [(var, -1) for var in keeping.kept.values()]
+    return Aim("moves", terms, 0, -1, 0)
+
+
+def _shifts(board: Board, keeping: Keeping) -> Aim:
+    return Aim("shifts", [(var, -1) for var in keeping.eased.values()], board.task.soft.total(), -1, 0)
+
+
+def _misfit(board: Board) -> Aim:
+    cost = {pair: board.misfits.of(board.ask(pair[0]), board.bin(pair[1])) for pair in board.x}
+    terms = [(var, cost[pair]) for pair, var in board.x.items() if cost[pair]]
+    scene = board.task.scene
+    constant = sum(
+        count * board.misfits.of(scene.asks[name], scene.bins[node])
+        for name, counts in board.task.base.counts.items()
+        for node, count in counts.items()
+    )
+    return Aim("misfit", terms, constant, -1, constant, share=0.5)
+
+
+def _nodes(board: Board) -> Aim:
+    load = board.task.base.load
+    terms: Terms = [(var, 1) for node, var in board.open.items() if not load[node]]
+    constant = sum(1 for count in load.values() if count)
+    return Aim("nodes", terms, constant, -1, constant, share=0.5)
+
+
+def _tie(board: Board) -> Aim:
+    base = board.task.base
+    order = sorted(board.by_bin, key=lambda n: (not base.load[n], base.free[n][0], base.free[n][1], n))
+    rank = {node: i for i, node in enumerate(order)}
+    terms = [(var, rank[node]) for (_, node), var in board.x.items() if rank[node]]
+    return Aim("(tie)", terms, 0, -1, 0, share=0.1)

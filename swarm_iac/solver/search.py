@@ -1,0 +1,88 @@
+"""Which placement is best, goal after goal?
+
+One CP-SAT solve for each goal whose counting bound the best placement so far does not reach already; then its value is
+fixed. One worker, a fixed seed and deterministic limits: the same inputs give the same placement under any load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from swarm_iac.solver.board import Board, Values
+from swarm_iac.solver.goals import Aim
+from swarm_iac.solver.greedy import refill
+from swarm_iac.solver.task import Pairs
+
+#: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
+EFFORT = {"quick": 0.5, "normal": 2.0, "thorough": 30.0}
+#: Once a goal was not proven, the goals after it get this part of the effort.
+TIRED = 0.25
+#: Above this many variables presolve is kept light, or it would use up the effort.
+HEAVY = 3000
+#: Above this many variables no model is built, and the greedy answer stands with its counting bound.
+TOO_LARGE = 300_000
+SEED = 7
+
+
+@dataclass
+class Found:
+    """A placement of the free workloads, and for each goal its value and bound."""
+
+    counts: Pairs
+    scores: list[tuple[Aim, int, int]]
+
+
+def search(board: Board, table: list[Aim], start: Pairs, effort: str) -> Found:
+    """Improve `start`, goal after goal. Where candidates were left out, only counting bounds are claimed."""
+    values = board.values(start)
+    scores: list[tuple[Aim, int, int]] = []
+    tired = False
+    skip = len(board.x) > TOO_LARGE
+    for aim in table:
+        bound = aim.best
+        value = aim.measure(values)
+        if aim.terms and value != bound and not skip:
+            values, proven = _solve(board, aim, values, EFFORT[effort] * aim.share * (TIRED if tired else 1))
+            value = aim.measure(values)
+            if not board.cut:
+                bound = _tighter(aim, bound, proven, value)
+            tired = tired or value != proven
+        scores.append((aim, value, bound))
+        if aim.name.endswith("_placed"):
+            values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+        if aim.terms and not skip:
+            board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
+    return Found(board.counts(values), scores)
+
+
+def _solve(board: Board, aim: Aim, values: Values, effort: float) -> tuple[Values, int]:
+    board.hint(values)
+    board.model.clear_objective()  # type: ignore[no-untyped-call]
+    (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = SEED
+    solver.parameters.max_deterministic_time = effort
+    if len(board.highs) > HEAVY:
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.symmetry_level = 0
+        solver.parameters.max_presolve_iterations = 1
+    status = solver.solve(board.model)
+    print(aim.name, solver.status_name(status), solver.wall_time, solver.objective_value if status in (2,4) else None, solver.best_objective_bound, solver.response_proto.deterministic_time)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = {var.index: solver.value(var) for var in board.x.values()}
+        for var, derive in board.derived:
+            found[var.index] = derive(found)
+        if aim.sense * aim.measure(found) >= aim.sense * aim.measure(values):
+            values = found
+    if status == cp_model.UNKNOWN and not abs(solver.best_objective_bound) < 2**62:
+        return values, aim.best
+    return values, aim.constant + round(solver.best_objective_bound)
+
+
+def _tighter(aim: Aim, counted: int, proven: int, value: int) -> int:
+    """The stronger of two bounds, never on the wrong side of what was reached."""
+    best = min(counted, proven) if aim.sense > 0 else max(counted, proven)
+    return max(best, value) if aim.sense > 0 else min(best, value)

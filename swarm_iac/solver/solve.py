@@ -1,0 +1,151 @@
+"""Where does everything go? From a stack and the last placement to the next one, with its proof.
+
+    1  settle   what runs and may stay
+    2  narrow   decide only what has no place; if everything finds one, no wider search can do better
+    3  wide     all workloads at once, where the model is small enough to be exact
+       around   else: clear a few nodes for what is left, by moving and evicting what stands there
+    4  devices  replicas get indices, GPUs and CPUs
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from importlib.metadata import version
+
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.assemble import assemble
+from swarm_iac.solver.board import Board
+from swarm_iac.solver.counting import possible
+from swarm_iac.solver.explain import reasons
+from swarm_iac.solver.goals import aims
+from swarm_iac.solver.greedy import greedy
+from swarm_iac.solver.keep import Keeping
+from swarm_iac.solver.neighbourhood import neighbourhood
+from swarm_iac.solver.room import Room
+from swarm_iac.solver.rules.change import moves_stay_in_budget
+from swarm_iac.solver.rules.table import RULES
+from swarm_iac.solver.scene import Scene, scene_of
+from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
+from swarm_iac.solver.solution import Move, Solution, digest
+from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
+
+#: Up to this many pairs (workload, node) all is decided at once.
+EXACT = 60_000
+#: Above this many pairs each workload looks at its best WIDEST nodes only.
+LARGE = 60_000
+WIDEST = 40
+
+
+def solve(
+    stack: Stack, last: Placement = Placement(), *, repair: bool = True, today: datetime.date | None = None  # noqa: B008
+) -> Solution:
+    """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
+
+    Without `today` every limit exception holds. Pure: the same arguments give the same answer.
+    """
+    scene = scene_of(stack, last, today)
+    settled = settle(scene)
+    most = possible(scene)
+    size = sum(1 for _ in scene.asks) * len(scene.bins)
+    found, counts, cut = _search(scene, narrow(scene, settled) if repair else wide(scene, settled), most, None, repair)
+    local = False
+    if repair and settled.stay and any(_short(aim.name, value, bound) for aim, value, bound in found.scores):
+        task = wide(scene, settled) if size <= EXACT else neighbourhood(scene, settled, counts)
+        if task is not None:
+            local = size > EXACT
+            found, counts, cut = _search(scene, task, most, counts, repair)
+    placement = _placement(scene, settled, counts)
+    return Solution(
+        placement=placement,
+        proof=_proof(stack, scene, found, placement, cut=cut or local),
+        moves=_moves(scene, settled, placement),
+    )
+
+
+def _short(name: str, value: int, bound: int) -> bool:
+    """Could a wider search place or keep more?"""
+    return name.endswith(("_stay", "_running", "_placed")) and value < bound
+
+
+def _search(
+    scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool
+) -> tuple[Found, Pairs, bool]:
+    """Solve one task. Returns what was found, the counts of all replicas, and whether candidates were left out."""
+    if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 2 * WIDEST:
+        task.widest = WIDEST
+    if not repair:
+        task.budget = None
+    board = Board(task)
+    for rule in RULES:
+        rule(board)
+    keeping = Keeping(board)
+    moves_stay_in_budget(board, keeping)
+    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
+    task.pairs = frozenset(board.x) if board.cut else None
+    first = greedy(task) if start is None else start - fixed
+    found = search(board, aims(board, keeping, most, repair=repair), first, scene.stack.solve.effort)
+    return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
+
+
+def _placement(scene: Scene, settled: Settled, counts: Pairs) -> Placement:
+    allocations = assemble(scene, settled, counts)
+    room = Room(scene)
+    indices: dict[str, set[int]] = {}
+    for a in allocations:
+        room.take(scene.asks[a.workload], scene.bins[a.node], 1)
+        indices.setdefault(a.workload, set()).add(a.index)
+    unplaced = []
+    for name, ask in scene.asks.items():
+        missing = tuple(i for i in range(ask.wanted) if i not in indices.get(name, ()))
+        if missing:
+            unplaced.append(Unplaced(workload=name, missing=missing, reasons=reasons(room, ask)))
+    return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
+
+
+def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool) -> Proof:
+    goals: list[Goal] = []
+    for aim, value, bound in found.scores:
+        if aim.name == "(tie)" or (aim.base and not aim.terms and not value):
+            continue
+        if aim.base:
+            gpus, best = value // aim.base, bound // aim.base
+            replicas = bound % aim.base if gpus == best else aim.base - 1
+            goals.append(Goal(name=f"{aim.name}_gpus", value=gpus, bound=best))
+            goals.append(Goal(name=f"{aim.name}_replicas", value=value % aim.base, bound=replicas))
+        else:
+            goals.append(Goal(name=aim.name, value=value, bound=bound))
+    return Proof(
+        optimal=not cut and all(goal.value == goal.bound for goal in goals),
+        goals=tuple(goals),
+        solver=f"OR-Tools CP-SAT {version('ortools')}",
+        parameters={"workers": 1, "seed": SEED, "effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])},
+        placement=digest(placement),
+    )
+
+
+def _moves(scene: Scene, settled: Settled, placement: Placement) -> tuple[Move, ...]:
+    """Running allocations, still wanted, that leave their node."""
+    now: dict[str, Allocation] = placement.by_name()
+    moves = []
+    for found in scene.running.values():
+        for was in found:
+            target = now[was.name].node if was.name in now else ""
+            if target != was.node:
+                forced = was.name not in settled.stay
+                moves.append(
+                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(scene, was, target, forced))
+                )
+    return tuple(sorted(moves, key=lambda move: move.name))
+
+
+def _why(scene: Scene, was: Allocation, target: str, forced: bool) -> str:
+    bin_ = scene.bins.get(was.node)
+    if bin_ is None:
+        return f"{was.node} is no longer in the stack"
+    if bin_.state in ("drain", "lost"):
+        return f"{was.node} is in state {bin_.state}"
+    if forced:
+        return f"it does not fit {was.node} any more"
+    return "makes room for others" if target else "stops for a higher priority"

@@ -1,0 +1,175 @@
+"""Does each rule, broken alone, give exactly its own violation?"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from swarm_iac.limits import RULES, judge, usage
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Stack
+
+STACK: dict[str, Any] = {
+    "fleet": "lab",
+    "teams": {"a": {"users": ["ada", "bo"]}},
+    "tuning": {"t": {"gpu_power": "500 W"}},
+    "hardware": {
+        "h": {"gpus": "8 x H100", "vcpus": 16, "memory": "100 GB", "nvme": "1 TB", "nic": "10 Gbit/s", "numa": 2},
+        "l": {"gpus": "4 x L40S", "vcpus": 16, "memory": "100 GB", "nvme": "1 TB", "nic": "10 Gbit/s"},
+    },
+    "racks": {"r1": {"power": "9 kW", "uplink": "15 Gbit/s"}, "r2": {}},
+    "nodes": {
+        name: {"name": name, "hardware": shape, "rack": rack, "ssh": "local", "tuning": "t", "labels": {"disk": disk}}
+        for name, shape, rack, disk in (("n1", "h", "r1", "fast"), ("n2", "h", "r1", "slow"), ("n3", "l", "r2", "fast"))
+    },
+    "workloads": {
+        "w": {
+            "user": "ada",
+            "replicas": "0..4",
+            "each": {"gpus": "2 x H100", "vcpus": 2, "pinned": True, "memory": "10 GB", "scratch": "100 GB"},
+            "network": {"egress": "1 Gbit/s", "ingress": "1 Gbit/s"},
+        },
+        "free": {"user": "bo", "replicas": "0..9", "each": {"vcpus": 1, "memory": "1 GB"}},
+    },
+}
+
+
+def stack(**changes: Any) -> Stack:
+    """STACK with values replaced by dotted path, `__` for a dot."""
+    data: dict[str, Any] = Stack.model_validate(STACK).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for path, value in changes.items():
+        *steps, last = path.split("__")
+        owner = data
+        for step in steps:
+            owner = owner.setdefault(step, {})
+        owner[last] = value
+    return Stack.model_validate(data)
+
+
+def put(of: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tuple[int, ...] = (), **other: Any) -> Allocation:
+    """An allocation with the sizes that its workload asks for."""
+    key, _, index = name.rpartition("-")
+    wish = of.workloads[key]
+    values: dict[str, Any] = {
+        "workload": key, "index": int(index), "vcpus": wish.each.vcpus, "memory": wish.each.memory, "storage": wish.storage,
+        "egress": wish.egress, "ingress": wish.ingress,
+    } | other  # fmt: skip
+    return Allocation(name=name, node=node, gpus=gpus, cpus=cpus, **values)
+
+
+def rules(of: Stack, *ones: Allocation, **options: Any) -> list[str]:
+    return [found.rule for found in judge(of, Placement(allocations=ones), **options)]
+
+
+def pair(of: Stack, first: str = "n1", second: str = "n2") -> tuple[Allocation, Allocation]:
+    return put(of, "w-0", first, (0, 1), (0, 1)), put(of, "w-1", second, (2, 3), (2, 3))
+
+
+def test_good_placement_has_no_violation() -> None:
+    assert rules(stack(), *pair(stack()), put(stack(), "free-0", "n3")) == []
+    assert rules(stack()) == []
+
+
+MANY_MEMORY = {"workloads__free__each__memory": "60 GB"}
+MANY_SCRATCH = {"workloads__free__each__scratch": "600 GB"}
+MANY_OUT = {"workloads__free__network": {"egress": "6 Gbit/s"}}
+MANY_IN = {"workloads__free__network": {"ingress": "6 Gbit/s"}}
+ON = "workloads__w__place__"
+CASES: list[tuple[str, dict[str, Any], Any]] = [
+    ("everything_is_known", {}, lambda s: [put(s, "free-0", "n9")]),
+    ("everything_is_known", {}, lambda s: [_gone(s)]),
+    ("indices_are_unique", {}, lambda s: [put(s, "free-0", "n1"), put(s, "free-0", "n2")]),
+    ("indices_are_unique", {}, lambda s: [put(s, "free-9", "n1")]),
+    ("indices_are_unique", {}, lambda s: [put(s, "free-0", "n1", index=1)]),
+    ("sizes_equal_wish", {}, lambda s: [put(s, "free-0", "n1", memory="2 GB")]),
+    ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0,), (0, 1))]),
+    ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0,))]),
+    ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (1, 2), (2, 3))]),
+    ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (7, 8), (0, 1))]),
+    ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (3, 3), (0, 1))]),
+    ("gpus_match_wish", {}, lambda s: [put(s, "w-0", "n3", (0, 1), (0, 1))]),
+    ("gpus_match_wish", {"workloads__w__each__gpus": {"count": 2, "memory": "141 GB"}}, lambda s: pair(s)[:1]),
+    ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (2, 3), (1, 2))]),
+    ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (15, 16))]),
+    ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1), numa=(2,))]),
+    ("vcpus_fit_node", {"workloads__free__each__vcpus": 8.5}, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
+    ("memory_fits_node", MANY_MEMORY, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
+    ("storage_fits_node", MANY_SCRATCH, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
+    ("nic_carries_node", MANY_OUT, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
+    ("nic_carries_node", MANY_IN, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
+    (
+        "uplink_carries_rack",
+        {"workloads__free__network": {"egress": "8 Gbit/s"}},
+        lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n2")],
+    ),
+    ("power_stays_under_rack_budget", {"racks__r1__power": "7999 W"}, lambda s: []),
+    ("power_stays_under_rack_budget", {"workloads__w__each__gpu_power": "800 W"}, lambda s: list(pair(s))),
+    ("states_allow", {"nodes__n1__state": "drain"}, lambda s: [put(s, "free-0", "n1")]),
+    ("states_allow", {"nodes__n1__state": "lost"}, lambda s: [put(s, "free-0", "n1")]),
+    ("states_allow", {"nodes__n1__state": "cordon"}, lambda s: [put(s, "free-0", "n1")]),
+    ("labels_match_select", {ON + "select": {"disk": "slow"}}, lambda s: pair(s)[:1]),
+    ("labels_match_select", {ON + "select": {"rack": "r2"}}, lambda s: pair(s)[:1]),
+    ("replicas_are_spread", {ON + "spread": "node"}, lambda s: pair(s, "n1", "n1")),
+    ("replicas_are_spread", {ON + "spread": "rack"}, pair),
+    ("replicas_stay_within", {ON + "within": "node"}, pair),
+    (
+        "replicas_stay_within",
+        {"workloads__free__place__within": "rack"},
+        lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n3")],
+    ),
+    ("gangs_are_whole", {"workloads__w__gang": 3}, pair),
+    ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),
+    ("users_stay_under_limit", {"limits__user__bandwidth": "1 Gbit/s"}, pair),
+    ("nodes_stay_under_limit", {"limits__node__vcpus": 3}, lambda s: pair(s, "n1", "n1")),
+    ("cluster_stays_under_limit", {"limits__cluster__storage": "150 GB"}, pair),
+]
+
+
+def _gone(of: Stack) -> Allocation:
+    return put(of, "free-0", "n1").model_copy(update={"workload": "gone"})
+
+
+@pytest.mark.parametrize(("rule", "changes", "ones"), CASES)
+def test_rule_broken_alone_is_told_alone(rule: str, changes: dict[str, Any], ones: Any) -> None:
+    of = stack(**changes)
+    found = judge(of, Placement(allocations=tuple(ones(of))))
+    assert [one.rule for one in found] == [rule]
+    assert found[0].text and found[0].subject
+
+
+def test_every_rule_has_a_case_and_an_equation() -> None:
+    assert {rule.__name__ for rule in RULES} == {case[0] for case in CASES}
+    assert all(rule.__doc__ and rule.__doc__.startswith("For every") for rule in RULES)
+
+
+def test_what_was_there_may_stay_on_a_cordoned_node() -> None:
+    of = stack(nodes__n1__state="cordon")
+    assert rules(of, put(of, "free-0", "n1"), kept=frozenset({"free-0"})) == []
+
+
+def test_expired_exception_blocks_growth_and_never_evicts() -> None:
+    day = {"user": "ada", "gpus": 4, "until": "2026-05-31", "why": "paper"}
+    of = stack(limits={"user": {"gpus": 2}, "except": [day]})
+    before, after = datetime.date(2026, 5, 31), datetime.date(2026, 6, 1)
+    assert rules(of, *pair(of), today=before) == []
+    assert rules(of, *pair(of), today=after) == ["users_stay_under_limit"]
+    assert rules(of, *pair(of), today=after, kept=frozenset({"w-0"})) == ["users_stay_under_limit"]
+    assert rules(of, *pair(of), today=after, kept=frozenset({"w-0", "w-1"})) == []
+
+
+def test_gang_is_whole_or_absent() -> None:
+    of = stack(workloads__w__gang=2)
+    assert rules(of, *pair(of)) == []
+    assert rules(of) == []
+
+
+def test_usage_counts_users_nodes_and_the_cluster() -> None:
+    of = stack(limits__user__gpus=16)
+    rows = {(row.level, row.subject, row.resource): row for row in usage(of, Placement(allocations=pair(of)))}
+    assert (rows["user", "ada", "gpus"].used, rows["user", "ada", "gpus"].ceiling) == (4, 16)
+    assert rows["node", "n1", "memory"].used_text == "10 GB"
+    assert rows["cluster", "lab", "bandwidth"].used_text == "2 Gbit/s"
+    assert rows["user", "bo", "vcpus"].used == 0
+    assert rows["cluster", "lab", "vcpus"].ceiling_text == ""

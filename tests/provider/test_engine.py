@@ -1,0 +1,152 @@
+"""What does a user see of the fleet through the real engine?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+from tests.provider.conftest import ROOT, Project, allocation, node
+
+
+def two_nodes(**changed: Any) -> dict[str, Any]:
+    return {
+        "n1": node("n1", train_0=changed.get("train_0", allocation([0, 1]))),
+        "n2": node("n2", serve_0=allocation([0])),
+    }
+
+
+def test_a_fleet_from_birth_to_destruction(project: Project) -> None:
+    project.give(two_nodes())
+    project.up()
+    state = project.state()
+    assert {"Node n1", "Node n2", "Allocation train-0", "Allocation serve-0", "Lineage lab"} <= state.keys()
+    assert state["Fleet lab"]["outputs"]["placement"] == {"train-0": "n1", "serve-0": "n2"}
+    assert project.real()["n1"]["ledger"]["lineage"] == state["Lineage lab"]["id"]
+
+    project.pulumi("preview", "--expect-no-changes")
+
+    machines = project.real()
+    machines["n2"]["state"]["settings"]["sysctl"]["vm.swappiness"] = "60"
+    project.tamper(machines)
+    project.give(two_nodes(train_0=allocation([0, 1, 2])))
+    changes = project.changes()
+    assert changes.keys() == {"Node n2", "Allocation train-0"}  # the drift and the wish, and nothing else
+    assert [op for op, _ in changes.values()] == ["update", "update"]
+
+    project.up()
+    assert project.real()["n2"]["state"]["settings"]["sysctl"] == {"vm.swappiness": "1"}
+    assert project.real()["n1"]["state"]["allocations"]["train-0"]["gpus"] == [0, 1, 2]
+
+    project.pulumi("destroy", "--yes", "--skip-preview")
+    assert project.real() == {"n1": {}, "n2": {}}
+    assert not project.state()
+
+
+def test_one_failed_row_leaves_the_others_done_and_the_next_run_goes_on(project: Project) -> None:
+    project.give(two_nodes())
+    project.tamper({"n1": {"fail": {"n1/slice/train-0": "cpuset.cpus: no such CPU 99"}}})
+    text = project.up(ok=False)
+    assert "cpuset.cpus: no such CPU 99" in text
+    assert "serve-0" in project.real()["n2"]["state"]["allocations"]
+
+    machines = project.real()
+    machines["n1"]["fail"] = {}
+    project.tamper(machines)
+    assert project.changes().keys() == {"Allocation train-0"}
+    project.up()
+    assert "train-0" in project.real()["n1"]["state"]["allocations"]
+
+
+def test_a_dark_node_keeps_its_rows_and_its_work_is_started_nowhere_else(project: Project) -> None:
+    project.give(two_nodes())
+    project.up()
+    machines = project.real()
+    machines["n1"]["error"] = "ssh: connect to host n1 port 22: No route to host"
+    project.tamper(machines)
+    project.give({"n1": node("n1"), "n2": node("n2", swappiness=7, serve_0=allocation([0]), train_0=allocation([1]))})
+    text = project.up(ok=False)
+    assert "No route to host" in text
+    n2 = project.real()["n2"]["state"]
+    assert n2["settings"]["sysctl"] == {"vm.swappiness": "7"}  # the others go on
+    assert not n2["allocations"].get("train-0", {"unit": {}})["unit"].get("active")  # it may still run on n1
+    assert project.state()["Allocation train-0"]["outputs"]["node"] == "n1"
+
+    machines = project.real()
+    machines["n1"]["error"] = ""
+    project.tamper(machines)
+    project.up()
+    assert "train-0" in project.real()["n2"]["state"]["allocations"]
+    assert "train-0" not in project.real()["n1"]["state"]["allocations"]
+
+
+def test_a_killed_run_is_continued_by_the_next(project: Project) -> None:
+    project.give(two_nodes())
+    project.tamper({"n2": {"sleep": 3}})
+    running = subprocess.Popen(
+        ["pulumi", "--non-interactive", "up", "--yes", "--skip-preview", "--stack", "dev"],
+        cwd=project.folder, env=project.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 30
+        while not project.real().get("n2", {}).get("done") and time.monotonic() < end:
+            time.sleep(0.1)
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+    project.pulumi("cancel", "--yes")  # the dead run's lock names its process; `swarm up` clears it
+    machines = project.real()
+    machines["n2"]["sleep"] = 0
+    project.tamper(machines)
+    before = machines["n1"]["ledger"]
+    project.up()
+    after = project.real()["n1"]["ledger"]
+    assert after["lineage"] == before["lineage"]  # it was saved before a node was touched
+    assert "serve-0" in project.real()["n2"]["state"]["allocations"]
+    project.pulumi("preview", "--expect-no-changes")
+
+
+def test_offline_shows_the_wish_against_what_was_last_known(project: Project) -> None:
+    project.give(two_nodes())
+    project.up()
+    project.machines.write_text("the machines are not to be read")
+    project.give(two_nodes(train_0=allocation([0, 1, 2])))
+    assert project.changes(SWARM_OFFLINE="1").keys() == {"Allocation train-0"}
+    assert "SWARM_OFFLINE" in project.up(ok=False, env={"SWARM_OFFLINE": "1"})
+
+
+def test_a_broken_limit_is_refused_by_check_and_by_the_policy_pack(project: Project) -> None:
+    stacks = project.folder / "stacks"
+    stacks.mkdir()
+    (stacks / "lab.yaml").write_text(STACK)
+    project.give({"n1": node("n1", train_0=allocation([0, 1]))}, stack=WISH, placement=PLACED)
+    text = project.pulumi("preview", "--policy-pack", str(ROOT / "policies" / "swarm-limits"), ok=False)
+    assert "Fleet resource 'lab' has a problem: stacks/lab.yaml:3" in text
+    assert "[mandatory]" in text and "swarm-limits" in text
+    assert text.count("stacks/lab.yaml:3") >= 2 and "hint:" in text
+
+
+STACK = """\
+fleet: lab
+teams: {research: {users: [ada]}}
+limits: {user: {gpus: 1}}
+hardware: {small: {gpus: 2 x H100, vcpus: 8, memory: 64 GB}}
+nodes: {n1: {hardware: small, ssh: root@n1}}
+workloads: {train: {user: ada, each: {gpus: 1}}}
+"""
+WISH = {
+    "fleet": "lab",
+    "teams": {"research": {"users": ["ada"]}},
+    "limits": {"user": {"gpus": 1}},
+    "hardware": {"small": {"gpus": "2 x H100", "vcpus": 8, "memory": "64 GB"}},
+    "nodes": {"n1": {"name": "n1", "hardware": "small", "ssh": "root@n1"}},
+    "workloads": {"train": {"user": "ada", "each": {"gpus": 2}}},
+}
+PLACED = {
+    "allocations": [
+        {"name": "train-0", "workload": "train", "index": 0, "node": "n1", "gpus": [0, 1], "vcpus": 1, "memory": "1 GB"}
+    ]
+}

@@ -1,0 +1,143 @@
+"""Does a lock say exactly what was decided, and notice what has changed since?"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.errors import StackFileError
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
+from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile import loads, lock, proof
+
+ROOT = Path(__file__).parents[2]
+DEV = (ROOT / "stacks" / "dev.yaml").read_text()
+
+
+def stack(*changes: tuple[str, str]) -> Stack:
+    text = DEV
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return loads(text, "dev.yaml", policies=ROOT / "policies", today=datetime.date(2026, 6, 1)).stack
+
+
+def put(of: Stack, workload: str, index: int, node: str, gpus: tuple[int, ...]) -> Allocation:
+    wish = of.workloads[workload]
+    sizes = {"vcpus": wish.each.vcpus, "memory": wish.each.memory, "storage": wish.storage}
+    name = f"{workload}-{index}"
+    return Allocation(
+        name=name, workload=workload, index=index, node=node, gpus=gpus, egress=wish.egress, ingress=wish.ingress, **sizes
+    )
+
+
+def placed(of: Stack) -> Placement:
+    reason = Reason(rule="memory_fits_node", text="7 of 8 GB are used")
+    return Placement(
+        allocations=(
+            put(of, "chat", 0, "gpu-01", (0,)),
+            put(of, "chat", 1, "gpu-03", (0,)),
+            put(of, "pretrain", 0, "gpu-02", (0, 1)),
+        ),
+        unplaced=(Unplaced(workload="tidy", missing=(0,), reasons=(reason,)),),
+    )
+
+
+def test_lock_reads_as_it_was_written() -> None:
+    made = lock.make(stack(), placed(stack()))
+    text = lock.dump(made)
+    assert lock.parse(text, "dev.lock.yaml") == made
+    assert lock.dump(lock.parse(text.encode(), "dev.lock.yaml")) == text
+    assert lock.validity(made, stack()) == ()
+    assert "7 of 8" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("2 x H100, vcpus: 1,", "3 x H100, vcpus: 1,", ["pretrain-0: pretrain or the shape of gpu-02 has changed"]),
+        ("vcpus: 0.25", "vcpus: 0.5", ["tidy: it has changed since it found no place"]),
+        ("user: cy", "user: bo", ["chat-0: ", "chat-1: "]),
+        ("replicas: 2", "replicas: 3", ["chat: nothing is decided about replica 2"]),
+        ("replicas: 2", "replicas: 1", ["chat-1: chat has no replica 1"]),
+        ("gpus: 4 x L40S", "gpus: 2 x L40S", ["chat-1: chat or the shape of gpu-03 has changed"]),
+        ("workloads:\n", "  gpu-[03]: {state: drain}\nworkloads:\n", ["chat-1: gpu-03 is in state drain"]),
+        ("workloads:\n", "  gpu-[03]: {state: lost}\nworkloads:\n", ["chat-1: gpu-03 is in state lost"]),
+        ("workloads:\n", "  gpu-[03]: {state: cordon}\nworkloads:\n", []),
+        ("infinity", "60", []),
+        ("priority: high", "priority: low", []),
+        ("grace: 5 s", "grace: 50 s", []),
+    ],
+)
+def test_lock_is_stale_where_and_only_where_something_changed(old: str, new: str, said: list[str]) -> None:
+    made = lock.make(stack(), placed(stack()))
+    found = lock.validity(made, stack((old, new)))
+    assert len(found) == len(said)
+    assert all(reason.startswith(start) for reason, start in zip(found, said, strict=True))
+
+
+def test_workload_and_node_that_left_are_named() -> None:
+    made = lock.make(stack(), placed(stack()))
+    left = stack()
+    nodes = {name: node for name, node in left.nodes.items() if name != "gpu-03"}
+    workloads = {name: one for name, one in left.workloads.items() if name not in ("pretrain", "tidy")}
+    left = left.model_copy(update={"nodes": nodes, "workloads": workloads})
+    assert lock.validity(made, left) == (
+        "chat-1: the stack has no node gpu-03",
+        "pretrain-0: the stack has no workload pretrain",
+        "tidy: the stack has no such workload",
+    )
+
+
+def test_branches_that_change_different_allocations_merge(tmp_path: Path) -> None:
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not installed")
+    base = placed(stack())
+    one = (("2 x H100, vcpus: 1,", "3 x H100, vcpus: 1,"),)
+    two = (("cache: 200 MB", "cache: 300 MB"),)
+    both = stack(*one, *two)
+    sides = []
+    for changes, name, replaced in ((one, "pretrain-0", (0, 1, 2)), (two, "chat-1", (0,))):
+        of = stack(*changes)
+        fresh = put(of, *name.rsplit("-", 1)[:1], int(name[-1]), base.by_name()[name].node, replaced)
+        olds = [put(of, a.workload, a.index, a.node, a.gpus) if a.name != name else fresh for a in base.allocations]
+        sides.append(lock.dump(lock.make(of, base.model_copy(update={"allocations": tuple(olds)}))))
+    for name, text in zip(("ours", "base", "theirs"), (sides[0], lock.dump(lock.make(stack(), base)), sides[1]), strict=True):
+        (tmp_path / name).write_text(text)
+    done = subprocess.run([git, "merge-file", "-p", "ours", "base", "theirs"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert lock.validity(lock.parse(done.stdout, "merged"), both) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("allocations: {a-0: {workload: b}}", "the key 'node' is missing"),
+        ("allocations: {a-x: {workload: a, node: n, vcpus: 1, memory: 1 GB, digest: '0123456789ab'}}", "is no replica of a"),
+        ("<<<<<<< HEAD\nallocations: {\n=======\n>>>>>>> b\n", "git left a conflict here"),
+        ("allocations: {a-0: {workload: a, node: n, vcpus: 1, memory: 1 GB, digest: short}}", "'short' is no digest"),
+    ],
+)
+def test_broken_lock_is_told_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(StackFileError, match=r"dev\.lock\.yaml:1") as caught:
+        lock.parse(text, "dev.lock.yaml")
+    assert said in str(caught.value)
+
+
+def test_proof_reads_as_it_was_written_and_knows_its_lock() -> None:
+    placement = placed(stack())
+    made = Proof(
+        optimal=True,
+        goals=(Goal(name="placed", value=3, bound=4),),
+        solver="CP-SAT 9.15",
+        parameters={"workers": 1, "log": "no"},
+        placement=lock.digest_placement(placement),
+    )
+    assert proof.parse(proof.dump(made), "dev.proof.yaml") == made
+    assert proof.belongs(made, placement)
+    assert not proof.belongs(made, placement.model_copy(update={"allocations": placement.allocations[1:]}))
