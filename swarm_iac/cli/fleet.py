@@ -12,7 +12,7 @@ from typing import Any
 from swarm_iac.cli import decisions
 from swarm_iac.decision import Decision
 from swarm_iac.errors import SwarmError
-from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.units import BitsPerSecond, Bytes
@@ -113,7 +113,7 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
 
 
 def _cards(facts: Facts) -> str:
-    models = [card.model for card in facts.gpus]
+    models = [gpu_model(card.model) for card in facts.gpus]
     return ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models)) or "none"
 
 
@@ -273,7 +273,7 @@ def _name(address: str) -> str:
 
 
 def _shape_name(facts: Facts) -> str:
-    return facts.gpus[0].model.lower() if facts.gpus else "cpu"
+    return gpu_model(facts.gpus[0].model).lower() if facts.gpus else "cpu"
 
 
 def _hardware(facts: Facts) -> str:
@@ -281,10 +281,10 @@ def _hardware(facts: Facts) -> str:
     words = []
     if facts.gpus:
         card = facts.gpus[0]
-        known = GPU_MEMORY.get(card.model)
-        exact = "" if known else f", memory: {_round(card.memory)}"
-        count = f"{len(facts.gpus)} x {card.model}"
-        words.append(f"gpus: {count}" if not exact else f"gpus: {{count: {len(facts.gpus)}, model: {card.model}{exact}}}")
+        model = gpu_model(card.model)
+        count, size = len(facts.gpus), _round(card.memory)
+        known = f"{count} x {model}"
+        words.append(f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {model}, memory: {size}}}")
     words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
     disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
     if disk:

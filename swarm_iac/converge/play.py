@@ -86,6 +86,8 @@ def environment(folder: Path, hosts: int) -> dict[str, str]:
                 f"library = {assets.playbooks() / 'library'}",
                 f"roles_path = {assets.playbooks() / 'roles'}",
                 f"local_tmp = {folder / 'tmp'}",
+                # Arguments hold users' environments; they are nobody's business in a node's system log.
+                "no_target_syslog = True",
                 "retry_files_enabled = False",
                 "localhost_warning = False",
                 "deprecation_warnings = False",

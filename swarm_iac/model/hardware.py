@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Annotated, Any
 
@@ -21,6 +22,18 @@ GPU_MEMORY: dict[str, Bytes] = {
 }  # fmt: skip
 
 _GPUS = re.compile(r"\s*([0-9]{1,4})\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31})\s*)?")
+
+
+def gpu_model(product: str) -> str:
+    """The model as stack files name it, from the name that the driver gives: 'NVIDIA H100 80GB HBM3' is H100.
+
+    The longest known model among the words counts; an unknown card keeps its words, joined by '-'.
+    """
+    words = [word for word in re.split(r"[^A-Za-z0-9]+", product) if word]
+    joined = words + [first + second for first, second in itertools.pairwise(words)]
+    known = [word for word in joined if word in GPU_MEMORY]
+    rest = [word for word in words if word not in ("NVIDIA", "GeForce", "Tesla")]
+    return max(known, key=len) if known else "-".join(rest or words)[:32]
 
 
 class Gpus(Value):

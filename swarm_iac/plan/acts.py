@@ -88,9 +88,7 @@ def _late(all_of: Mapping[str, Machine]) -> dict[str, frozenset[str]]:
     }  # fmt: skip
 
 
-def _with_acts(
-    machine: Machine, late: frozenset[str], came_from: Mapping[str, str], goes_to: Mapping[str, str]
-) -> Machine:
+def _with_acts(machine: Machine, late: frozenset[str], came_from: Mapping[str, str], goes_to: Mapping[str, str]) -> Machine:
     old, new = machine.old.allocations, machine.new.allocations
     waits = resources.waits(old, new, machine.seen.facts.memory, late)
     ready = replace(machine, waits=waits)

@@ -21,6 +21,8 @@ def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Ch
     `old` must hold only what is managed (a ledger's view): what `new` does not name is then to be given back, and shows
     as a change to None. "", () and None are one: absent. `at` is the path of the two values themselves.
     """
+    if old == new:
+        return ()
     before, after = dict(_leaves(old, at)), dict(_leaves(new, at))
     return tuple(
         Change(path=path, old=before.get(path), new=after.get(path))

@@ -178,13 +178,15 @@ def _order(machine: Machine, found: dict[str, Draft]) -> None:
     for draft in found.values():
         name = draft.allocation
         if not name:
+            if draft.verb is Verb.STORAGE and not machine.new.disk:  # a disk is given back when nobody stands on it
+                draft.after |= {one.id for one in found.values() if one.verb in (Verb.RELEASE, Verb.DIRECTORIES)}
             draft.after &= found.keys()
             continue
         before = [f"{Verb.STOP}/{name}"]
         if draft.verb in (Verb.SLICE, Verb.START) and not draft.tail:
             before.append(f"{Verb.SLICE}/{name}/give")
             draft.after |= {_gives(machine, giver) for giver in machine.waits.get(name, ())} & found.keys()
-        if draft.verb is Verb.DIRECTORIES:
+        if draft.verb is Verb.DIRECTORIES and machine.new.disk:
             before.append(Verb.STORAGE)
         if draft.verb is Verb.TRAFFIC:
             before += [Verb.TRAFFIC, f"{Verb.SLICE}/{name}"]

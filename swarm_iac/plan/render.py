@@ -16,7 +16,7 @@ from swarm_iac.limits import Usage, usage
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
-from swarm_iac.plan import words
+from swarm_iac.plan import cpulist, words
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
 _TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
@@ -107,13 +107,27 @@ def _changes(plan: Plan) -> Table:
             whole[step.node, step.allocation] = step.why
     for node in sorted({step.node for step in plan.steps}):
         mine = [step for step in plan.steps if step.node == node]
+        _cards(table, node, mine)
         for step in mine:
-            if (node, step.allocation) not in whole:
+            if (node, step.allocation) not in whole and step.verb is not Verb.GPUS:
                 _values(table, step)
         for (home, name), why in sorted(whole.items()):
             if home == node:
                 _whole(table, node, name, why, [step for step in mine if step.allocation == name])
     return table
+
+
+def _cards(table: Table, node: str, mine: list[Step]) -> None:
+    """One line for all GPUs whose setting changes alike."""
+    alike: dict[tuple[str, str, str], list[int]] = {}
+    for change in (change for step in mine if step.verb is Verb.GPUS for change in step.changes):
+        found = re.fullmatch(r"gpus\[(\d+)\]\.(\w+)", change.path)
+        if found:
+            what = found[2].rpartition("_")[0] or found[2]
+            line = (what, words.value(change.path, change.old), words.value(change.path, change.new))
+            alike.setdefault(line, []).append(int(found[1]))
+    for (what, old, new), gpus in sorted(alike.items()):
+        table.add_row(node, f"gpu {cpulist.write(gpus)}: {what}", old, new)
 
 
 def _values(table: Table, step: Step) -> None:
@@ -136,14 +150,11 @@ def _whole(table: Table, node: str, name: str, why: str, mine: list[Step]) -> No
 
 
 def short(path: str) -> str:
-    """`allocations["chat-0"].slice.memory_max` as `chat-0: memory max`, and the like for settings and GPUs."""
+    """`allocations["chat-0"].slice.memory_max` as `chat-0: memory max`; a sysctl as its name."""
     allocation = re.fullmatch(r'allocations\["([^"]+)"\]\.(.+)', path)
     if allocation:
         return f"{allocation[1]}: {allocation[2].removeprefix('slice.').removeprefix('unit.').replace('_', ' ')}"
     sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
-    gpu = re.fullmatch(r"gpus\[(\d+)\]\.(\w+)", path)
-    if gpu:
-        return f"gpu {gpu[1]}: {gpu[2].rpartition('_')[0] or gpu[2]}"
     return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
 
 

@@ -100,6 +100,8 @@ def kept(old: AllocationState, new: AllocationState) -> AllocationState:
             "slice": old.slice.model_copy(
                 update={
                     "cpus": cpulist.write(common) or new.slice.cpus,
+                    # A quota marks who shares: to have cores alone is a thing to give as well.
+                    "cpu_quota_m": new.slice.cpu_quota_m if old.slice.cpu_quota_m is None else old.slice.cpu_quota_m,
                     "memory_max": min(ceiling, default=None),
                     "memory_high": min(high, default=None),
                 }

@@ -42,7 +42,7 @@ _READERS: dict[str, Callable[[int], str]] = {
     "power_w": lambda value: str(Watts(value)),
     "clock_mhz": lambda value: f"{value} MHz",
     "hugepages_2m": lambda value: f"{value} x 2 MiB",
-    "interface_bps": bandwidth,
+    "interface_bps": lambda value: bandwidth(value) if value else "-",
     "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
     "memory_high": size,
     "memory_max": size,

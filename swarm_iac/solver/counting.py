@@ -74,7 +74,7 @@ def _gathered(ask: Ask, bin_: Bin, rules: Set[str]) -> str:
 
 
 def _in_rack(room: Room, ask: Ask, key: str, found: list[tuple[int, int]], rules: Set[str]) -> int:
-    rack = key.split("/")[0]
+    rack = key.split("/", maxsplit=1)[0]
     most = sum(cap for _, cap in found)
     if ask.spread == "rack" and "spread_keeps_apart" in rules:
         most = min(most, 1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, reach
-from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.room import Room
+from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import Ask, Scene, scene_of
 from swarm_iac.solver.solution import Explanation
 from swarm_iac.solver.wording import fits_here, forbids
@@ -21,8 +21,7 @@ ORDER = (
     GANG,
     *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[7:]), *USER_RULES,
     "within_keeps_together", "spread_keeps_apart",
-    *reversed(NODE_RULES[1:7]),
-    *(name for name, _ in FIT), NODE_RULES[0],
+    *reversed(NODE_RULES[:7]), *(name for name, _ in FIT),
 )  # fmt: skip
 assert set(ORDER) == EVERY | {GANG}
 

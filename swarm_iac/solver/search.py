@@ -70,7 +70,6 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float) -> tuple[Value
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
     status = solver.solve(board.model)
-    print(aim.name, solver.status_name(status), solver.wall_time, solver.objective_value if status in (2,4) else None, solver.best_objective_bound, solver.response_proto.deterministic_time)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = {var.index: solver.value(var) for var in board.x.values()}
         for var, derive in board.derived:

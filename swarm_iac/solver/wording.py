@@ -79,7 +79,7 @@ def rule_dimension(i: int) -> str:
 
 def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
     i = CEILINGS.index(what)
-    level = name.split("_")[0]
+    level = name.split("_", maxsplit=1)[0]
     left = room.users[ask.user][i] if level == "user" else room.cluster[i]
     whole = room.scene.users[ask.user][i] if level == "user" else room.scene.cluster[i]
     each = f"needs {shown(what, ask.usage[i])}" + (f" for each of {ask.members} members" if ask.gang else "")

@@ -55,7 +55,9 @@ class Fleet:
                     assert not cpulist.read(one.cpus) & cpulist.read(other.cpus), f"{name}: a pinned core is shared"
 
     def active(self) -> set[tuple[str, str]]:
-        return {(name, one) for name, node in self.nodes.items() for one, state in node.allocations.items() if state.unit.active}
+        return {
+            (name, one) for name, node in self.nodes.items() for one, state in node.allocations.items() if state.unit.active
+        }
 
     def _with(self, node: NodeState, step: Step, **values: Any) -> NodeState:
         old = node.allocations.get(step.allocation)

@@ -139,7 +139,7 @@ def allocation(gpus: list[int], *, memory: int = 10**9, command: str = "") -> di
     return {
         "workload": "train",
         "gpus": gpus,
-        "slice": {"cpus": "0-3", "memory_max": memory // 4096 * 4096},
+        "slice": {"cpus": "0-3", "cpu_quota_m": 1000, "memory_max": memory // 4096 * 4096},
         "unit": {"user": "ada", "command": command},
     }
 

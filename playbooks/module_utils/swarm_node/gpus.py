@@ -200,7 +200,7 @@ def _same_card(context: Context, card: Card) -> None:
 
 def _settle(context: Context, card: Card, field: str, wanted: Any) -> List[Change]:
     key = f"gpu:{card.pci}:{field}"
-    path = f"gpus.{card.index}.{field}"
+    path = f"gpus[{card.index}].{field}"
     if wanted is None:
         return _give_back(context, card, field) if context.ledger.has_original(key) else []
     found = card.read(field)
@@ -226,7 +226,7 @@ def _give_back(context: Context, card: Card, field: str) -> List[Change]:
     if changed:
         _write(context, card, field, original)
     context.ledger.forget_original(key)
-    return [change(f"gpus.{card.index}.{field}", found, original)] if changed else []
+    return [change(f"gpus[{card.index}].{field}", found, original)] if changed else []
 
 
 def _write(context: Context, card: Card, field: str, value: Any) -> None:

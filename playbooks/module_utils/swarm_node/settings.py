@@ -75,7 +75,7 @@ def _set_sysctl(context: Context, key: str, value: str) -> List[Change]:
     now = sysctl(context, key)
     if not context.check and now != value:
         raise NodeError(f"sysctl {key}: wrote {value}, the kernel made it {now}")
-    return [change(f"settings.sysctl.{key}", found, value)]
+    return [change(f'settings.sysctl["{key}"]', found, value)]
 
 
 def _restore_sysctl(context: Context, key: str) -> List[Change]:
@@ -84,7 +84,7 @@ def _restore_sysctl(context: Context, key: str) -> List[Change]:
     if changed:
         context.poke(_proc(key), original)
     context.ledger.forget_original(f"sysctl:{key}")
-    return [change(f"settings.sysctl.{key}", found, original)] if changed else []
+    return [change(f'settings.sysctl["{key}"]', found, original)] if changed else []
 
 
 def _persist(context: Context, wanted: Dict[str, str]) -> None:

@@ -34,10 +34,12 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     gpus = devices.read(context, allocation, want) if found else None
     if gpus != sorted(want.get("gpus", ())):
         changes += [{"path": f"{path}.gpus", "old": gpus, "new": sorted(want.get("gpus", ()))}]
-    written = context.write(f"{systemd.UNITS}/{unit(allocation)}", render(context, allocation, want))
+    text = render(context, allocation, want)
+    # Before the file: whoever reloads systemd for another reason would apply it, and the kernel would kill.
+    _make_room(context, allocation, wanted.get("memory_max"))
+    written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text)
     if context.check or not (changes or written or found is None):
         return changes
-    _make_room(context, allocation, wanted.get("memory_max"))
     # A limit changed by hand in the cgroup alone is written again by any reload.
     systemd.settle(context, unit(allocation), force=found is not None)
     if found is None:
@@ -98,7 +100,7 @@ def _make_room(context: Context, allocation: str, limit: Optional[int]) -> None:
     """Before memory.max falls below what is used: let the kernel reclaim first, for a max below usage kills."""
     folder = cgroup(allocation)
     used = context.read(f"{folder}/memory.current")
-    if limit is None or used is None or int(used) <= limit:
+    if context.check or limit is None or used is None or int(used) <= limit:
         return
     before = context.read(f"{folder}/memory.high") or "max"
     context.poke(f"{folder}/memory.high", str(limit))

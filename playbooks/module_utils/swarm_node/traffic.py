@@ -40,7 +40,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     for name, rates in sorted(wanted.items()):
         changes += differences(f"allocations.{name}.bandwidth", found["allocations"].get(name) or {}, rates)
     changes = [dict(one, path=one["path"].lstrip(".")) for one in changes]
-    if context.check:
+    if context.check or not (changes or _surplus(context, interface, wanted)):
         return changes
     numbers = _numbers(context, wanted)
     stale = _classes_out(context, interface, total, wanted, numbers) | _classes_in(context, interface, wanted, numbers)
@@ -49,7 +49,18 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     for name, rates in wanted.items():
         if left["allocations"][name] != rates:
             raise NodeError(f"bandwidth of {name} reads {left['allocations'][name]} after it was set to {rates}")
-    return changes + [change(f"traffic.{IFB if device == IFB else device}.{minor:x}", "class", None) for device, minor in sorted(stale)]
+    return changes + [change(f"traffic.{device}.{minor:x}", "class", None) for device, minor in sorted(stale)]
+
+
+def _surplus(context: Context, interface: str, wanted: Bandwidths) -> bool:
+    """Is there a rule or a class of ours that nobody wants any more?"""
+    listing = _listing(context)
+    bound = rules(listing)
+    numbers = {name: bound[unit(name)]["number"] for name in wanted if unit(name) in bound}
+    return listing.count("socket cgroupv2") != len(numbers) or any(
+        set(tc.classes(context, device)) - {tc.TOP, tc.REST} - {numbers[name] for name in numbers if wanted[name][key]}
+        for device, key in ((interface, "out_bps"), (IFB, "in_bps"))
+    )
 
 
 def _whole(rates: Optional[Dict[str, Any]]) -> Dict[str, Optional[int]]:

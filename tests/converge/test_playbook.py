@@ -1,0 +1,27 @@
+"""Is there a complete role for every verb, in the order that the vocabulary gives?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from swarm_iac import assets
+from swarm_iac.model.step import Verb
+
+
+def _load(*path: str) -> Any:
+    return yaml.safe_load(assets.playbooks().joinpath(*path).read_text(encoding="utf-8"))
+
+
+def test_order_is_that_of_the_vocabulary() -> None:
+    assert _load("converge.yml")[0]["vars"]["swarm_order"] == [verb.value for verb in Verb]
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+def test_role(verb: Verb) -> None:
+    (task,) = _load("roles", verb, "tasks", "main.yml")
+    assert task["swarm_step"]["verb"] == verb
+    options = _load("roles", verb, "meta", "argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert all("description" in option for option in options.values())

@@ -1,0 +1,93 @@
+"""How do tests reach the node program? As the nodes do: by its own name, without the rest of the package."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from swarm_iac import assets
+
+sys.path.insert(0, str(assets.playbooks() / "module_utils"))
+
+GUARD = {"fleet": "dev", "lineage": "L1", "serial": 1}
+
+
+class FakeNvml(types.ModuleType):
+    """NVML with two cards, listed against the order of their PCI addresses, each with its own range and steps."""
+
+    class NVMLError(Exception):
+        pass
+
+    class NVMLError_NotSupported(NVMLError):
+        pass
+
+    class NVMLError_FunctionNotFound(NVMLError):
+        pass
+
+    class NVMLError_LibraryNotFound(NVMLError):
+        pass
+
+    class NVMLError_DriverNotLoaded(NVMLError):
+        pass
+
+    NVML_CLOCK_GRAPHICS = 0
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        idle = {"persistence": 0, "power": 700_000, "lock": 0}
+        self.cards = {0: dict(idle, pci="00000000:43:00.0"), 1: dict(idle, pci="00000000:1B:00.0")}
+        self.writes: list[tuple[object, ...]] = []
+
+    def __getattr__(self, name: str) -> object:
+        answers = {
+            "nvmlInit": lambda: None,
+            "nvmlShutdown": lambda: None,
+            "nvmlDeviceGetCount": lambda: len(self.cards),
+            "nvmlDeviceGetHandleByIndex": lambda index: self.cards[index],
+            "nvmlDeviceGetPciInfo": lambda card: types.SimpleNamespace(busId=card["pci"]),
+            "nvmlDeviceGetName": lambda card: "NVIDIA H100 80GB HBM3",
+            "nvmlDeviceGetPowerManagementLimitConstraints": lambda card: [200_000, 700_000],
+            "nvmlDeviceGetPersistenceMode": lambda card: card["persistence"],
+            "nvmlDeviceGetPowerManagementLimit": lambda card: card["power"],
+            "nvmlDeviceGetClockInfo": lambda card, kind: card["lock"] or 345,
+            "nvmlDeviceGetSupportedMemoryClocks": lambda card: [2619],
+            "nvmlDeviceGetSupportedGraphicsClocks": lambda card, memory: list(range(210, 1981, 15)),
+            "nvmlDeviceSetPersistenceMode": lambda card, value: self._set(card, "persistence", value),
+            "nvmlDeviceSetPowerManagementLimit": lambda card, value: self._set(card, "power", value),
+            "nvmlDeviceSetGpuLockedClocks": lambda card, least, most: self._set(card, "lock", least),
+            "nvmlDeviceResetGpuLockedClocks": lambda card: self._set(card, "lock", 0),
+        }
+        if name not in answers:
+            raise AttributeError(name)
+        return answers[name]
+
+    def _set(self, card: dict[str, object], field: str, value: object) -> None:
+        self.writes.append((card["pci"], field, value))
+        card[field] = value
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """A driver with two cards in place of the machine's."""
+    fake = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Path]:
+    """A folder that stands for `/` of a machine."""
+    for path, text in {
+        "proc/sys/vm/swappiness": "60\n",
+        "proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
+        "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
+        "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    yield tmp_path

@@ -1,0 +1,76 @@
+"""Are GPUs numbered by PCI address, judged by their own range, set, and put back?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swarm_node import gpus, ledger  # type: ignore[import-not-found]
+from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+
+WANT = {"0": {"persistence": True, "power_w": 600, "clock_mhz": 1410}, "1": {"power_w": 500}}
+
+
+def _apply(root: Path, want: dict[str, Any], *, check: bool = False, call: Any = gpus.apply) -> list[dict[str, Any]]:
+    with ledger.opened(check=check, root=str(root)) as book:
+        changes: list[dict[str, Any]] = call(Context(book, check=check, root=str(root)), "", want)
+        return changes
+
+
+def test_index_counts_by_pci_address(machine: Path, nvml: Any) -> None:
+    _apply(machine, {"0": {"power_w": 600}})
+    assert nvml.writes == [("00000000:1B:00.0", "power", 600_000)]
+
+
+def test_second_run_never_changes_anything(machine: Path, nvml: Any) -> None:
+    assert len(_apply(machine, WANT)) == 4
+    nvml.writes.clear()
+    assert _apply(machine, WANT) == []
+    assert nvml.writes == []
+
+
+def test_check_mode_predicts_and_never_writes(machine: Path, nvml: Any) -> None:
+    predicted = _apply(machine, WANT, check=True)
+    assert nvml.writes == []
+    assert _apply(machine, WANT) == predicted
+
+
+def test_restore_gives_every_card_back(machine: Path, nvml: Any) -> None:
+    before = {index: dict(card) for index, card in nvml.cards.items()}
+    _apply(machine, WANT)
+    _apply(machine, {}, call=gpus.restore)
+    assert nvml.cards == before
+
+
+def test_null_gives_one_field_back(machine: Path, nvml: Any) -> None:
+    _apply(machine, WANT)
+    _apply(machine, {"0": {"persistence": True, "power_w": None, "clock_mhz": None}})
+    assert nvml.cards[1] == {"pci": "00000000:1B:00.0", "persistence": 1, "power": 700_000, "lock": 0}
+
+
+def test_a_clock_that_stands_there_by_chance_is_locked(machine: Path, nvml: Any) -> None:
+    assert _apply(machine, {"0": {"clock_mhz": 345}}) == []
+    assert nvml.cards[1]["lock"] == 345
+
+
+@pytest.mark.parametrize(
+    ("want", "words"),
+    [
+        ({"0": {"power_w": 900}}, r"power_limit 900 W is outside 200-700 W of gpu 0 \(NVIDIA H100 80GB HBM3\)"),
+        ({"1": {"clock_mhz": 3000}}, r"gpu_clock 3000 MHz is outside 210-1980 MHz of gpu 1"),
+        ({"1": {"clock_mhz": 1415}}, r"gpu_clock 1415 MHz is no step of gpu 1 .*; the nearest is 1410 MHz"),
+        ({"7": {"power_w": 500}}, "gpu 7 is not there: this machine has 2 GPUs"),
+    ],
+)
+def test_refusals_leave_every_card_alone(machine: Path, nvml: Any, want: dict[str, Any], words: str) -> None:
+    with pytest.raises(NodeError, match=words):
+        _apply(machine, {"0": {"persistence": True}, **want})
+    assert nvml.writes == []
+
+
+def test_a_card_that_moved_is_refused(machine: Path, nvml: Any) -> None:
+    _apply(machine, WANT)
+    nvml.cards[1]["pci"] = "00000000:52:00.0"
+    with pytest.raises(NodeError, match="a card was moved or lost"):
+        _apply(machine, {"0": {"power_w": 300}})

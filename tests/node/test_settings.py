@@ -1,0 +1,69 @@
+"""Are settings made, kept, predicted and put back?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swarm_node import ledger, settings  # type: ignore[import-not-found]
+from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+
+WANT = {
+    "sysctl": {"vm.swappiness": "10", "net.ipv4.tcp_rmem": "4096 131072 7000000"},
+    "hugepages_2m": 4,
+    "governor": "performance",
+}
+
+
+def _apply(root: Path, want: dict[str, Any], *, check: bool = False) -> list[dict[str, Any]]:
+    with ledger.opened(check=check, root=str(root)) as book:
+        changes: list[dict[str, Any]] = settings.apply(Context(book, check=check, root=str(root)), "", want)
+        return changes
+
+
+def _read(root: Path, want: dict[str, Any]) -> Any:
+    return settings.read(Context(ledger.load(str(root)), root=str(root)), "", want)
+
+
+def _all(root: Path) -> dict[str, str]:
+    found = (place for folder in ("proc", "sys", "etc") for place in (root / folder).rglob("*") if place.is_file())
+    return {str(place): " ".join(place.read_text().split()) for place in found}
+
+
+def test_second_run_never_changes_anything(machine: Path) -> None:
+    paths = {change["path"] for change in _apply(machine, WANT)}
+    assert paths == {
+        'settings.sysctl["vm.swappiness"]',
+        'settings.sysctl["net.ipv4.tcp_rmem"]', "settings.hugepages_2m", "settings.governor",
+    }  # fmt: skip
+    assert _apply(machine, WANT) == []
+    assert _read(machine, WANT) == WANT
+
+
+def test_check_mode_predicts_what_the_run_then_does(machine: Path) -> None:
+    before = _all(machine)
+    predicted = _apply(machine, WANT, check=True)
+    assert _all(machine) == before
+    assert _apply(machine, WANT) == predicted
+
+
+def test_what_is_no_longer_wanted_gets_its_original_back(machine: Path) -> None:
+    before = _all(machine)
+    _apply(machine, WANT)
+    _apply(machine, {"sysctl": {"vm.swappiness": "20"}})
+    assert _read(machine, WANT)["governor"] == "powersave"
+    _apply(machine, {})
+    assert _all(machine) == before
+
+
+@pytest.mark.parametrize(
+    ("want", "words"),
+    [
+        ({"sysctl": {"vm.nothere": "1"}}, "sysctl vm.nothere: this kernel has none of that name"),
+        ({"sysctl": {"../../etc/passwd": "1"}}, "is no sysctl"),
+    ],
+)
+def test_refusals(machine: Path, want: dict[str, Any], words: str) -> None:
+    with pytest.raises(NodeError, match=words):
+        _apply(machine, want)

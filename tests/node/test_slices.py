@@ -1,0 +1,107 @@
+"""Are a slice's limits written as systemd takes them, and read back as they were meant?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swarm_node import devices, ledger, slices, systemd  # type: ignore[import-not-found]
+from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+
+WANT: dict[str, Any] = {
+    "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_high": 190_000_000,
+    "memory_max": 200_000_000, "swap_max": 0, "tasks_max": 200, "io_read_bps": 4_000_001, "io_write_bps": None,
+}  # fmt: skip
+#: As read on a node (Debian 12, systemd 252) after WANT was applied.
+FILES = {
+    "cpuset.cpus": "0-3,8", "cpuset.mems": "0", "cpu.weight": "250", "cpu.max": "150500 100000",
+    "memory.high": "189997056", "memory.max": "199999488", "memory.swap.max": "0", "pids.max": "200",
+    "io.max": "254:16 rbps=4000001 wbps=max riops=max wiops=max",
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    folder = tmp_path / "sys/fs/cgroup/swarm.slice/swarm-pre_train_0.slice"
+    folder.mkdir(parents=True)
+    for name, text in FILES.items():
+        (folder / name).write_text(text + "\n")
+    monkeypatch.setattr(slices, "device_number", lambda disk: "254:16")
+    book = ledger.load(str(tmp_path))
+    book.data["state"] = {"disk": "/dev/vdb"}
+    return Context(book, check=True, root=str(tmp_path))
+
+
+def test_rounding_of_the_kernel_is_no_drift(here: Any) -> None:
+    assert slices.read(here, "pre-train-0", WANT) == WANT
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "key", "value"),
+    [("memory.max", "104857600", "memory_max", 104857600), ("memory.high", "max", "memory_high", None),
+     ("cpu.max", "max 100000", "cpu_quota_m", None), ("cpuset.cpus", "0-3", "cpus", "0-3"), ("pids.max", "max", "tasks_max", None),
+     ("io.max", "254:16 rbps=max wbps=5", "io_read_bps", None), ("io.max", "254:0 rbps=1", "io_read_bps", None),
+     ("cpuset.mems", "", "mems", "")],
+)  # fmt: skip
+def test_a_limit_changed_by_hand_is_seen(here: Any, file: str, text: str, key: str, value: Any) -> None:
+    Path(here.path(slices.cgroup("pre-train-0")), file).write_text(text + "\n")
+    assert slices.read(here, "pre-train-0", WANT)[key] == value
+
+
+def test_absent_slice_reads_as_none(here: Any) -> None:
+    assert slices.read(here, "other-0", WANT) is None
+
+
+def test_slice_file(here: Any) -> None:
+    text = slices.render(here, "pre-train-0", {"slice": WANT, "gpus": [2, 1]})
+    assert text.split("[Slice]\n")[1].splitlines() == [
+        "AllowedCPUs=0-3,8", "AllowedMemoryNodes=0", "CPUWeight=250", "CPUQuota=150.5%", "MemoryHigh=190000000",
+        "MemoryMax=200000000", "MemorySwapMax=0", "TasksMax=200", "IOReadBandwidthMax=/dev/vdb 4000001", "DevicePolicy=closed",
+        "DeviceAllow=/dev/nvidia1 rw", "DeviceAllow=/dev/nvidia2 rw", "DeviceAllow=/dev/nvidiactl rw",
+        "DeviceAllow=/dev/nvidia-uvm rw", "DeviceAllow=/dev/nvidia-uvm-tools rw", "DeviceAllow=/dev/nvidia-modeset rw",
+    ]  # fmt: skip
+
+
+def test_an_allocation_without_gpus_may_open_none(here: Any) -> None:
+    assert "nvidia" not in slices.render(here, "cpu-0", {"slice": {}, "gpus": []})
+
+
+def test_disk_limits_need_a_disk(here: Any) -> None:
+    with pytest.raises(NodeError, match="no disk is managed"):
+        slices.properties({"io_write_bps": 5}, "")
+
+
+def test_a_cpu_list_never_carries_a_line() -> None:
+    with pytest.raises(NodeError):
+        slices.properties({"cpus": "0\nMemoryMax=infinity"}, "")
+
+
+def test_room_is_never_made_by_killing(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(here.path(slices.cgroup("pre-train-0")))
+    (folder / "memory.current").write_text("150000000\n")
+    here.check = False
+    monkeypatch.setattr(slices, "SHRINK_WAIT_S", 0)
+    monkeypatch.setattr(devices, "read", lambda *_: [])
+    monkeypatch.setattr(here, "act", lambda *_, **__: pytest.fail("systemd was told"))
+    with pytest.raises(NodeError, match="nothing was killed"):
+        slices.apply(here, "pre-train-0", {"slice": dict(WANT, memory_max=80_000_000), "gpus": []})
+    assert (folder / "memory.high").read_text().strip() == "189997056"
+    assert not Path(here.path(systemd.UNITS)).exists()
+
+
+def test_users_sessions_have_every_device_but_gpus() -> None:
+    text = devices.user_policy("Character devices:\n  1 mem\n 10 misc\n195 nvidia\n195 nvidiactl\n511 nvidia-uvm\n"
+                               "  4 /dev/vc/0\n\nBlock devices:\n254 virtblk\n")  # fmt: skip
+    assert "nvidia" not in text
+    assert [line for line in text.splitlines() if line.startswith("Dev")] == [
+        "DevicePolicy=closed", "DeviceAllow=char-mem rwm", "DeviceAllow=char-misc rwm", "DeviceAllow=block-virtblk rwm",
+    ]  # fmt: skip
+
+
+def test_systemctl_show_of_several_units() -> None:
+    text = "Id=a.slice\nDeviceAllow=/dev/nvidia1 rw\nDeviceAllow=/dev/nvidia2 rw\n\nId=b.service\nResult=success\n"
+    assert systemd._parse(text) == {
+        "a.slice": {"Id": "a.slice", "DeviceAllow": "/dev/nvidia1 rw\n/dev/nvidia2 rw"},
+        "b.service": {"Id": "b.service", "Result": "success"},
+    }

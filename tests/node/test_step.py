@@ -1,0 +1,43 @@
+"""Does one step's failure stay its own?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from swarm_node import ledger, step  # type: ignore[import-not-found]
+
+GUARD = {"fleet": "dev", "lineage": "L1", "serial": 1}
+
+
+def _step(name: str, power: int, *after: str) -> dict[str, Any]:
+    return {"id": name, "allocation": "", "want": {"gpus": {"0": {"power_w": power}}}, "after": list(after)}
+
+
+def test_failure_skips_only_who_waits_for_it(machine: Path, nvml: Any) -> None:
+    steps = [_step("a", 900), _step("b", 600), _step("c", 500, "a"), _step("d", 500, "z")]
+    answer = step.perform({"verb": "gpus", "steps": steps, "guard": GUARD, "failed": ["z"]}, root=str(machine))
+    told = {one["id"]: (one["ok"], one["skipped"], one["message"]) for one in answer["results"]}
+    assert told["a"][2].startswith("power_limit 900 W is outside")
+    assert told["b"] == (True, False, "")
+    assert told["c"] == (False, True, "waits for a, which failed")
+    assert told["d"] == (False, True, "waits for z, which failed")
+    assert ledger.load(str(machine)).get("gpus", "0") == {"power_w": 600}
+
+
+def test_a_refused_guard_never_touches_a_card(machine: Path, nvml: Any) -> None:
+    step.perform({"verb": "gpus", "steps": [_step("a", 600)], "guard": GUARD}, root=str(machine))
+    nvml.writes.clear()
+    request = {"verb": "gpus", "steps": [_step("b", 500)], "guard": dict(GUARD, lineage="L2")}
+    answer = step.perform(request, root=str(machine))
+    assert not answer["results"][0]["ok"]
+    assert nvml.writes == []
+
+
+def test_a_gpu_never_has_two_owners(machine: Path) -> None:
+    with ledger.opened(check=False, root=str(machine)) as book:
+        book.record("allocations", "chat-0", value={"workload": "chat", "gpus": [1, 2]})
+    want = {"allocations": {"pretrain-0": {"workload": "pretrain", "gpus": [2, 3], "slice": {}}}}
+    request = {"verb": "slice", "steps": [{"id": "x", "allocation": "pretrain-0", "want": want}], "guard": GUARD}
+    answer = step.perform(request, root=str(machine))
+    assert answer["results"][0]["message"] == "gpu 2 is held by chat-0; it must be released first"
