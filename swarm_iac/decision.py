@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from swarm_iac.errors import LimitExceeded, Place, StaleLock, SwarmError
+from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
@@ -74,7 +74,7 @@ class Decision:
 
 def decide(root: Path, name: str, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
     """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded."""
-    return _decide(root, name, Files.of(root, name), today, environment)
+    return _decide(root, name, _existing(root, name), today, environment)
 
 
 def decide_file(path: Path, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
@@ -96,11 +96,21 @@ def keep(decision: Decision) -> bool:
 
 def resolve(root: Path, name: str, *, today: datetime.date) -> Decision:
     """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
-    files = Files.of(root, name)
+    files = _existing(root, name)
     loaded = load(_relative(files.stack), today=today)
     last = _read(files.lock)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), last.placement, ("asked for",))
     return _solve(now, today, write=False)
+
+
+def _existing(root: Path, name: str) -> Files:
+    """The files of a stack that is there. Raises StackFileError with the names of those that are."""
+    files = Files.of(root, name)
+    if files.stack.exists():
+        return files
+    written = sorted(path.stem for path in files.stack.parent.glob("*.yaml") if "." not in path.stem)
+    hint = f"the stacks here: {', '.join(written)}" if written else f"there is no stack here yet; write stacks/{name}.yaml"
+    raise StackFileError((Problem(Place(f"stacks/{name}.yaml"), "", "there is no such stack", hint),))
 
 
 def _decide(root: Path, name: str, files: Files, today: datetime.date, environment: Mapping[str, str]) -> Decision:
@@ -127,7 +137,7 @@ def _solve(now: Decision, today: datetime.date, *, write: bool = True) -> Decisi
     from swarm_iac.solver import solve  # ortools takes most of a second to load, and a valid lock needs none of it
 
     solution = solve(now.stack, now.last, today=today)
-    violations = judge(now.stack, solution.placement, today, kept=frozenset(now.last.by_name()))
+    violations = judge(now.stack, solution.placement, today, kept=still(now.last, solution.placement))
     if violations:
         first = violations[0]
         raise LimitExceeded(
@@ -145,7 +155,13 @@ def _solve(now: Decision, today: datetime.date, *, write: bool = True) -> Decisi
 def _stale(it: lock.Lock, stack: Stack, today: datetime.date, running: Placement) -> tuple[str, ...]:
     """Why this lock or candidate does not hold; what `running` holds may stay where nothing new may come."""
     found = lock.validity(it, stack)
-    return found or tuple(violation.text for violation in judge(stack, it.placement, today, kept=frozenset(running.by_name())))
+    return found or tuple(violation.text for violation in judge(stack, it.placement, today, kept=still(running, it.placement)))
+
+
+def still(running: Placement, now: Placement) -> frozenset[str]:
+    """Names of the allocations that stand where they ran: only these may stay where nothing new may come."""
+    before = running.by_name()
+    return frozenset(one.name for one in now.allocations if one.name in before and before[one.name].node == one.node)
 
 
 def _read(path: Path) -> lock.Lock:

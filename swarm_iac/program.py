@@ -12,7 +12,7 @@ from typing import Any
 
 import pulumi
 
-from swarm_iac.decision import Decision, decide, keep
+from swarm_iac.decision import Decision, decide, keep, still
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.placement import Unplaced
 from swarm_iac.plan import desired
@@ -39,7 +39,7 @@ def main(root: Path | None = None) -> Fleet:
         nodes=nodes,
         stack=decision.stack,
         placement=decision.placement,
-        kept=decision.last.by_name(),
+        kept=still(decision.last, decision.placement),
         source=f"stacks/{name}.yaml",
     )
     for unplaced in decision.placement.unplaced:

@@ -17,7 +17,8 @@ def _application() -> typer.Typer:
 
     app = typer.Typer(
         name="swarm",
-        help="Infrastructure as code for GPU fleets.\n\nFirst steps: `swarm validate stacks/dev.yaml`, `swarm plan`, `swarm up`.",
+        help="Infrastructure as code for GPU fleets.\n\n"
+        "First steps: `swarm validate stacks/dev.yaml`, `swarm plan`, `swarm up`.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

@@ -54,9 +54,13 @@ def schema(
     from swarm_iac.stackfile import schema as document
 
     if markdown:
+        import yaml
+
+        from swarm_iac import assets
         from swarm_iac.cli.reference import markdown as render
 
-        typer.echo(render(document()), nl=False)
+        defaults = yaml.safe_load((assets.policies() / "limits.yaml").read_text())
+        typer.echo(render(document(), defaults), nl=False)
     else:
         show_json(document())
 

@@ -44,6 +44,9 @@ def environment(root: Path, say: Say) -> dict[str, str]:
     ssh_config = os.environ.get("SWARM_SSH_CONFIG") or (str(sandbox) if sandbox.exists() else "")
     if ssh_config:
         values["SWARM_SSH_CONFIG"] = ssh_config
+    if ssh_config == str(sandbox):
+        # Emulated machines that share two cores are slow to answer, and not dark for it.
+        values["SWARM_NODE_TIMEOUT"] = os.environ.get("SWARM_NODE_TIMEOUT", "90")
     return values
 
 

@@ -15,11 +15,11 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
+from swarm_iac.reach.address import patience
 from swarm_iac.units import BitsPerSecond, Bytes
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
-_ASK_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
         seen = _as_locked(decision)
         return View(decision, wanted, seen, steps(seen, wanted))
     targets = {node: one.address for node, one in wanted.items()}
-    seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=_ASK_SECONDS)
+    seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience())
     return View(decision, wanted, seen, steps(seen, wanted, agent=agent_digest()))
 
 
@@ -252,7 +252,7 @@ def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:
     for text in addresses:
         name, _, address = text.rpartition("=")
         targets[name or _name(address)] = address
-    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=_ASK_SECONDS)
+    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=patience())
     shapes: dict[str, str] = {}
     lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
     for name, one in seen.items():

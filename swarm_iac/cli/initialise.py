@@ -16,6 +16,7 @@ _TEMPLATE = Path(__file__).with_name("template")
 _FILES = {
     "Pulumi.yaml": "Pulumi.yaml",
     "program.py.txt": "__main__.py",
+    "plugin.py.txt": "bin/pulumi-resource-swarm",
     "gitignore": ".gitignore",
     "preview.sh": "ci/preview.sh",
     "README.md": "README.md",
@@ -31,7 +32,8 @@ def make(folder: Path) -> tuple[str, ...]:
         path = folder / target
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (folder / "ci" / "preview.sh").chmod(0o755)
+    for script in ("ci/preview.sh", "bin/pulumi-resource-swarm"):
+        (folder / script).chmod(0o755)
     (folder / "stacks").mkdir()
     (folder / "stacks" / "dev.yaml").write_text(_first_stack())
     (folder / "stack.schema.json").write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")

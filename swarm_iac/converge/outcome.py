@@ -22,6 +22,7 @@ class Outcomes:
 
     def __init__(self, steps: Iterable[Step], on_progress: Callable[[str], None], *, values: bool = False) -> None:
         self.steps = {step.id: step for step in steps}
+        self.asked = {(step.node, step.verb.value) for step in self.steps.values()}
         self.results: dict[str, StepResult] = {}
         self.trouble: dict[str, str] = {}
         self.on_progress = on_progress
@@ -32,7 +33,9 @@ class Outcomes:
         kind, data = event.get("event", ""), event.get("event_data") or {}
         host, result = data.get("host", ""), data.get("res") or {}
         if kind == "runner_on_start" and data.get("task_action") == "swarm_step":
-            self.on_progress(f"{host}: {data.get('task', '')}")
+            # Ansible announces a task before it looks whether the host has anything to do there.
+            if (host, data.get("role")) in self.asked:
+                self.on_progress(f"{host}: {data.get('task', '')}")
         elif kind in ("runner_on_ok", "runner_on_failed") and isinstance(result.get("outcomes"), list):
             for told in result["outcomes"]:
                 self._take(told)

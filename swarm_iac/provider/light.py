@@ -1,7 +1,7 @@
 """How does a plugin start without loading all of Pulumi's SDK?
 
 A plugin needs the messages in `pulumi.runtime.proto` and nothing else, but importing them runs `pulumi/__init__.py`,
-which loads the automation API, tracing and dill: 0.5 s of the 0.6 s that a start would take. So the two packages above
+which loads the automation API, tracing and dill: 0.5 s of the 0.6 s that a start would take. So the packages around
 the messages are put in place empty.
 """
 
@@ -14,14 +14,15 @@ from types import ModuleType
 
 
 def without_sdk() -> None:
-    """Put empty `pulumi` and `pulumi.runtime` packages in place. Only for a process that is a plugin and no program."""
+    """Put empty packages of these names in place. Only for a process that is a plugin and no program."""
     if "pulumi" in sys.modules:
         return
     found = find_spec("pulumi")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("the Python package `pulumi` is not installed")
     root = Path(found.origin).parent
-    for name, folder in (("pulumi", root), ("pulumi.runtime", root / "runtime")):
+    runtime = root / "runtime"
+    for name, folder in (("pulumi", root), ("pulumi.runtime", runtime), ("pulumi.runtime.proto", runtime / "proto")):
         package = ModuleType(name)
         package.__path__ = [str(folder)]
         sys.modules[name] = package

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from swarm_iac.model.state import Desired, Observed
     from swarm_iac.model.step import Plan, StepResult
 
-#: A node that says nothing for so long is dark. [s]
-TIMEOUT = 20.0
-
 
 class Machines(Protocol):
     """The boundary to real machines, so that the provider's own laws can be tried without any."""
@@ -50,8 +47,9 @@ class RealMachines:
     def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
         """See Machines."""
         from swarm_iac.observe import observe
+        from swarm_iac.reach.address import patience
 
-        return observe(targets, ssh_config=ssh_config, timeout=TIMEOUT)
+        return observe(targets, ssh_config=ssh_config, timeout=patience())
 
     def converge(
         self,

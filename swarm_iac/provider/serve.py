@@ -60,11 +60,11 @@ async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callabl
     register(server, busy)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _interrupted, busy)
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
     if warm is not None:
         threading.Thread(target=warm, daemon=True).start()
     await _until_engine_gone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -15,6 +16,14 @@ _ADDRESS = re.compile(
 CONNECT = 5
 #: The same for a change: it follows an observation, so the machine was there, and may be busy. [s]
 PATIENCE = 15
+
+
+def patience() -> float:
+    """A node that says nothing for so long is dark. SWARM_NODE_TIMEOUT, else 20. [s]"""
+    try:
+        return float(os.environ.get("SWARM_NODE_TIMEOUT", "20"))
+    except ValueError:
+        return 20.0
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,7 @@ def _name_replicas(
             new.setdefault(node, []).append((name, next(indices), None))
 
 
-def _equip(
-    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]
-) -> list[Allocation]:
+def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
     wants = tuple(
         Want(f"{name}-{index}", scene.asks[name].gpus, scene.asks[name].need[2], was.gpus if was else ())
         for name, index, was in new

@@ -27,10 +27,13 @@ Values = dict[int, int]
 
 
 class Board:
-    """The CP-SAT model of one task. Rules add constraints, goals read the variables."""
+    """The CP-SAT model of one task, with room for the placement `start`. Rules add constraints, goals read the variables."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, start: Pairs) -> None:
         self.task = task
+        self.start: dict[str, set[str]] = {}
+        for name, node in start:
+            self.start.setdefault(name, set()).add(node)
         self.model = cp_model.CpModel()
         self.misfits = Misfits(task.scene)
         self.derived: list[tuple[cp_model.IntVar, Callable[[Values], int]]] = []
@@ -68,7 +71,7 @@ class Board:
             self.by_bin.setdefault(node, []).append(ask.name)
 
     def _best(self, ask: Ask, tops: dict[str, int]) -> list[str]:
-        """All nodes, or the best `widest` of them and those where it stands, when the fleet is too large for all."""
+        """All nodes; in a large fleet those of the start, those where it stands, and the best `widest` others."""
         widest = self.task.widest
         if widest is None or len(tops) <= widest:
             return list(tops)
@@ -78,7 +81,8 @@ class Board:
             tops,
             key=lambda n: (not self.task.home(ask.name, n), self.misfits.of(ask, self.bin(n)), not load[n], free[n][by], n),
         )
-        return sorted(order[: max(widest, 2 * self.task.free[ask.name])])
+        must = {n for n in order if n in self.start.get(ask.name, ()) or self.task.home(ask.name, n)}
+        return sorted(must | set(order[:widest]))
 
     def _open(self, node: str) -> cp_model.IntVar:
         """open[n] ≥ x[w,n] / top[w,n]; constant 1 when something fixed stands there."""

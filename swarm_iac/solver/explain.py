@@ -6,6 +6,8 @@ gang) with everything else left where it stands. Rules are taken away one by one
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, reach
@@ -66,10 +68,30 @@ def _forbidden(room: Room, ask: Ask, on: set[str]) -> bool:
 
 def reasons(room: Room, ask: Ask) -> tuple[Reason, ...]:
     """One reason for each rule of the smallest conflict, with figures and its path in the stack file."""
+    return Causes(room).of(ask)
+
+
+class Causes:
+    """The reasons of many workloads beside one placement; conflicts of equal workloads are found once."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.known: dict[Ask, tuple[str, ...]] = {}
+
+    def of(self, ask: Ask) -> tuple[Reason, ...]:
+        """`reasons` for one workload."""
+        if self.room.counts[ask.name]:
+            return _told(self.room, ask, conflict(self.room, ask))
+        alike = replace(ask, name="")
+        if alike not in self.known:
+            self.known[alike] = conflict(self.room, ask)
+        return _told(self.room, ask, self.known[alike])
+
+
+def _told(room: Room, ask: Ask, rules: tuple[str, ...]) -> tuple[Reason, ...]:
     if ask.members < ask.wanted and room.counts[ask.name].total() >= ask.members:
         text = f"an exception for {ask.user} has ended: what runs may stay, and nothing may be added"
         return (Reason(rule="user_stays_under_limits", text=text, path="limits.except"),)
-    rules = conflict(room, ask)
     if not rules:
         text = "room was left, and the solver's effort ended before it was used"
         return (Reason(rule="effort", text=text, path="solve.effort"),)

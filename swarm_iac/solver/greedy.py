@@ -126,7 +126,7 @@ def _fill(task: Task, room: Room, ask: Ask, bins: list[Bin], misfits: Misfits) -
         return (not home, misfits.of(ask, bin_), not room.load[bin_.name], room.free[bin_.name][by], bin_.name)
 
     for keep in (True, False):
-        for bin_ in sorted(bins, key=preference):
+        for bin_ in sorted((b for b in bins if not keep or task.home(ask.name, b.name)), key=preference):
             home = task.home(ask.name, bin_.name)
             if left <= 0:
                 break

@@ -1,9 +1,9 @@
 """Who stays where it is? The variables that compare a placement with the last one.
 
-    placed[w]   Σ_n x[w,n]
-    kept[w,n]   ≤ min(x[w,n], stay[w,n])
-    eased[w,n]  ≤ soft[w,n],  kept[w,n] + eased[w,n] ≤ x[w,n]
-    stayed[w]   = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w])
+placed[w]   Σ_n x[w,n]
+kept[w,n]   ≤ min(x[w,n], stay[w,n])
+eased[w,n]  ≤ soft[w,n],  kept[w,n] + eased[w,n] ≤ x[w,n]
+stayed[w]   = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w])
 """
 
 from __future__ import annotations

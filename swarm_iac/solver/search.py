@@ -38,7 +38,7 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: str) -> Found:
     """Improve `start`, goal after goal. Where candidates were left out, only counting bounds are claimed."""
     values = board.values(start)
     scores: list[tuple[Aim, int, int]] = []
-    tired = False
+    tired = board.cut
     skip = len(board.x) > TOO_LARGE
     for aim in table:
         bound = aim.best
@@ -46,15 +46,28 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: str) -> Found:
         if aim.terms and value != bound and not skip:
             values, proven = _solve(board, aim, values, EFFORT[effort] * aim.share * (TIRED if tired else 1))
             value = aim.measure(values)
-            if not board.cut:
+            if _holds_for_all(board, aim):
                 bound = _tighter(aim, bound, proven, value)
             tired = tired or value != proven
+        elif not aim.terms and _holds_for_all(board, aim):
+            bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         if aim.name.endswith("_placed"):
             values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
     return Found(board.counts(values), scores)
+
+
+def _holds_for_all(board: Board, aim: Aim) -> bool:
+    """Does a bound of this board bound every placement?
+
+    Not where candidates were left out or only some nodes are open. With something fixed, only after all that could be
+    placed was placed without moving it, so the goals about placing keep their counting bounds.
+    """
+    if board.cut or board.task.nodes is not None:
+        return False
+    return not (aim.base and board.task.base.load.total())
 
 
 def _solve(board: Board, aim: Aim, values: Values, effort: float) -> tuple[Values, int]:

@@ -1,10 +1,10 @@
 """Where does everything go? From a stack and the last placement to the next one, with its proof.
 
-    1  settle   what runs and may stay
-    2  narrow   decide only what has no place; if everything finds one, no wider search can do better
-    3  wide     all workloads at once, where the model is small enough to be exact
-       around   else: clear a few nodes for what is left, by moving and evicting what stands there
-    4  devices  replicas get indices, GPUs and CPUs
+1  settle   what runs and may stay
+2  narrow   decide only what has no place; if everything finds one, no wider search can do better
+3  wide     all workloads at once, where the model is small enough to be exact
+   around   else: clear a few nodes for what is left, by moving and evicting what stands there
+4  devices  replicas get indices, GPUs and CPUs
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.board import Board
 from swarm_iac.solver.counting import possible
-from swarm_iac.solver.explain import reasons
+from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
@@ -35,11 +35,15 @@ from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
 EXACT = 60_000
 #: Above this many pairs each workload looks at its best WIDEST nodes only.
 LARGE = 60_000
-WIDEST = 40
+WIDEST = 12
 
 
 def solve(
-    stack: Stack, last: Placement = Placement(), *, repair: bool = True, today: datetime.date | None = None  # noqa: B008
+    stack: Stack,
+    last: Placement = Placement(),
+    *,
+    repair: bool = True,
+    today: datetime.date | None = None,
 ) -> Solution:
     """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
 
@@ -69,22 +73,19 @@ def _short(name: str, value: int, bound: int) -> bool:
     return name.endswith(("_stay", "_running", "_placed")) and value < bound
 
 
-def _search(
-    scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool
-) -> tuple[Found, Pairs, bool]:
+def _search(scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool) -> tuple[Found, Pairs, bool]:
     """Solve one task. Returns what was found, the counts of all replicas, and whether candidates were left out."""
-    if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 2 * WIDEST:
+    if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
         task.widest = WIDEST
     if not repair:
         task.budget = None
-    board = Board(task)
+    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
+    first = greedy(task) if start is None else start - fixed
+    board = Board(task, first)
     for rule in RULES:
         rule(board)
     keeping = Keeping(board)
     moves_stay_in_budget(board, keeping)
-    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
-    task.pairs = frozenset(board.x) if board.cut else None
-    first = greedy(task) if start is None else start - fixed
     found = search(board, aims(board, keeping, most, repair=repair), first, scene.stack.solve.effort)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
 
@@ -97,17 +98,18 @@ def _placement(scene: Scene, settled: Settled, counts: Pairs) -> Placement:
         room.take(scene.asks[a.workload], scene.bins[a.node], 1)
         indices.setdefault(a.workload, set()).add(a.index)
     unplaced = []
+    causes = Causes(room)
     for name, ask in scene.asks.items():
         missing = tuple(i for i in range(ask.wanted) if i not in indices.get(name, ()))
         if missing:
-            unplaced.append(Unplaced(workload=name, missing=missing, reasons=reasons(room, ask)))
+            unplaced.append(Unplaced(workload=name, missing=missing, reasons=causes.of(ask)))
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
 
 
 def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool) -> Proof:
     goals: list[Goal] = []
     for aim, value, bound in found.scores:
-        if aim.name == "(tie)" or (aim.base and not aim.terms and not value):
+        if aim.name == "(tie)" or (aim.base and not value and not bound):
             continue
         if aim.base:
             gpus, best = value // aim.base, bound // aim.base

@@ -1,7 +1,7 @@
 """What has to be decided? What may stay is settled first; the rest is a task for the fleet level.
 
-    stay    unchanged, on a node that may keep it, breaking no rule: leaving costs a move of the budget
-    soft    still welcome on its node but of another size, or in the way of a rule: it prefers its node, free of charge
+stay    unchanged, on a node that may keep it, breaking no rule: leaving costs a move of the budget
+soft    still welcome on its node but of another size, or in the way of a rule: it prefers its node, free of charge
 """
 
 from __future__ import annotations
@@ -99,11 +99,7 @@ def around(scene: Scene, settled: Settled, nodes: frozenset[str], targets: froze
     torn = {a.workload for a in settled.stay.values() if a.node not in nodes and scene.asks[a.workload].gang}
     stays: Counter[str] = Counter(a.workload for a in settled.stay.values())
     part = {n for n, ask in scene.asks.items() if ask.gang and stays[n] < ask.members}
-    fixed = {
-        name
-        for name, a in settled.stay.items()
-        if a.workload not in part and (a.node not in nodes or a.workload in torn)
-    }
+    fixed = {name for name, a in settled.stay.items() if a.workload not in part and (a.node not in nodes or a.workload in torn)}
     task = _task(scene, settled, fixed)
     task.nodes = nodes | targets
     return task

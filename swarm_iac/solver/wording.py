@@ -10,7 +10,8 @@ from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, Ask, Bin, Scene
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {
-    "gpus": int, "vcpus": Cpus, "cores": int, "memory": Bytes, "storage": Bytes, "egress": BitsPerSecond, "ingress": BitsPerSecond,
+    "gpus": int, "vcpus": Cpus, "cores": int, "memory": Bytes, "storage": Bytes,
+    "egress": BitsPerSecond, "ingress": BitsPerSecond,
 }  # fmt: skip
 _NODE_PATHS = ("each.gpus", "each.vcpus", "each.vcpus", "each.memory", "each.scratch", "network.egress", "network.ingress")
 _WORDS = {"gpus": "GPUs", "vcpus": "vCPUs", "cores": "pinned cores", "egress": "bandwidth out", "ingress": "bandwidth in"}
@@ -19,7 +20,8 @@ _WORDS = {"gpus": "GPUs", "vcpus": "vCPUs", "cores": "pinned cores", "egress": "
 def shown(what: str, value: int) -> str:
     """A value with its unit and its name."""
     word = _WORDS.get(what, what)
-    return f"{_TYPES[what](max(0, value))} {word}" if what in ("gpus", "vcpus", "cores") else f"{_TYPES[what](max(0, value))} of {word}"
+    joint = " " if what in ("gpus", "vcpus", "cores") else " of "
+    return f"{_TYPES[what](max(0, value))}{joint}{'GPU' if what == 'gpus' and value == 1 else word}"
 
 
 def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
@@ -28,7 +30,7 @@ def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     here = f"workloads.{ask.name}"
     if rule in NODE_RULES:
         return _on_node(room, ask, rule, core)
-    if name == "user_stays_under_limits" or name == "cluster_stays_under_limits":
+    if name in ("user_stays_under_limits", "cluster_stays_under_limits"):
         return _ceiling(room, ask, name, what)
     if rule in RACK_RULES:
         return _rack(room, ask, rule)
@@ -37,7 +39,7 @@ def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
         "gpu_model_matches": (f"needs {ask.model}, which the nodes that would do have not", f"{here}.each.gpus"),
         "gpu_memory_suffices": (f"needs GPUs of {Bytes(ask.gpu_memory)} or more", f"{here}.each.gpus"),
         "spread_keeps_apart": (f"no two replicas on one {ask.spread}: no other {ask.spread} has room", f"{here}.place.spread"),
-        "within_keeps_together": (f"all replicas in one {ask.within}: no {ask.within} has room for all", f"{here}.place.within"),
+        "within_keeps_together": (f"all in one {ask.within}: no {ask.within} has room for all", f"{here}.place.within"),
         "gang_is_whole_or_absent": (_gang(room, ask), f"{here}.gang"),
     }
     if rule == "node_is_ready":
@@ -61,8 +63,10 @@ def _on_node(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     able = [b for b in bins if all(room.free[b.name][NODE_RULES.index(r)] >= ask.need[NODE_RULES.index(r)] for r in others)]
     best = max(able or bins, key=lambda b: (room.free[b.name][i], b.name), default=None)
     need = f"{ask.gpus} x {ask.model}" if what == "gpus" and ask.model else shown(what, ask.need[i])
-    least = "the most that is free is none" if best is None or room.free[best.name][i] <= 0 else (
-        f"the most that is free is {_TYPES[what](room.free[best.name][i])} on {best.name}"
+    least = (
+        "the most that is free is none"
+        if best is None or room.free[best.name][i] <= 0
+        else (f"the most that is free is {_TYPES[what](room.free[best.name][i])} on {best.name}")
     )
     if ask.gang:
         least += f"; {reach(room, ask)} of {ask.members} members find room"
@@ -94,7 +98,8 @@ def _rack(room: Room, ask: Ask, rule: str) -> Reason:
     name = max(room.racks, key=lambda rack: (room.racks[rack][i], rack))
     need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if i == 2 else ask.need[5 + i]
     kind = "power" if i == 2 else "uplink"
-    text = f"needs {unit(need)} more of its rack's {kind}; the most that is left is {unit(max(0, room.racks[name][i]))} in {name}"
+    left = unit(max(0, room.racks[name][i]))
+    text = f"needs {unit(need)} more of its rack's {kind}; the most that is left is {left} in {name}"
     return Reason(rule=rule, text=text, path=f"racks.{name}.{kind}")
 
 

@@ -1,6 +1,6 @@
 """How long does a run that changes nothing take, beside what an Ansible user would run on the same nodes? Prints figures.
 
-    python -m tests.benchmarks.sandbox        (in the repository, after `make up`)
+python -m tests.benchmarks.sandbox        (in the repository, after `make up`)
 """
 
 from __future__ import annotations
@@ -58,7 +58,12 @@ def main() -> None:
             subprocess.run(["ssh", "-F", config, node, "rm -f /tmp/bench.conf"], check=True)
         look = seconds([sys.executable, "-m", "swarm_iac.cli", "assert"], root, variables)
         up = seconds(["pulumi", "up", "--yes", "--skip-preview", "--stack", "dev"], root, variables)
-    rows = (("ansible -m ping", ping), (f"{_TASKS} plain Ansible tasks", plain), ("swarm assert", look), ("no-op pulumi up", up))
+    rows = (
+        ("ansible -m ping", ping),
+        (f"{_TASKS} plain Ansible tasks", plain),
+        ("swarm assert", look),
+        ("no-op pulumi up", up),
+    )
     for name, took in rows:
         print(f"{name:28} {took:6.1f} s   {took / ping:5.2f} x ping")
 

@@ -63,7 +63,7 @@ def test_a_value_never_leaves_its_line(value: str, tmp_path: Path) -> None:
 
 
 @settings(max_examples=200)
-@given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=40))
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40))
 def test_quoted_words_read_back(text: str) -> None:
     line = systemd.quote(text)
     assert "\n" not in line

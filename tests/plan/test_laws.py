@@ -160,3 +160,30 @@ def test_services_that_swap_places_are_refused_by_name() -> None:
 
     with pytest.raises(Refused, match=r"chat-0 on n1, chat-0 on n2, chat-1 on n1, chat-1 on n2"):
         steps(fleets.observed(state("chat-0", "chat-1")), fleets.desired(state("chat-1", "chat-0")))
+
+
+@FEW
+@given(st.permutations(fleets.NODES), st.permutations(fleets.NODES), st.sampled_from(["train", "gang"]), st.data())
+def test_a_job_that_moves_never_runs_twice_nor_a_gang_half_moved(
+    old_homes: list[str], new_homes: list[str], kind: str, draw: st.DataObject
+) -> None:
+    def state(homes: list[str]) -> dict[str, NodeState]:
+        held = {home: {f"{kind}-{index}": index} for index, home in enumerate(homes[:2])}
+        return {
+            name: fleets.node({one: fleets.allocation(one, (index,), (), 20) for one, index in held.get(name, {}).items()})
+            for name in fleets.NODES
+        }
+
+    old, new = state(old_homes), state(new_homes)
+    plan = steps(fleets.observed(old), fleets.desired(new))
+    before = {(name, one) for name, each in old.items() for one in each.allocations}
+    started: set[tuple[str, str]] = set()
+
+    def watch(fleet: Fleet, step: Step) -> None:
+        assert len({one for _, one in fleet.active()}) == len(fleet.active()), "it runs in two places"
+        if step.verb is Verb.START:
+            started.add((step.node, step.allocation))
+        if kind == "gang":
+            assert not (started and fleet.active() & (before - started)), "old and new members run together"
+
+    carry_out(old, any_order(draw, plan), watch)

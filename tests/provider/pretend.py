@@ -24,13 +24,13 @@ class Pretend:
 
     @contextmanager
     def open(self) -> Iterator[dict[str, Any]]:
-        with self.file.open("r+") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            nodes = json.load(stream)
+        with self.file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            nodes = json.loads(self.file.read_text())
             yield nodes
-            stream.seek(0)
-            stream.truncate()
-            json.dump(nodes, stream, indent=1)
+            fresh = self.file.with_suffix(".new")
+            fresh.write_text(json.dumps(nodes, indent=1))
+            fresh.replace(self.file)  # whole at any moment, because tests read it while a run goes on
 
     def agent(self) -> str:
         return ""

@@ -57,7 +57,7 @@ def test_nobody_is_ever_evicted_for_an_equal() -> None:
 
 
 def test_moves_never_exceed_the_budget() -> None:
-    halves = {"x": {"each": {"gpus": 4}, "place": {"select": {"h": "1"}}}, "y": {"each": {"gpus": 4}, "place": {"select": {"h": "2"}}}}
+    halves = {w: {"each": {"gpus": 4}, "place": {"select": {"h": h}}} for w, h in (("x", "1"), ("y", "2"))}
     nodes = {"a": {"labels": {"h": "1"}}, "b": {"labels": {"h": "2"}}}
     last = solve(stack_of(nodes, halves)).placement
     free = {name: {"each": {"gpus": 4}} for name in halves}
@@ -80,7 +80,11 @@ def test_kept_replicas_keep_their_devices() -> None:
 def test_why_names_the_smallest_conflict_with_figures() -> None:
     stack = stack_of(
         {"a": {"hardware": "l40s"}, "b": {"state": "drain"}},
-        {"w": {"each": {"gpus": "4 x H100"}}, "v": {"replicas": 2, "each": {"gpus": 2}}, "u": {"user": "bo", "each": {"gpus": 2}}},
+        {
+            "w": {"each": {"gpus": "4 x H100"}},
+            "v": {"each": {"gpus": 2}},
+            "u": {"user": "bo", "each": {"gpus": 2}},
+        },
         limits={"except": [{"user": "bo", "gpus": 1, "until": "2030-01-01", "why": "test"}]},
     )
     placement = solve(stack).placement

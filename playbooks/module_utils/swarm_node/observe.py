@@ -174,4 +174,3 @@ def _foreign(context: Context) -> List[str]:
             if name.startswith("swarm-") and kind in (".service", ".slice") and stem not in ours:
                 found.add(name)
     return sorted(found)
-

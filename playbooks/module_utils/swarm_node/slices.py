@@ -188,6 +188,13 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     return [{"path": f"allocations.{allocation}.slice", "old": recorded.get("slice"), "new": None}] if there or gone else []
 
 
+def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """The slice above all others goes, when nothing is left in it."""
+    if os.path.isdir(context.path(CGROUPS)) and not processes(context, CGROUPS):
+        context.act(["systemctl", "stop", os.path.basename(CGROUPS)], timeout=120)
+    return []
+
+
 def processes(context: Context, folder: str) -> List[int]:
     """Processes in a cgroup and below it."""
     found: List[int] = []

@@ -86,7 +86,11 @@ def _unused(context: Context, disk: str) -> None:
             raise NodeError(f"{disk} is in use: {line[:80]}")
     name = os.path.basename(real)
     holders = f"/sys/class/block/{name}/holders"
-    parts = [child for child in os.listdir(f"/sys/class/block/{name}") if os.path.exists(f"/sys/class/block/{name}/{child}/partition")]
+    parts = [
+        child
+        for child in os.listdir(f"/sys/class/block/{name}")
+        if os.path.exists(f"/sys/class/block/{name}/{child}/partition")
+    ]
     if parts or (os.path.isdir(holders) and os.listdir(holders)):
         raise NodeError(f"{disk} is in use: it has partitions or is part of another device ({', '.join(parts) or 'holders'})")
 

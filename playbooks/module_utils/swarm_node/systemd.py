@@ -79,7 +79,17 @@ def exactly(context: Context, unit: str) -> Dict[str, Any]:
     path = "/org/freedesktop/systemd1/unit/" + "".join(
         letter if letter.isascii() and letter.isalnum() else f"_{ord(letter):02x}" for letter in unit
     )
-    argv = ["busctl", "--json=short", "call", "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties", "GetAll", "s", ""]
+    argv = [
+        "busctl",
+        "--json=short",
+        "call",
+        "org.freedesktop.systemd1",
+        path,
+        "org.freedesktop.DBus.Properties",
+        "GetAll",
+        "s",
+        "",
+    ]
     answer = json.loads(context.run(argv))
     return {name: value["data"] for name, value in answer["data"][0].items()}
 

@@ -29,7 +29,12 @@ def root_is_ours(context: Context, device: str) -> bool:
     """Is its root the HTB that we make?"""
     text = context.run(["tc", "-j", "qdisc", "show", "dev", device], ok=(0, 1)) if device else ""
     found = [one for one in (json.loads(text) if text.strip() else []) if one.get("root")]
-    return bool(found) and found[0]["kind"] == "htb" and found[0]["handle"] == "1:" and found[0]["options"]["default"] == f"{REST:#x}"
+    return (
+        bool(found)
+        and found[0]["kind"] == "htb"
+        and found[0]["handle"] == "1:"
+        and found[0]["options"]["default"] == f"{REST:#x}"
+    )
 
 
 def classes(context: Context, device: str) -> Dict[int, Tuple[int, int]]:
@@ -76,7 +81,24 @@ def settle(context: Context, device: str, total: int, shaped: Dict[int, int]) ->
     stale = set(found) - set(tree)
     for minor in sorted(stale):
         if device_filters(context, device, minor):
-            context.act(["tc", "filter", "del", "dev", device, "parent", "1:", "protocol", "all", "prio", "1", "handle", f"{MARK | minor:#x}", "fw"])
+            context.act(
+                [
+                    "tc",
+                    "filter",
+                    "del",
+                    "dev",
+                    device,
+                    "parent",
+                    "1:",
+                    "protocol",
+                    "all",
+                    "prio",
+                    "1",
+                    "handle",
+                    f"{MARK | minor:#x}",
+                    "fw",
+                ]
+            )
         context.act(["tc", "class", "del", "dev", device, "classid", f"1:{minor:x}"])
     return {(device, minor) for minor in stale}
 
@@ -120,7 +142,22 @@ def redirect(context: Context, interface: str, device: str, minors: Set[int]) ->
     if "clsact" not in context.run(["tc", "qdisc", "show", "dev", interface]):
         context.act(["tc", "qdisc", "add", "dev", interface, "clsact"])
     if "ctinfo zone 0 continue" not in text:
-        context.act(["tc", "filter", "replace", *ingress, "prio", "1", "matchall", "action", "ctinfo", "cpmark", "0xffffffff", "continue"])
+        context.act(
+            [
+                "tc",
+                "filter",
+                "replace",
+                *ingress,
+                "prio",
+                "1",
+                "matchall",
+                "action",
+                "ctinfo",
+                "cpmark",
+                "0xffffffff",
+                "continue",
+            ]
+        )
     present = redirected(context, interface, device)
     for minor in sorted(minors - present):
         context.act(["tc", "filter", "replace", *ingress, "prio", "2", "handle", f"{MARK | minor:#x}", "fw",

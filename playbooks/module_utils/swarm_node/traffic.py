@@ -115,7 +115,9 @@ def _numbers(context: Context, wanted: Bandwidths) -> Dict[str, int]:
     return numbers
 
 
-def _classes_out(context: Context, interface: str, total: int, wanted: Bandwidths, numbers: Dict[str, int]) -> Set[Tuple[str, int]]:
+def _classes_out(
+    context: Context, interface: str, total: int, wanted: Bandwidths, numbers: Dict[str, int]
+) -> Set[Tuple[str, int]]:
     shaped = {numbers[name]: int(rates["out_bps"] or 0) for name, rates in wanted.items() if rates["out_bps"]}
     whole = total or tc.UNKNOWN
     if sum(shaped.values()) > whole:

@@ -29,6 +29,10 @@ _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "g
                              "active": True, "restart": True}  # fmt: skip
 #: A job that fails five times within ten minutes has failed.
 _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
+#: Outside a user namespace the owner of a directory may move it to another project, and so out of its quota.
+_OWN_USERS = "yes"
+#: A command is not well before it has run for so long: a program that is missing ends a moment after its start. [s]
+SETTLED_S = 2.0
 _FIELDS = ("user", *_DEFAULTS)
 
 
@@ -97,7 +101,12 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     lines += [f"WorkingDirectory={env['SWARM_SCRATCH']}"] if "SWARM_SCRATCH" in env else []
     lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
     lines += [f"LoadCredential={secret}:{SECRETS}/{secret}" for secret in sorted(set(hidden.values()))]
-    lines += [f"KillSignal=SIG{signal}", f"TimeoutStopSec={int(want.get('grace_s', 30))}", "NoNewPrivileges=yes"]
+    lines += [
+        f"KillSignal=SIG{signal}",
+        f"TimeoutStopSec={int(want.get('grace_s', 30))}",
+        "NoNewPrivileges=yes",
+        f"PrivateUsers={_OWN_USERS}",
+    ]
     lines += ["Restart=on-failure", "RestartSec=2"] if want.get("restart", True) else ["Restart=no"]
     lines += [f"SupplementaryGroups={devices.GROUP}"] if want.get("gpus") else []
     return "\n".join(lines + devices.properties(context, list(want.get("gpus", ())))) + "\n"
@@ -203,7 +212,8 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     """Stop it and remove its unit."""
     there = stop(context, allocation, recorded.get("unit") or {})
     if systemd.drop_file(context, unit(allocation)) or there:
-        if not context.check:
+        # Its slice goes next and reloads systemd for both; a reload takes seconds where much is loaded.
+        if not os.path.exists(context.path(f"{systemd.UNITS}/{slices.unit(allocation)}")):
             context.act(["systemctl", "daemon-reload"], timeout=120)
         return [{"path": f"allocations.{allocation}.unit", "old": recorded.get("unit"), "new": None}]
     return []
@@ -237,7 +247,15 @@ def health_of(context: Context, allocation: str, recorded: Dict[str, Any]) -> st
         return "starting"
     if state != "active":
         return "stopped"
+    if recorded.get("command") and not settled(shown):
+        return "starting"
     return "healthy" if probe(context, allocation, recorded) == "" else "starting"
+
+
+def settled(shown: Dict[str, str]) -> bool:
+    """Has it been active for SETTLED_S?"""
+    since = int(shown.get("ActiveEnterTimestampMonotonic") or 0)  # [µs]
+    return time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6 >= SETTLED_S
 
 
 def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3) -> str:
@@ -254,7 +272,7 @@ def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: floa
         except (OSError, ValueError) as error:
             return f"{healthy} on port {port}: {getattr(error, 'reason', None) or error}"
     argv = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={slices.unit(allocation)}", f"--uid={want['user']}",
-            "-p", "NoNewPrivileges=yes", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
+            "-p", "NoNewPrivileges=yes", "-p", f"PrivateUsers={_OWN_USERS}", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
     try:
         context.run([*argv, *_ENV, *argv_of(healthy)], timeout=timeout + 20)
     except NodeError as error:

@@ -1,0 +1,260 @@
+"""Which keys does a stack file have, and what does each take? The schema as Markdown: docs/stack-file.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from swarm_iac.model.base import Account, Name
+from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Quantity, Seconds, Watts
+
+_QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus)
+_BY_EXAMPLE = {quantity.example: quantity for quantity in _QUANTITIES}
+_NAMES = {get_args(Name)[1].pattern: "a name", get_args(Account)[1].pattern: "an account"}
+_LEVELS = ("user", "node", "cluster")
+Schema = Mapping[str, Any]
+
+_HEAD = """\
+# The stack file
+
+<!-- Written by `swarm schema --markdown > docs/stack-file.md`; edit swarm_iac/cli/reference.py or the descriptions in
+     swarm_iac/model/ in its place. -->
+
+One file describes one fleet: who shares it, which machines there are, and what is to run. `swarm validate FILE` tells
+every mistake in it, with line, column and a hint. The first line lets an editor check it as you type:
+
+    # yaml-language-server: $schema=../stack.schema.json        (swarm schema > stack.schema.json)
+
+[examples/](../examples/) has six complete files.
+
+## Form
+
+- YAML in UTF-8, one document, at most 1 MB. Anchors and aliases work; tags, merge keys (`<<`) and tabs as indentation
+  are refused. A key that stands twice, or that is not listed here, is a mistake.
+- **Names** are small letters, digits and single hyphens, begin with a letter, and have at most 40 characters.
+  **Accounts** are Unix accounts, of at most 32 characters.
+- `true` and `false` stand only at switches; a date is written `2027-01-31`.
+- Sections may come in any order, and all but `fleet` may be left out.
+
+"""
+
+_NODES = """\
+**Ranges.** `gpu-[01-08]` stands for `gpu-01` to `gpu-08`; `gpu-[01,03,05-07]` and `r[1-2]-n[01-04]` work too. Numbers are
+as wide as the lower end is written. One entry may name at most 10,000 nodes.
+
+**Later entries refine earlier ones.** An entry with `hardware` makes nodes; two of these may not name the same node. An
+entry without `hardware` changes nodes made above it, key by key; its labels are added to theirs.
+
+**`{name}`** in `ssh` is the node's name: `ssh: "root@{name}.example.org"`. Every node needs an `ssh` in the end. Without a
+`state` it is `ready`.
+
+    gpu-[01-08]: {hardware: h100, rack: r1, ssh: "root@{name}.example.org"}
+    gpu-07: {state: drain, why: fan}
+"""
+
+_LIMITS = """\
+All three levels hold at once: the sum over a user's allocations, the sum over what stands on a node, and the sum over
+the fleet. What a stack file does not name keeps its default from `policies/limits.yaml`, value by value:
+
+%s
+
+`bandwidth` has no ceiling by default. A workload whose least wish exceeds a ceiling is a mistake in the file; one that
+does not fit what is left of it stays unplaced, and `swarm why` names the ceiling.
+
+An entry of **`except`** replaces values for one user until its last day. Where several hold, the largest value counts.
+After that day nothing of the user's may be added or grow; what runs is not stopped.
+
+    except: [{user: bo, gpus: 24, until: 2027-01-31, why: paper deadline}]
+"""
+
+_RACKS = """\
+Every placement keeps both. `uplink` bounds what a rack's allocations reserve, each way. `power` bounds the caps of all
+GPUs in the rack, used or not: the `gpu_power` of each node's `tuning`, or of the workload where that is higher. A GPU
+without a cap counts nothing. Where the tuning alone exceeds the budget, the file is wrong.
+"""
+
+_WORKLOADS = """\
+A workload without `run` reserves: its slice, GPUs and directories are there, and its user enters with
+`swarm shell WORKLOAD`. With `run` it is started as its user, never as root, in a slice that sees only its own GPUs.
+
+| `kind` | how it changes its place | when its process ends |
+|---|---|---|
+| `train`, `batch` | stops, then starts in the new place | stays ended |
+| `serve` | healthy in the new place, then stops in the old one | starts again |
+| any, with `gang` | all members stop, then all start | as its kind |
+
+While it runs, these change without a stop: clocks and power, CPU shares, memory, bandwidth, I/O ceilings, quotas. These
+restart it: other GPUs, another NUMA home, another command, environment or user.
+
+`env` values `secret:NAME` are read on the node, from `/etc/swarm/secrets/NAME`, which only root can read and operators
+fill. They stand in no stack, lock, state or log.
+"""
+
+_SOLVE = """\
+`moves` counts what could have stayed; what a drain forces out is not counted. Less effort never gives a wrong answer,
+only perhaps one that is not proven the best. The same inputs give the same placement on every machine.
+"""
+
+_TAIL = """\
+## What is not there yet
+
+These are in the design, and a file that uses them is either refused (an unknown key) or read without effect.
+
+| what | now |
+|---|---|
+| `datasets`, a workload's `data` | refused |
+| `variants` | refused |
+| ranges of `memory` and of bandwidth, such as `1..10 Gbit/s` | refused |
+| `restart`, `hold`, `on_update`, `on_boot`, `on_shrink` | refused |
+| parts of a GPU (MIG) | refused |
+| the upper end of `replicas: 2..6` | the lower end is placed |
+| `teams.NAME.share` | no effect: `priority` decides who goes first |
+| `solve.stops` | no effect |
+"""
+
+_PROSE = {"nodes": _NODES, "racks": _RACKS, "workloads": _WORKLOADS, "solve": _SOLVE}
+
+
+def markdown(schema: Schema, defaults: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole reference. `defaults`: policies/limits.yaml as data, by level and resource."""
+    parts = [_HEAD + _units(), "## Sections\n\n" + _table(schema)]
+    for key, value in schema["properties"].items():
+        if key != "fleet":
+            parts.append("\n".join(_section(schema, key, value, defaults)))
+    return "\n".join([*parts, _TAIL])
+
+
+def _section(schema: Schema, key: str, value: Schema, defaults: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield f"## `{key}`\n\n{value['description']}\n"
+    if key == "limits":
+        yield _LIMITS % _ceilings(defaults)
+    elif key in _PROSE:
+        yield _PROSE[key]
+    yield from _shape(schema, *_inner(schema, key, value), top=True)
+
+
+def _inner(schema: Schema, path: str, value: Schema) -> tuple[str, Schema]:
+    """Path and shape of a section's value, or of one entry where the section is a table by name."""
+    of_each = next(iter(value.get("patternProperties", {}).values()), None) or value.get("additionalProperties")
+    if of_each:
+        return f"{path}.NAME", _resolved(schema, of_each)
+    return path, _resolved(schema, value)
+
+
+def _shape(schema: Schema, path: str, shape: Schema, *, top: bool = False) -> Iterator[str]:
+    """The table of one shape, then those of the shapes in it. Equal shapes side by side are told once."""
+    if not top:
+        yield f"### `{path}`\n\n{shape['description']}\n"
+    elif path.endswith(".NAME"):
+        yield f"Keys of one entry, `{path}`:\n"
+    yield _table(shape)
+    below: dict[str, list[str]] = {}
+    for key, value in shape["properties"].items():
+        reference = _reference(value)
+        if reference:
+            below.setdefault(reference, []).append(f"{path}.{key}" + ("[]" if value.get("type") == "array" else ""))
+    for reference, paths in below.items():
+        yield from _shape(schema, "`, `".join(paths), schema["$defs"][reference])
+
+
+def _reference(value: Schema) -> str:
+    """Name of the shape that a value is, or that each of its items is; empty for a plain value."""
+    parts = [value, value.get("items", {}), *value.get("anyOf", ())]
+    return next((part["$ref"].rpartition("/")[2] for part in parts if "$ref" in part), "")
+
+
+def _resolved(schema: Schema, value: Schema) -> Schema:
+    shape: Schema = schema["$defs"][value["$ref"].rpartition("/")[2]]
+    return shape
+
+
+def _table(shape: Schema) -> str:
+    """key | takes | default | meaning"""
+    required = shape.get("required", ())
+    rows = [("key", "takes", "default", "meaning"), ("---", "---", "---", "---")]
+    for key, value in shape["properties"].items():
+        default = "**required**" if key in required else _default(value.get("default"))
+        rows.append((f"`{key}`", _takes(value), default, value["description"]))
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+
+
+def _default(value: Any) -> str:
+    """A default as it would be written in the file; a dash where it is nothing."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"least", "most"}:
+            return f"`{value['least']}`"
+        return f"`{value['count']}`" if "count" in value else "-"
+    if value is None or value in ("", [], 0, "0 B", "0 bit/s"):
+        return "`false`" if value is False else "-"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _takes(value: Schema) -> str:
+    """What may be written there, in words."""
+    kinds = [part for part in value.get("anyOf", (value,)) if part.get("type") != "null"]
+    examples = [example for part in kinds for example in part.get("examples", ())]
+    if "8 x H100" in examples:
+        return "GPUs: `2`, `8 x H100`, or `{count: 8, model: H100, memory: 80 GB}`"
+    quantity = next((_BY_EXAMPLE[example] for example in examples if example in _BY_EXAMPLE), None)
+    if quantity:
+        return f"[{quantity.kind}](#units), as in `{quantity.example}`"
+    if value.get("type") == "array":
+        return f"a list of {_takes(value['items']).partition(' ')[2]}s" if "$ref" not in value["items"] else "a list, see below"
+    if _reference(value):
+        return "a table, see below"
+    return " or ".join(dict.fromkeys(_plain(part) for part in kinds))
+
+
+def _plain(part: Schema) -> str:
+    kind = part.get("type")
+    if "enum" in part:
+        return ", ".join(f"`{choice}`" for choice in part["enum"])
+    if kind == "integer":
+        return "a whole number" + _range(part.get("minimum"), part.get("maximum"))
+    if kind == "object":
+        entries = next(iter(part.get("patternProperties", {}).values()), part.get("additionalProperties", {}))
+        return "a table by name, see below" if "$ref" in entries else "a table of names and values"
+    return "`true`, `false`" if kind == "boolean" else _text(part)
+
+
+def _text(part: Schema) -> str:
+    pattern = part.get("pattern", "")
+    if part.get("format") == "date":
+        return "a date, `2027-01-31`"
+    if r"\.\." in pattern:
+        return "a range, `2..6`"
+    most = f" of at most {part['maxLength']:,} characters" if "maxLength" in part else ""
+    return _NAMES.get(pattern) or f"text{most}"
+
+
+def _range(least: int | None, most: int | None) -> str:
+    if least is None:
+        return ""
+    return f", {least:,} to {most:,}" if most is not None else f", at least {least:,}"
+
+
+def _units() -> str:
+    """Every quantity with its units, from the types themselves."""
+    rows = ["## Units\n", "Every quantity carries its unit; only 0 and vCPUs stand without one. The space may be left out.\n"]
+    rows += ["| quantity | units | example |", "|---|---|---|"]
+    for quantity in _QUANTITIES:
+        units = ", ".join(f"`{unit}`" for unit in quantity.units if unit)
+        also = "none, or " if quantity.bare else ""
+        rows.append(f"| {re.sub('^an? ', '', quantity.kind)} | {also}{units} | `{quantity.example}` |")
+    rows.append(
+        "\n`kB` is 1000 bytes and `KiB` is 1024. `m` is a thousandth of a vCPU: `500m` is `0.5`. A whole number of base"
+    )
+    rows.append("units must come out (bytes, bit/s, W, Hz, s, thousandths). A GPU's memory is known by its model:")
+    rows.append(", ".join(f"{model} {memory}" for model, memory in GPU_MEMORY.items()) + ".\n")
+    return "\n".join(rows)
+
+
+def _ceilings(defaults: Mapping[str, Mapping[str, Any]]) -> str:
+    """The default ceilings as a table."""
+    names = list(dict.fromkeys(name for level in _LEVELS for name in defaults.get(level, {})))
+    rows = [["level", *names], ["---"] * (len(names) + 1)]
+    rows += [[f"`{level}`", *(str(defaults.get(level, {}).get(name, "-")) for name in names)] for level in _LEVELS]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -1,0 +1,141 @@
+"""Do the commands that need no machine answer as they should, and end with the right code?"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.stackfile import schema
+from tests.cli.typed import ROOT, swarm
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh fleet repository, as `swarm init` makes it."""
+    folder = tmp_path_factory.mktemp("init")
+    made = swarm("init", "myfleet", at=folder)
+    assert made.code == 0, made.err
+    return folder / "myfleet"
+
+
+def test_validate_says_what_is_in_the_file() -> None:
+    ended = swarm("validate", "stacks/dev.yaml", at=ROOT)
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "stacks/dev.yaml: 3 nodes, 3 workloads, no mistakes\n"
+
+
+def test_validate_tells_every_mistake_and_ends_with_2() -> None:
+    ended = swarm("validate", "stacks/dev.yaml", "examples/05-a-limit-refused/stack.yaml", at=ROOT)
+    assert ended.code == 2
+    assert "stacks/dev.yaml: 3 nodes" in ended.err
+    assert ended.err.count("examples/05-a-limit-refused/stack.yaml:23:18: workloads.pretrain.each.gpus") == 1
+    assert "Traceback" not in ended.err
+
+
+def test_validate_as_json_is_a_list_of_problems() -> None:
+    good = swarm("validate", "--json", "stacks/dev.yaml", at=ROOT)
+    assert (good.code, json.loads(good.out), good.err) == (0, [], "")
+    bad = swarm("validate", "--json", "examples/05-a-limit-refused/stack.yaml", at=ROOT)
+    found = json.loads(bad.out)
+    assert (bad.code, bad.err) == (2, "")
+    assert [one["path"] for one in found][:2] == ["workloads.pretrain.each.gpus", "workloads.embed.each.memory"]
+    assert found[0].keys() == {"file", "line", "column", "path", "message", "hint"}
+    assert (found[0]["line"], found[0]["column"]) == (23, 18)
+
+
+def test_validate_of_a_file_that_is_not_there_names_its_neighbours() -> None:
+    ended = swarm("validate", "stacks/dve.yaml", at=ROOT)
+    assert ended.code == 2
+    assert "no such file or directory" in ended.err
+    assert "dev.yaml" in ended.err
+
+
+def test_schema_is_the_json_schema() -> None:
+    ended = swarm("schema", at=ROOT)
+    assert ended.code == 0
+    assert json.loads(ended.out) == json.loads(json.dumps(schema()))
+
+
+def test_init_gives_a_repository_that_validates(fleet: Path) -> None:
+    ended = swarm("validate", "stacks/dev.yaml", at=fleet)
+    assert ended.code == 0, ended.err
+    text = (fleet / "stacks" / "dev.yaml").read_text()
+    comment = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+    assert comment and json.loads((fleet / "stacks" / comment[1]).read_text()) == json.loads(json.dumps(schema()))
+    assert "make up" not in text
+    assert {path.name for path in fleet.iterdir()} >= {"Pulumi.yaml", "__main__.py", "stacks", "policies", "ci", ".gitignore"}
+
+
+def test_init_gives_a_repository_that_plans(fleet: Path) -> None:
+    ended = swarm("plan", "--offline", "--json", at=fleet)
+    assert ended.code == 0, ended.err
+    plan = json.loads(ended.out)
+    assert {step["node"] for step in plan["steps"]} == {"gpu-01", "gpu-02", "gpu-03"}
+    assert plan["proof"]["optimal"]
+
+
+def test_init_overwrites_nothing(fleet: Path) -> None:
+    before = (fleet / "stacks" / "dev.yaml").read_text()
+    ended = swarm("init", str(fleet), at=fleet.parent)
+    assert ended.code == 1
+    assert "is not empty" in ended.err
+    assert (fleet / "stacks" / "dev.yaml").read_text() == before
+
+
+def test_solve_twice_changes_nothing_and_then_nothing_is_left_to_plan(tmp_path: Path) -> None:
+    assert swarm("init", "again", at=tmp_path).code == 0
+    fleet = tmp_path / "again"
+    assert swarm("solve", at=fleet).code == 0
+    written = {path.name: path.read_bytes() for path in (fleet / "stacks").iterdir()}
+    assert {"dev.lock.yaml", "dev.proof.yaml"} <= written.keys()
+    assert swarm("solve", at=fleet).code == 0
+    assert {path.name: path.read_bytes() for path in (fleet / "stacks").iterdir()} == written
+    assert "Nothing to change" in swarm("plan", "--offline", at=fleet).out
+
+
+def test_why_of_an_unknown_workload_offers_the_nearest(fleet: Path) -> None:
+    near = swarm("why", "pretrian", at=fleet)
+    assert (near.code, near.err) == (1, "there is no workload pretrian\n  hint: did you mean pretrain?\n")
+    assert "hint:" in swarm("why", "zzz", at=fleet).err
+
+
+def test_unknown_stack_names_those_that_exist(fleet: Path) -> None:
+    for words in (("plan", "--offline"), ("solve",), ("why", "chat")):
+        ended = swarm(*words, "--stack", "prod", at=fleet)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err == "stacks/prod.yaml: there is no such stack\n  hint: the stacks here: dev\n"
+
+
+def test_fleet_without_stacks_says_where_to_begin(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: bare\n")
+    ended = swarm("plan", "--offline", at=tmp_path)
+    assert ended.code == 2
+    assert "hint: there is no stack here yet; write stacks/dev.yaml" in ended.err
+
+
+@pytest.mark.parametrize("words", [("plan",), ("solve",), ("why", "chat"), ("ps",), ("up",)])
+def test_outside_a_repository_the_way_in_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    ended = swarm(*words, at=tmp_path)
+    assert (ended.code, ended.out) == (1, "")
+    assert "this is not a fleet repository" in ended.err
+    assert "hint: make one with: swarm init myfleet" in ended.err
+
+
+def test_stack_file_elsewhere_is_planned_without_a_repository(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text((ROOT / "examples" / "01-one-gpu" / "stack.yaml").read_text())
+    ended = swarm("plan", "--offline", "lab.yaml", at=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "+ notebook-0" in ended.out
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_frozen_refuses_a_stale_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert swarm("init", "frozen", at=tmp_path).code == 0
+    monkeypatch.setenv("SWARM_FROZEN", "1")
+    ended = swarm("plan", "--offline", at=tmp_path / "frozen")
+    assert ended.code == 3
+    assert "stacks/dev.lock.yaml is stale" in ended.err
