@@ -101,7 +101,8 @@ def apply(
     for row in failures.keys() - found.keys() - before.rows.keys():
         # The engine records a creation that failed, so the row says the least that is true of it.
         found[row] = {"node": wanted[row]["node"]} if "node" in wanted.get(row, {}) else {}
-    outputs = {**now.outputs(), "drift": []} if failures else now.outputs()
+    # Failed rows bring the next run here by themselves; `drift` is for what a reading finds.
+    outputs = {**now.outputs(applied=True), "drift": []}
     return Outcome(found, outputs, failures, tuple(dict.fromkeys(first.warnings() + now.warnings())))
 
 

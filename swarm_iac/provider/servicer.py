@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import traceback
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc.aio
@@ -191,6 +193,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             yield voice
         except SwarmError as error:
             await _refuse(context, error.message, error.hint)
+        except Exception as error:
+            if isinstance(error, grpc.aio.AbortError):
+                raise
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            bug = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+            await _refuse(context, bug, "this is a bug of the provider; please report it")
         finally:
             await voice.close()
 

@@ -29,6 +29,7 @@ class Asked:
     kept: dict[str, Desired]
     leaving: dict[str, Desired]
     last: dict[str, Observed]
+    known: frozenset[str]
     serial: int
 
     @classmethod
@@ -50,7 +51,7 @@ class Asked:
             for name, value in before.nodes.items()
         }
         known = {name: Observed.model_validate(value) for name, value in (olds.get("known") or {}).items()}
-        return cls(inputs, inputs.nodes, gone, last | known, serial)
+        return cls(inputs, inputs.nodes, gone, last | known, frozenset(known), serial)
 
     @property
     def all(self) -> dict[str, Desired]:
@@ -129,10 +130,14 @@ class Sight:
         last = {row: value for row, value in old.items() if home(row, old) in self.dark}
         return as_rows(ours) | last
 
-    def outputs(self) -> dict[str, Any]:
-        """Outputs of the Fleet. `known`: what was last seen of nodes that are not as asked."""
+    def outputs(self, *, applied: bool = False) -> dict[str, Any]:
+        """Outputs of the Fleet. `known`: what was last seen of nodes that are not as the state's inputs say.
+
+        After a mere reading the inputs still say how a node was left, unless it was not left as they say.
+        """
         drift = [step.id for step in self.plan.steps]
-        astray = {step.node for step in self.plan.steps} | self.dark.keys()
+        astray = {step.node for step in self.plan.steps}
+        astray = (astray if applied else astray & self.asked.known) | self.dark.keys()
         return {
             **spec.outputs(self.asked.kept),
             "serial": self.serial,

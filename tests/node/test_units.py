@@ -125,5 +125,7 @@ def test_a_unit_changed_by_hand_is_told(tmp_path: Path, monkeypatch: pytest.Monk
      ("activating", "auto-restart", "starting"), ("inactive", "dead", "stopped")],
 )  # fmt: skip
 def test_health_of(state: str, sub: str, health: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(systemd, "show", lambda context, unit: {"ActiveState": state, "SubState": sub})
+    monkeypatch.setattr(
+        systemd, "show", lambda context, unit: {"ActiveState": state, "SubState": sub, "ActiveEnterTimestampMonotonic": "1"}
+    )
     assert units.health_of(context(tmp_path), "web-1", {"user": "ada"}) == health

@@ -54,12 +54,12 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     """The slice's unit file."""
     lines = [f"# kept by swarm; changes by hand are undone\n[Unit]\nDescription=swarm {allocation}\n\n[Slice]"]
-    lines += properties(want["slice"], str(context.ledger.get("disk") or ""))
+    lines += properties(want["slice"], str(context.ledger.get("disk") or ""), check=context.check)
     lines += devices.properties(context, list(want.get("gpus", ())))
     return "\n".join(lines) + "\n"
 
 
-def properties(wanted: Dict[str, Any], disk: str) -> List[str]:
+def properties(wanted: Dict[str, Any], disk: str, *, check: bool = False) -> List[str]:
     """SliceState as systemd's properties. NodeError when the disk is to be limited and there is none."""
     lines = []
     for key, name in (("cpus", "AllowedCPUs"), ("mems", "AllowedMemoryNodes")):
@@ -74,6 +74,8 @@ def properties(wanted: Dict[str, Any], disk: str) -> List[str]:
             lines.append(f"{name}={int(wanted[key])}")
     for key, name in (("io_read_bps", "IOReadBandwidthMax"), ("io_write_bps", "IOWriteBandwidthMax")):
         if wanted.get(key) is not None:
+            if not disk and check:
+                continue  # its own step, which comes first, has not made it
             if not disk:
                 raise NodeError("its disk throughput is to be limited, and no disk is managed on this node")
             lines.append(f"{name}={disk} {int(wanted[key])}")
@@ -108,8 +110,8 @@ def _make_room(context: Context, allocation: str, limit: Optional[int]) -> None:
     while int(context.read(f"{folder}/memory.current") or 0) > limit:
         if time.monotonic() > deadline:
             context.poke(f"{folder}/memory.high", before)
-            raise NodeError(f"{allocation} uses {used} bytes of memory, more than the new limit of {limit}; nothing was killed, "
-                            "the old limit stays: try again when it needs less, or restart it")  # fmt: skip
+            words = f"{allocation} uses {used} bytes of memory, more than the new limit of {limit}; nothing was killed"
+            raise NodeError(f"{words}, the old limit stays: try again when it needs less, or restart it")
         time.sleep(0.2)
 
 

@@ -49,7 +49,7 @@ def mounted(context: Context) -> str:
     """Device at MOUNT, when it is XFS that enforces project quotas; else empty."""
     for line in (context.read("/proc/self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
-        kind, device, options = (right.split(" ") + ["", "", ""])[:3]
+        kind, device, options = [*right.split(" "), "", "", ""][:3]
         if left.split(" ")[4] == MOUNT and kind == "xfs" and "prjquota" in options.split(","):
             return device
     return ""
@@ -84,13 +84,9 @@ def _unused(context: Context, disk: str) -> None:
     for line in (context.read("/proc/self/mounts") or "").splitlines() + (context.read("/proc/swaps") or "").splitlines():
         if os.path.realpath(line.split()[0]) == real:
             raise NodeError(f"{disk} is in use: {line[:80]}")
-    name = os.path.basename(real)
-    holders = f"/sys/class/block/{name}/holders"
-    parts = [
-        child
-        for child in os.listdir(f"/sys/class/block/{name}")
-        if os.path.exists(f"/sys/class/block/{name}/{child}/partition")
-    ]
+    home = f"/sys/class/block/{os.path.basename(real)}"
+    holders = f"{home}/holders"
+    parts = [child for child in os.listdir(home) if os.path.exists(f"{home}/{child}/partition")]
     if parts or (os.path.isdir(holders) and os.listdir(holders)):
         raise NodeError(f"{disk} is in use: it has partitions or is part of another device ({', '.join(parts) or 'holders'})")
 

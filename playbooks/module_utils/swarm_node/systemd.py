@@ -14,7 +14,7 @@ UNITS = "/etc/systemd/system"
 #: quotes and escapes nor a line's end can be written from a value.
 _PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
 _SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "NeedDaemonReload", "FragmentPath", "DropInPaths", "DevicePolicy",
-          "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice")  # fmt: skip
+          "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice", "ActiveEnterTimestampMonotonic")  # fmt: skip
 
 
 def quote(text: str) -> str:
@@ -79,18 +79,8 @@ def exactly(context: Context, unit: str) -> Dict[str, Any]:
     path = "/org/freedesktop/systemd1/unit/" + "".join(
         letter if letter.isascii() and letter.isalnum() else f"_{ord(letter):02x}" for letter in unit
     )
-    argv = [
-        "busctl",
-        "--json=short",
-        "call",
-        "org.freedesktop.systemd1",
-        path,
-        "org.freedesktop.DBus.Properties",
-        "GetAll",
-        "s",
-        "",
-    ]
-    answer = json.loads(context.run(argv))
+    call = ["busctl", "--json=short", "call", "org.freedesktop.systemd1", path]
+    answer = json.loads(context.run([*call, "org.freedesktop.DBus.Properties", "GetAll", "s", ""]))
     return {name: value["data"] for name, value in answer["data"][0].items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from .run import Context
 
@@ -28,13 +28,9 @@ def root(context: Context, device: str) -> str:
 def root_is_ours(context: Context, device: str) -> bool:
     """Is its root the HTB that we make?"""
     text = context.run(["tc", "-j", "qdisc", "show", "dev", device], ok=(0, 1)) if device else ""
-    found = [one for one in (json.loads(text) if text.strip() else []) if one.get("root")]
-    return (
-        bool(found)
-        and found[0]["kind"] == "htb"
-        and found[0]["handle"] == "1:"
-        and found[0]["options"]["default"] == f"{REST:#x}"
-    )
+    found = next((one for one in (json.loads(text) if text.strip() else []) if one.get("root")), {})
+    ours = (found.get("kind"), found.get("handle")) == ("htb", "1:")
+    return ours and bool(found["options"]["default"] == f"{REST:#x}")
 
 
 def classes(context: Context, device: str) -> Dict[int, Tuple[int, int]]:
@@ -58,9 +54,13 @@ def as_recorded(found: Optional[Tuple[int, int]], recorded: Optional[int]) -> Op
     if found is None:
         return None
     rate, ceil = found
-    if recorded and all(abs(one - recorded) <= max(8, recorded // 1000) for one in found):
-        return recorded
-    return rate if recorded is None or abs(rate - recorded) > max(8, recorded // 1000) else ceil
+    if recorded and _near(rate, recorded):
+        return recorded if _near(ceil, recorded) else ceil
+    return rate
+
+
+def _near(found: int, meant: int) -> bool:
+    return abs(found - meant) <= max(8, meant // 1000)
 
 
 def settle(context: Context, device: str, total: int, shaped: Dict[int, int]) -> Set[Tuple[str, int]]:
@@ -72,7 +72,7 @@ def settle(context: Context, device: str, total: int, shaped: Dict[int, int]) ->
     rest = max(total - sum(shaped.values()), total // 100)
     tree = {TOP: (total, total), REST: (rest, total), **{minor: (rate, rate) for minor, rate in shaped.items()}}
     for minor, (rate, ceil) in sorted(tree.items(), key=lambda one: one[0]):
-        same = minor in found and all(as_recorded((one, one), want) == want for one, want in zip(found[minor], (rate, ceil)))
+        same = minor in found and _near(found[minor][0], rate) and _near(found[minor][1], ceil)
         if not same:
             _class(context, device, minor, rate, ceil)
         if minor not in found and minor != TOP:
@@ -81,24 +81,7 @@ def settle(context: Context, device: str, total: int, shaped: Dict[int, int]) ->
     stale = set(found) - set(tree)
     for minor in sorted(stale):
         if device_filters(context, device, minor):
-            context.act(
-                [
-                    "tc",
-                    "filter",
-                    "del",
-                    "dev",
-                    device,
-                    "parent",
-                    "1:",
-                    "protocol",
-                    "all",
-                    "prio",
-                    "1",
-                    "handle",
-                    f"{MARK | minor:#x}",
-                    "fw",
-                ]
-            )
+            context.act(["tc", "filter", "del", *_by_mark(device, minor)])
         context.act(["tc", "class", "del", "dev", device, "classid", f"1:{minor:x}"])
     return {(device, minor) for minor in stale}
 
@@ -118,16 +101,19 @@ def device_filters(context: Context, device: str, minor: int) -> bool:
     return bool(re.search(rf"handle {MARK | minor:#x} classid 1:{minor:x}\b", text))
 
 
+def _by_mark(device: str, minor: int) -> List[str]:
+    return ["dev", device, "parent", "1:", "protocol", "all", "prio", "1", "handle", f"{MARK | minor:#x}", "fw"]
+
+
 def classify_by_mark(context: Context, device: str, minors: Set[int]) -> None:
     """On `device`, each of our marks to its class."""
     for minor in sorted(minors):
         if not device_filters(context, device, minor):
-            context.act(["tc", "filter", "replace", "dev", device, "parent", "1:", "protocol", "all", "prio", "1",
-                         "handle", f"{MARK | minor:#x}", "fw", "classid", f"1:{minor:x}"])  # fmt: skip
+            context.act(["tc", "filter", "replace", *_by_mark(device, minor), "classid", f"1:{minor:x}"])
 
 
 def redirected(context: Context, interface: str, device: str) -> Set[int]:
-    """Minor numbers whose marked packets, arriving at `interface`, pass through `device`; none where marks are not given back."""
+    """Minor numbers whose packets, arriving at `interface`, pass through `device`; none where no mark is given back."""
     text = context.run(["tc", "filter", "show", "dev", interface, "ingress"], ok=(0, 1, 2)) if interface else ""
     if "ctinfo zone 0 continue" not in text:
         return set()

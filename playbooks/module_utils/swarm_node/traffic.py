@@ -75,11 +75,11 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[st
     marked, bound = tc.redirected(context, interface, IFB), rules(_listing(context))
     found: Bandwidths = {}
     for name, rates in (recorded.get("allocations") or {}).items():
-        rates, rule = _whole(rates), bound.get(unit(name))
+        meant, rule = _whole(rates), bound.get(unit(name))
         number = rule["number"] if rule and rule["interface"] == interface else 0
         out = classes.get(number) if number and shaped and rule and rule["priority"] else None
         inn = inward.get(number) if number in marked else None
-        found[name] = {"out_bps": tc.as_recorded(out, rates["out_bps"]), "in_bps": tc.as_recorded(inn, rates["in_bps"])}
+        found[name] = {"out_bps": tc.as_recorded(out, meant["out_bps"]), "in_bps": tc.as_recorded(inn, meant["in_bps"])}
     whole = tc.as_recorded(classes.get(tc.TOP), total or tc.UNKNOWN) if shaped else None
     return {"interface": interface if shaped else "", "allocations": found,
             "interface_bps": 0 if not total and whole == tc.UNKNOWN else whole or 0}  # fmt: skip
