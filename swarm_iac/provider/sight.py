@@ -135,7 +135,8 @@ class Sight:
 
         After a mere reading the inputs still say how a node was left, unless it was not left as they say.
         """
-        drift = [step.id for step in self.plan.steps]
+        # What is blocked counts as drift, or the next run would find nothing to do and end well over a dark node.
+        drift = [step.id for step in self.plan.steps] + [f"{name}: {why}" for (_, name), why in self.blocked.items()]
         astray = {step.node for step in self.plan.steps}
         astray = (astray if applied else astray & self.asked.known) | self.dark.keys()
         return {
@@ -147,9 +148,9 @@ class Sight:
         }
 
     def _leaving(self) -> list[str]:
-        """Nodes that should be given back and are not, yet."""
+        """Nodes that should be given back and are not, yet. One that was never reached was never ours."""
         nodes = (self.observed.get(name) for name in self.asked.leaving)
-        return sorted(node.node for node in nodes if node and (node.error or node.ledger))
+        return sorted(node.node for node in nodes if node and node.ledger)
 
     def warnings(self) -> tuple[str, ...]:
         """What the plan warns of, and what was found that no ledger names."""

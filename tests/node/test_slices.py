@@ -105,3 +105,38 @@ def test_systemctl_show_of_several_units() -> None:
         "a.slice": {"Id": "a.slice", "DeviceAllow": "/dev/nvidia1 rw\n/dev/nvidia2 rw"},
         "b.service": {"Id": "b.service", "Result": "success"},
     }
+
+
+@pytest.mark.parametrize(
+    ("shown", "reloads"),
+    [
+        ({"LoadState": "not-found", "FragmentPath": "", "NeedDaemonReload": "no"}, False),
+        ({"LoadState": "loaded", "FragmentPath": "/etc/systemd/system/a.slice", "NeedDaemonReload": "no"}, False),
+        ({"LoadState": "loaded", "FragmentPath": "/etc/systemd/system/a.slice", "NeedDaemonReload": "yes"}, True),
+        ({"LoadState": "loaded", "FragmentPath": "", "NeedDaemonReload": "no"}, True),
+    ],
+)
+def test_systemd_never_keeps_what_is_not_our_file(
+    shown: dict[str, str], reloads: bool, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+    here.check = False
+    monkeypatch.setattr(systemd, "show", lambda context, unit: shown)
+    monkeypatch.setattr(here, "act", lambda argv, **_: done.append(argv))
+    systemd.settle(here, "a.slice")
+    assert bool(done) == reloads
+
+
+def test_a_drop_in_made_by_hand_goes(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, everyones = "/etc/systemd/system.control/a.slice.d/50-MemoryMax.conf", "/etc/systemd/system/slice.d/x.conf"
+    for path in (ours, everyones):
+        Path(here.path(path)).parent.mkdir(parents=True)
+        Path(here.path(path)).write_text("[Slice]\n")
+    here.check = False
+    here.ledger.data["lineage"] = "L"
+    monkeypatch.setattr(here.ledger, "confirm", lambda: None)
+    monkeypatch.setattr(systemd, "show", lambda context, unit: {"DropInPaths": f"{ours} {everyones}"})
+    monkeypatch.setattr(here, "act", lambda argv, **_: None)
+    systemd.settle(here, "a.slice")
+    assert not Path(here.path(ours)).exists()
+    assert Path(here.path(everyones)).exists()

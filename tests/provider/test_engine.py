@@ -73,6 +73,7 @@ def test_a_dark_node_keeps_its_rows_and_its_work_is_started_nowhere_else(project
     assert n2["settings"]["sysctl"] == {"vm.swappiness": "7"}  # the others go on
     assert not n2["allocations"].get("train-0", {"unit": {}})["unit"].get("active")  # it may still run on n1
     assert project.state()["Allocation train-0"]["outputs"]["node"] == "n1"
+    assert "No route to host" in project.up(ok=False)  # as long as something is left to do there, no run ends well
 
     machines = project.real()
     machines["n1"]["error"] = ""
@@ -82,31 +83,48 @@ def test_a_dark_node_keeps_its_rows_and_its_work_is_started_nowhere_else(project
     assert "train-0" not in project.real()["n1"]["state"]["allocations"]
 
 
+def start(project: Project) -> subprocess.Popen[str]:
+    """`pulumi up`, seen into its first step on n2."""
+    running = subprocess.Popen(
+        ["pulumi", "--non-interactive", "--color", "never", "up", "--yes", "--skip-preview", "--stack", "dev"],
+        cwd=project.folder, env=project.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + 30
+    while not project.real().get("n2", {}).get("done") and time.monotonic() < end:
+        time.sleep(0.05)
+    return running
+
+
 def test_a_killed_run_is_continued_by_the_next(project: Project) -> None:
     project.give(two_nodes())
-    project.tamper({"n2": {"sleep": 3}})
-    running = subprocess.Popen(
-        ["pulumi", "--non-interactive", "up", "--yes", "--skip-preview", "--stack", "dev"],
-        cwd=project.folder, env=project.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    try:
-        end = time.monotonic() + 30
-        while not project.real().get("n2", {}).get("done") and time.monotonic() < end:
-            time.sleep(0.1)
-    finally:
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait()
+    project.tamper({"n2": {"sleep": 1}})
+    running = start(project)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    before = project.real()["n2"]
+    assert "serve-0" not in before["state"].get("allocations", {})
     project.pulumi("cancel", "--yes")  # the dead run's lock names its process; `swarm up` clears it
-    machines = project.real()
-    machines["n2"]["sleep"] = 0
-    project.tamper(machines)
-    before = machines["n1"]["ledger"]
     project.up()
-    after = project.real()["n1"]["ledger"]
-    assert after["lineage"] == before["lineage"]  # it was saved before a node was touched
-    assert "serve-0" in project.real()["n2"]["state"]["allocations"]
+    after = project.real()["n2"]
+    assert after["ledger"]["lineage"] == before["ledger"]["lineage"]  # it was saved before a node was touched
+    assert after["ledger"]["serial"] > before["ledger"]["serial"]
+    assert "serve-0" in after["state"]["allocations"]
     project.pulumi("preview", "--expect-no-changes")
+
+
+def test_an_interrupted_run_finishes_the_step_in_hand_and_stops_quietly(project: Project) -> None:
+    project.give(two_nodes())
+    project.tamper({"n2": {"sleep": 1}})
+    running = start(project)
+    os.kill(running.pid, signal.SIGINT)
+    text, _ = running.communicate(timeout=30)
+    assert running.returncode != 0
+    assert "Traceback" not in text and "panic" not in text, text
+    assert "stopped" in text
+    found = project.real()["n2"]
+    assert "serve-0" not in found["state"].get("allocations", {})
+    assert project.state()["Fleet lab"]["outputs"]["serial"] == found["ledger"]["serial"]
 
 
 def test_offline_shows_the_wish_against_what_was_last_known(project: Project) -> None:

@@ -94,7 +94,9 @@ def settle(context: Context, unit: str, *, force: bool = False) -> None:
     shown = show(context, unit)
     own = [path for path in shown.get("DropInPaths", "").split() if os.path.basename(os.path.dirname(path)) == unit + ".d"]
     gone = [context.remove(path) for path in own]
-    if force or any(gone) or shown.get("NeedDaemonReload") == "yes":
+    # A slice that was used before it had a file is loaded without one, and systemd sees no need to look for it.
+    elsewhere = shown.get("LoadState") == "loaded" and shown.get("FragmentPath") != f"{UNITS}/{unit}"
+    if force or any(gone) or elsewhere or shown.get("NeedDaemonReload") == "yes":
         context.act(["systemctl", "daemon-reload"], timeout=120)
 
 

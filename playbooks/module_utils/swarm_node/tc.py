@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .run import Context
 
@@ -28,7 +28,8 @@ def root(context: Context, device: str) -> str:
 def root_is_ours(context: Context, device: str) -> bool:
     """Is its root the HTB that we make?"""
     text = context.run(["tc", "-j", "qdisc", "show", "dev", device], ok=(0, 1)) if device else ""
-    found = next((one for one in (json.loads(text) if text.strip() else []) if one.get("root")), {})
+    roots: List[Dict[str, Any]] = [one for one in (json.loads(text) if text.strip() else []) if one.get("root")]
+    found = roots[0] if roots else {}
     ours = (found.get("kind"), found.get("handle")) == ("htb", "1:")
     return ours and bool(found["options"]["default"] == f"{REST:#x}")
 

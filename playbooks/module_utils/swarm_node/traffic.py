@@ -30,10 +30,10 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     if not re.fullmatch(r"[A-Za-z0-9.@_-]{1,15}", interface) or not os.path.isdir(context.path(f"/sys/class/net/{interface}")):
         raise NodeError(f"{interface!r} is no network interface of this machine")
     wanted = {name: _whole(rates) for name, rates in (want.get("allocations") or {}).items() if any(_whole(rates).values())}
-    if allocation in wanted and not os.path.isdir(context.path(cgroup(allocation))):
+    if allocation in wanted and not context.check and not os.path.isdir(context.path(cgroup(allocation))):
         raise NodeError(f"{unit(allocation)} is not there; bandwidth is bound to its cgroup")
     # A rule can only hold a cgroup that is there; the others get theirs with their own step.
-    wanted = {name: rates for name, rates in wanted.items() if os.path.isdir(context.path(cgroup(name)))}
+    wanted = {name: rates for name, rates in wanted.items() if context.check or os.path.isdir(context.path(cgroup(name)))}
     found = read(context, "", {"interface": interface, "interface_bps": total, "allocations": wanted})
     changes = differences("", {"interface": found["interface"] or None}, {"interface": interface})
     changes += [change("interface_bps", found["interface_bps"], total)] if found["interface_bps"] != total else []
