@@ -238,9 +238,12 @@ def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False) -> in
 
 
 def enter(chosen: Chosen, command: list[str]) -> list[str]:
-    """The words that run `command` (a login shell when empty) as the allocation's user within its slice."""
+    """The words that run `command` (a login shell when empty) as the allocation's user within its slice.
+
+    PrivateUsers: without it the owner of a directory on XFS could move files out of their quota's project.
+    """
     words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
-    words += ["--property=SupplementaryGroups=swarm-gpu", "--property=DevicePolicy=auto"]
+    words += ["--property=SupplementaryGroups=swarm-gpu", "--property=PrivateUsers=yes"]
     return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]
 
 

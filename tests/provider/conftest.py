@@ -134,6 +134,31 @@ def project(tmp_path: Path, home: Path, blank: Path) -> Project:
     return Project(tmp_path, home)
 
 
+@pytest.fixture(scope="session")
+def stood(tmp_path_factory: pytest.TempPathFactory, home: Path, blank: Path) -> Path:
+    """A project with its two nodes up, to copy: the first `up` costs as much as a test."""
+    folder = tmp_path_factory.mktemp("stood")
+    shutil.copytree(blank, folder, dirs_exist_ok=True)
+    project = Project(folder, home)
+    project.give(two_nodes())
+    project.up()
+    return folder
+
+
+@pytest.fixture
+def standing(tmp_path: Path, home: Path, stood: Path) -> Project:
+    shutil.copytree(stood, tmp_path, dirs_exist_ok=True)
+    return Project(tmp_path, home)
+
+
+def two_nodes(**changed: Any) -> dict[str, Any]:
+    """n1 with train-0 (or another in its place), n2 with serve-0."""
+    return {
+        "n1": node("n1", train_0=changed.get("train_0", allocation([0, 1]))),
+        "n2": node("n2", serve_0=allocation([0])),
+    }
+
+
 def allocation(gpus: list[int], *, memory: int = 10**9, command: str = "") -> dict[str, Any]:
     """One allocation as plain data."""
     return {

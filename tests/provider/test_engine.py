@@ -6,21 +6,12 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any
 
-from tests.provider.conftest import ROOT, Project, allocation, node
-
-
-def two_nodes(**changed: Any) -> dict[str, Any]:
-    return {
-        "n1": node("n1", train_0=changed.get("train_0", allocation([0, 1]))),
-        "n2": node("n2", serve_0=allocation([0])),
-    }
+from tests.provider.conftest import ROOT, Project, allocation, node, two_nodes
 
 
-def test_a_fleet_from_birth_to_destruction(project: Project) -> None:
-    project.give(two_nodes())
-    project.up()
+def test_a_fleet_from_birth_to_destruction(standing: Project) -> None:
+    project = standing
     state = project.state()
     assert {"Node n1", "Node n2", "Allocation train-0", "Allocation serve-0", "Lineage lab"} <= state.keys()
     assert state["Fleet lab"]["outputs"]["placement"] == {"train-0": "n1", "serve-0": "n2"}
@@ -60,9 +51,8 @@ def test_one_failed_row_leaves_the_others_done_and_the_next_run_goes_on(project:
     assert "train-0" in project.real()["n1"]["state"]["allocations"]
 
 
-def test_a_dark_node_keeps_its_rows_and_its_work_is_started_nowhere_else(project: Project) -> None:
-    project.give(two_nodes())
-    project.up()
+def test_a_dark_node_keeps_its_rows_and_its_work_is_started_nowhere_else(standing: Project) -> None:
+    project = standing
     machines = project.real()
     machines["n1"]["error"] = "ssh: connect to host n1 port 22: No route to host"
     project.tamper(machines)
@@ -127,9 +117,8 @@ def test_an_interrupted_run_finishes_the_step_in_hand_and_stops_quietly(project:
     assert project.state()["Fleet lab"]["outputs"]["serial"] == found["ledger"]["serial"]
 
 
-def test_offline_shows_the_wish_against_what_was_last_known(project: Project) -> None:
-    project.give(two_nodes())
-    project.up()
+def test_offline_shows_the_wish_against_what_was_last_known(standing: Project) -> None:
+    project = standing
     project.machines.write_text("the machines are not to be read")
     project.give(two_nodes(train_0=allocation([0, 1, 2])))
     assert project.changes(SWARM_OFFLINE="1").keys() == {"Allocation train-0"}
