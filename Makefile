@@ -44,7 +44,7 @@ up: .venv/ready
 
 down:
 	@if [ -x .venv/bin/swarm ]; then swarm sandbox down --purge; fi
-	rm -rf .state
+	rm -rf .state Pulumi.dev.yaml
 
 # ---- checks -----------------------------------------------------------------------------------------------------------------
 
@@ -70,10 +70,11 @@ test-full: .venv/ready
 	$(MAKE) lint
 	SWARM_MUTATIONS=10000 HYPOTHESIS_PROFILE=full pytest
 
-requirements.txt: pyproject.toml
-	@uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra dev pyproject.toml -o $@
+# By hand, after a change to the dependencies: file times in a fresh clone say nothing, so this hangs on no file.
+requirements:
+	@uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra dev pyproject.toml -o requirements.txt
 
 wheel: .venv/ready
 	@rm -rf dist && python -m build --quiet --wheel --no-isolation && ls dist
 
-.PHONY: help setup up down lint unit check test test-full wheel
+.PHONY: help setup up down lint unit check test test-full requirements wheel

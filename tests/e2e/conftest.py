@@ -31,6 +31,11 @@ class Done:
         assert self.status == 0, self.text[-6000:]
         return self
 
+    def rows(self) -> dict[str, str]:
+        """What a `--diff` preview says of each node and allocation: "Allocation pretrain-0" -> its whole block."""
+        block = r"^ *[+~-]+ swarm:index:(Node|Allocation): .*\n(?:^ +\[(?!urn).*\n)*^ +\[urn=.*::(\S+)\]\n((?:^ {10,}.*\n)*)"
+        return {f"{kind} {name}": text for kind, name, text in re.findall(block, self.text, re.MULTILINE)}
+
 
 @dataclass
 class Fleet:
@@ -77,7 +82,11 @@ class Fleet:
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    root = tmp_path_factory.mktemp("fleet") / "lab"
+    kept = os.environ.get("SWARM_E2E_FLEET")  # a folder to keep between runs, for work on these tests themselves
+    root = Path(kept) if kept else tmp_path_factory.mktemp("fleet") / "lab"
+    if (root / ".sandbox").exists():
+        yield Fleet(root, Sandbox(root / ".sandbox", BASE_PORT))
+        return
     made = subprocess.run([*SWARM, "init", str(root)], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     sandbox = Sandbox(root / ".sandbox", BASE_PORT)
@@ -87,5 +96,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         one.swarm("up", "--yes", "--skip-preview").ok()
         yield one
     finally:
-        sandbox.down()
-        shutil.rmtree(root, ignore_errors=True)
+        if not kept:
+            sandbox.down()
+            shutil.rmtree(root, ignore_errors=True)

@@ -48,9 +48,9 @@ def test_growing_one_workload_and_adding_one_shows_exactly_those_rows(fleet: Fle
 """
     )
     fleet.stack.write_text(text)
-    preview = fleet.pulumi("preview", "--diff").ok().text
-    assert "pretrain-0" in preview and "extra-0" in preview
-    assert "chat-0" not in preview and "tidy-0" not in preview
+    rows = fleet.pulumi("preview", "--diff").ok().rows()
+    assert rows.keys() == {"Allocation pretrain-0", "Allocation extra-0"}
+    assert '"300 MB" => "320 MB"' in rows["Allocation pretrain-0"] and '"0-1" => "0-1,' in rows["Allocation pretrain-0"]
     fleet.pulumi("up", "--yes", "--skip-preview").ok()
     fleet.pulumi("preview", "--expect-no-changes").ok()
 
