@@ -39,7 +39,7 @@ async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: flo
     async def one(node: str, address: str) -> Observed:
         async with gate:
             try:
-                return await asyncio.wait_for(_one(node, address, ssh_config), timeout)
+                return await asyncio.wait_for(_one(node, address, ssh_config, min(timeout / 2, 30)), timeout)
             except TimeoutError:
                 return Observed(node=node, error=f"no answer within {timeout:g} s")
             except (OSError, ValueError) as error:
@@ -49,13 +49,14 @@ async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: flo
     return {seen.node: seen for seen in found}
 
 
-async def _one(node: str, address: str, ssh_config: Path | None) -> Observed:
+async def _one(node: str, address: str, ssh_config: Path | None, patience: float) -> Observed:
     where = parse(address)
     words = ("sh", "-c") if where.local else where.ssh(ssh_config)
     home = f"/usr/local/lib/swarm/{agent_digest()}"
-    code, out, err = await _run((*words, f"[ -d {home} ] || exit {_ABSENT}; exec python3 -I -S {home} observe"), b"")
+    ask = f"[ -d {home} ] || exit {_ABSENT}; exec python3 -I -S {home} observe {patience:g}"
+    code, out, err = await _run((*words, ask), b"")
     if code == _ABSENT:
-        sent = 't=$(mktemp) && cat > "$t" && python3 -I -S "$t" observe; code=$?; rm -f "$t"; exit $code'
+        sent = f't=$(mktemp) && cat > "$t" && python3 -I -S "$t" observe {patience:g}; code=$?; rm -f "$t"; exit $code'
         code, out, err = await _run((*words, sent), archive())
     if code:
         return Observed(node=node, error=_words(err, code))

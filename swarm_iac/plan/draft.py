@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from swarm_iac.model.state import AllocationState, GpuState
+from swarm_iac.model.state import AllocationState, GpuState, NodeState
 from swarm_iac.model.step import Change, Step, Verb
 from swarm_iac.plan.acts import Act, Machine
 from swarm_iac.plan.diff import diff, ended, within
@@ -55,7 +55,7 @@ def drafts(machine: Machine, agent: str) -> dict[str, Draft]:
 
 def _restore(machine: Machine) -> dict[str, Draft]:
     """Everything is released, then the originals are put back. Nothing for a node that was never ours."""
-    if machine.seen.ledger is None and not diff(None, machine.old):
+    if machine.seen.ledger is None and not diff(NodeState(), machine.old):
         return {}
     found: dict[str, Draft] = {}
     for name, act in machine.acts.items():

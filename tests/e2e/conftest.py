@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from swarm_iac.sandbox import Sandbox
 
 BASE_PORT = 2400
+NODES = ("gpu-01", "gpu-02", "gpu-03")
 SWARM = [sys.executable, "-m", "swarm_iac.cli"]
 
 
@@ -43,6 +44,7 @@ class Fleet:
 
     root: Path
     sandbox: Sandbox
+    before: dict[str, str] = field(default_factory=dict)  # node -> dump, taken before the first `up`
 
     @property
     def stack(self) -> Path:
@@ -59,6 +61,11 @@ class Fleet:
     def node(self, name: str, command: str, timeout: float = 90) -> str:
         """A shell command on a node, by plain ssh: none of our code looks at the answer first."""
         return self.sandbox.run(name, command, timeout).strip()
+
+    def dump(self) -> dict[str, str]:
+        """Everything that this tool may touch, node by node, by tests/e2e/dump.sh."""
+        script = (Path(__file__).parent / "dump.sh").read_text()
+        return {node: self.node(node, script) for node in NODES}
 
     def edit(self, old: str, new: str) -> None:
         text = self.stack.read_text()
@@ -93,6 +100,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     try:
         sandbox.up(lambda line: print(line, file=sys.__stderr__))
         one = Fleet(root, sandbox)
+        one.before.update(one.dump())
         one.swarm("up", "--yes", "--skip-preview").ok()
         yield one
     finally:

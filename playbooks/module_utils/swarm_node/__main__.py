@@ -1,4 +1,4 @@
-"""Which question is this program asked? `observe`, `step` (a request as JSON on stdin) or `boot`; JSON on stdout."""
+"""Which question is this program asked? `observe [SECONDS]`, `step` (a request as JSON on stdin) or `boot`; JSON on stdout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main(arguments: List[str]) -> int:
     if verb == "observe":
         from .observe import observe
 
-        json.dump(observe(), sys.stdout)
+        json.dump(observe(wait_s=float(arguments[1]) if arguments[1:] else 0), sys.stdout)
         return 0
     if verb == "step":
         from .step import perform
@@ -24,5 +24,5 @@ def main(arguments: List[str]) -> int:
         from .boot import run
 
         return run()
-    print("usage: observe | step | boot", file=sys.stderr)
+    print("usage: observe [SECONDS] | step | boot", file=sys.stderr)
     return 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any, Callable, Dict, List
 
 from . import install, ledger
@@ -11,6 +12,8 @@ from .run import Change, Context, NodeError, change
 
 UNIT = "/etc/systemd/system/swarm-boot.service"
 _LINK = "/etc/systemd/system/multi-user.target.wants/swarm-boot.service"
+#: There once this boot's restore has run its course, or once a node was prepared in this boot.
+_DONE = "/run/swarm/booted"
 _TEXT = """\
 # kept by swarm
 [Unit]
@@ -43,13 +46,26 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
             os.makedirs(os.path.dirname(context.path(_LINK)), exist_ok=True)
             os.symlink("../swarm-boot.service", context.path(_LINK))
             _reload(context)
+    if not context.check:
+        context.write(_DONE, "")
     return changes
+
+
+def wait(context: Context, seconds: float) -> None:
+    """Let the restore of a machine that has just booted finish: half of it seen would be reported as drift."""
+    end = time.monotonic() + seconds
+    while os.path.islink(context.path(_LINK)) and not os.path.exists(context.path(_DONE)) and time.monotonic() < end:
+        time.sleep(0.25)
 
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
     """Remove the boot unit and the program."""
     changes = []
     context.remove(_LINK)
+    context.remove(_DONE)
+    if context.root == "/":
+        # It stays "active" since boot; left so, systemd would list it without a file until the next one.
+        context.act(["systemctl", "stop", "swarm-boot.service"], ok=(0, 5))
     if context.remove(UNIT):
         changes.append(change("boot_unit", "swarm-boot.service", None))
         _reload(context)
@@ -72,6 +88,7 @@ def run(root: str = "/") -> int:
             except (NodeError, OSError) as error:
                 failed = 1
                 print(f"{name}: {error}", file=sys.stderr)
+        context.write(_DONE, "")
     return failed
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List
 
-from . import gpus, install, ledger, settings
+from . import boot, gpus, install, ledger, settings
 from .run import Context, NodeError, unit_name
 
 _NO_UNIT = {"user": "", "active": False}
 
 
-def observe(root: str = "/") -> Dict[str, Any]:
-    """Facts, ledger head, true state, health and what nobody recorded. `error` names what could not be read."""
+def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
+    """Facts, ledger head, true state, health and what nobody recorded. `error` names what could not be read.
+
+    `wait_s`: how long a machine that has just booted may take to finish what its boot unit puts right. [s]
+    """
     errors: List[str] = []
     result: Dict[str, Any] = {"agent": install.installed(root)}
     try:
@@ -20,6 +23,10 @@ def observe(root: str = "/") -> Dict[str, Any]:
     except NodeError as error:
         return dict(result, error=str(error))
     context = Context(book, check=True, root=root)
+    if wait_s:
+        boot.wait(context, wait_s)
+        book = ledger.load(root)
+        context = Context(book, check=True, root=root)
     result["ledger"] = book.head()
     try:
         with gpus.cards() as cards:
