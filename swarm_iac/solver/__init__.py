@@ -3,5 +3,6 @@
 from swarm_iac.solver.explain import why
 from swarm_iac.solver.solution import Explanation, Move, Solution, digest
 from swarm_iac.solver.solve import solve
+from swarm_iac.solver.watch import Watch
 
-__all__ = ["Explanation", "Move", "Solution", "digest", "solve", "why"]
+__all__ = ["Explanation", "Move", "Solution", "Watch", "digest", "solve", "why"]

@@ -14,6 +14,7 @@ from swarm_iac.solver.board import Board, Values
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
 from swarm_iac.solver.task import Pairs
+from swarm_iac.solver.watch import Watch
 
 #: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
 EFFORT = {"quick": 0.5, "normal": 2.0, "thorough": 30.0}
@@ -34,7 +35,7 @@ class Found:
     scores: list[tuple[Aim, int, int]]
 
 
-def search(board: Board, table: list[Aim], start: Pairs, effort: str) -> Found:
+def search(board: Board, table: list[Aim], start: Pairs, effort: str, watch: Watch) -> Found:
     """Improve `start`, goal after goal. Where candidates were left out, only counting bounds are claimed."""
     values = board.values(start)
     scores: list[tuple[Aim, int, int]] = []
@@ -43,8 +44,8 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: str) -> Found:
     for aim in table:
         bound = aim.best
         value = aim.measure(values)
-        if aim.terms and value != bound and not skip:
-            values, proven = _solve(board, aim, values, EFFORT[effort] * aim.share * (TIRED if tired else 1))
+        if aim.terms and value != bound and not skip and not watch.stopped:
+            values, proven = _solve(board, aim, values, EFFORT[effort] * aim.share * (TIRED if tired else 1), watch)
             value = aim.measure(values)
             if _holds_for_all(board, aim):
                 bound = _tighter(aim, bound, proven, value)
@@ -52,6 +53,7 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: str) -> Found:
         elif not aim.terms and _holds_for_all(board, aim):
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
+        watch.reached(aim, value, bound)
         if aim.name.endswith("_placed"):
             values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
         if aim.terms and not skip:
@@ -70,7 +72,7 @@ def _holds_for_all(board: Board, aim: Aim) -> bool:
     return not (aim.base and board.task.base.load.total())
 
 
-def _solve(board: Board, aim: Aim, values: Values, effort: float) -> tuple[Values, int]:
+def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int]:
     board.hint(values)
     board.model.clear_objective()  # type: ignore[no-untyped-call]
     (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
@@ -78,11 +80,12 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float) -> tuple[Value
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = SEED
     solver.parameters.max_deterministic_time = effort
+    solver.parameters.catch_sigint_signal = False  # an interrupt is for whoever watches, who ends all goals at once
     if len(board.highs) > HEAVY:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
-    status = solver.solve(board.model)
+    status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = {var.index: solver.value(var) for var in board.x.values()}
         for var, derive in board.derived:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from dataclasses import replace
 from importlib.metadata import version
 
-from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
+from swarm_iac.model.placement import Allocation, Placement, Proof, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.board import Board
@@ -30,6 +31,7 @@ from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
+from swarm_iac.solver.watch import Watch, goals_of
 
 #: Up to this many pairs (workload, node) all is decided at once.
 EXACT = 60_000
@@ -43,27 +45,34 @@ def solve(
     last: Placement = Placement(),
     *,
     repair: bool = True,
+    moves: int | None = None,
     today: datetime.date | None = None,
+    watch: Watch | None = None,
 ) -> Solution:
     """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
 
+    `moves` bounds a rebalance; a repair has `stack.solve.moves`. `watch` sees each goal improve and may end the search:
+    the answer is then the best so far, and the proof's parameters say so.
     Without `today` every limit exception holds. Pure: the same arguments give the same answer.
     """
     scene = scene_of(stack, last, today)
     settled = settle(scene)
     most = possible(scene)
     size = sum(1 for _ in scene.asks) * len(scene.bins)
-    found, counts, cut = _search(scene, narrow(scene, settled) if repair else wide(scene, settled), most, None, repair)
+    watch = watch or Watch()
+    first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
+    found, counts, cut = _search(scene, first, most, None, repair, watch)
     local = False
-    if repair and settled.stay and any(_short(aim.name, value, bound) for aim, value, bound in found.scores):
+    short = any(_short(aim.name, value, bound) for aim, value, bound in found.scores)
+    if repair and settled.stay and short and not watch.stopped:
         task = wide(scene, settled) if size <= EXACT else neighbourhood(scene, settled, counts)
         if task is not None:
             local = size > EXACT
-            found, counts, cut = _search(scene, task, most, counts, repair)
+            found, counts, cut = _search(scene, task, most, counts, repair, watch)
     placement = _placement(scene, settled, counts)
     return Solution(
         placement=placement,
-        proof=_proof(stack, scene, found, placement, cut=cut or local),
+        proof=_proof(stack, scene, found, placement, cut=cut or local, stopped=watch.stopped),
         moves=_moves(scene, settled, placement),
     )
 
@@ -73,12 +82,12 @@ def _short(name: str, value: int, bound: int) -> bool:
     return name.endswith(("_stay", "_running", "_placed")) and value < bound
 
 
-def _search(scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool) -> tuple[Found, Pairs, bool]:
+def _search(
+    scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool, watch: Watch
+) -> tuple[Found, Pairs, bool]:
     """Solve one task. Returns what was found, the counts of all replicas, and whether candidates were left out."""
     if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
         task.widest = WIDEST
-    if not repair:
-        task.budget = None
     fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
     first = greedy(task) if start is None else start - fixed
     board = Board(task, first)
@@ -86,7 +95,7 @@ def _search(scene: Scene, task: Task, most: dict[str, int], start: Pairs | None,
         rule(board)
     keeping = Keeping(board)
     moves_stay_in_budget(board, keeping)
-    found = search(board, aims(board, keeping, most, repair=repair), first, scene.stack.solve.effort)
+    found = search(board, aims(board, keeping, most, repair=repair), first, scene.stack.solve.effort, watch)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
 
 
@@ -106,23 +115,14 @@ def _placement(scene: Scene, settled: Settled, counts: Pairs) -> Placement:
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
 
 
-def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool) -> Proof:
-    goals: list[Goal] = []
-    for aim, value, bound in found.scores:
-        if aim.name == "(tie)" or (aim.base and not value and not bound):
-            continue
-        if aim.base:
-            gpus, best = value // aim.base, bound // aim.base
-            replicas = bound % aim.base if gpus == best else aim.base - 1
-            goals.append(Goal(name=f"{aim.name}_gpus", value=gpus, bound=best))
-            goals.append(Goal(name=f"{aim.name}_replicas", value=value % aim.base, bound=replicas))
-        else:
-            goals.append(Goal(name=aim.name, value=value, bound=bound))
+def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool, stopped: bool) -> Proof:
+    goals = tuple(goal for aim, value, bound in found.scores for goal in goals_of(aim, value, bound))
+    effort = {"effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])}
     return Proof(
         optimal=not cut and all(goal.value == goal.bound for goal in goals),
-        goals=tuple(goals),
+        goals=goals,
         solver=f"OR-Tools CP-SAT {version('ortools')}",
-        parameters={"workers": 1, "seed": SEED, "effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])},
+        parameters={"workers": 1, "seed": SEED, **effort, **({"cut": "by hand"} if stopped else {})},
         placement=digest(placement),
     )
 

@@ -1,0 +1,49 @@
+"""Does whoever watches see the goals improve, change nothing, and keep the best so far?"""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.model.placement import Goal
+from swarm_iac.solver import Watch, solve
+from tests.solver.fleets import some_fleet
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_watching_changes_nothing_and_ends_with_what_the_proof_says(seed: int) -> None:
+    stack = some_fleet(8, 30, seed, solve={"effort": "quick"})
+    told: list[Goal] = []
+    watched = solve(stack, watch=Watch(told.extend))
+    assert watched == solve(stack)
+    assert len(told) > len(watched.proof.goals), "something improved on the way"
+    assert {goal.name: goal for goal in told} == {goal.name: goal for goal in watched.proof.goals}
+
+
+def test_no_goal_told_is_ever_beyond_its_bound() -> None:
+    told: list[Goal] = []
+    solve(some_fleet(8, 30, 2, solve={"effort": "quick"}), watch=Watch(told.extend))
+    for goal in told:
+        if goal.name in ("moves", "shifts", "misfit", "nodes"):
+            assert goal.value >= goal.bound
+        elif not goal.name.endswith("_replicas"):
+            assert goal.value <= goal.bound
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 8])
+def test_a_stopped_search_keeps_the_best_so_far_and_its_proof_says_so(after: int) -> None:
+    stack = some_fleet(8, 30, 4)
+    told: list[tuple[Goal, ...]] = []
+
+    def tell(goals: tuple[Goal, ...]) -> None:
+        told.append(goals)
+        if len(told) > after:
+            watch.stop()
+
+    watch = Watch(tell)
+    cut = solve(stack, watch=watch)
+    assert judge(stack, cut.placement) == ()
+    assert cut.placement.allocations
+    assert cut.proof.parameters["cut"] == "by hand"
+    assert not cut.proof.optimal
+    assert "cut" not in solve(stack).proof.parameters
