@@ -110,4 +110,6 @@ class _Wave:
         except (OSError, AttributeError, ValueError):
             lines = []
         told = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))] or lines[-1:]
-        return told[-1][:400] if told else str(runner.status)
+        # Without an exit status it never came to exec, or a signal ended it.
+        status = "killed by a signal" if runner.rc is None else f"exit status {runner.rc}"
+        return f"{runner.status}, {status}: {' '.join(told[-1:])[:400] or 'it printed nothing'}"

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from swarm_iac.provider.light import without_sdk
+from swarm_iac.provider.light import without_fork_handlers, without_sdk
 
 if TYPE_CHECKING:
     from swarm_iac.provider.machines import Machines
@@ -23,6 +23,7 @@ def main() -> None:
 
 def run(machines: Machines) -> None:
     """Serve with these machines."""
+    without_fork_handlers()
     from pulumi.runtime.proto import provider_pb2_grpc
 
     from swarm_iac.provider.serve import serve

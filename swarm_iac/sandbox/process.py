@@ -12,6 +12,8 @@ import signal
 import time
 from pathlib import Path
 
+from swarm_iac.sandbox.failure import SandboxError
+
 
 def _stat(pid: int) -> tuple[str, str] | None:
     """State and start time (ticks since boot), or None: no such process."""
@@ -30,8 +32,13 @@ def _names(pid: int, marks: tuple[str, ...]) -> bool:
     return any(mark in line for mark in marks)
 
 
-def record(pid_file: Path) -> None:
-    """Add the start time to the pid that a daemon wrote into `pid_file`."""
+def record(pid_file: Path, seconds: float = 10) -> None:
+    """Add the start time to the pid that a daemon writes into `pid_file`, maybe after its parent has returned."""
+    end = time.monotonic() + seconds
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        if time.monotonic() > end:
+            raise SandboxError(f"{pid_file.name} was not written within {seconds:.0f} s: the daemon did not start")
+        time.sleep(0.02)
     pid = int(pid_file.read_text().split()[0])
     stat = _stat(pid)
     pid_file.write_text(f"{pid} {stat[1] if stat else '-'}\n")

@@ -1,0 +1,47 @@
+"""Does a program that is started from a busy plugin always begin? A child lost at the fork is a wave of steps not done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_BUSY = """
+import asyncio, os, pty, sys
+from swarm_iac.provider.light import without_fork_handlers
+without_fork_handlers()
+import grpc.aio
+
+async def main():
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    ask = grpc.aio.insecure_channel(f"127.0.0.1:{port}").unary_unary("/none/none")
+
+    async def chat():
+        while True:
+            try:
+                await ask(b"")
+            except grpc.aio.AioRpcError:
+                pass
+
+    def forks():
+        lost = 0
+        for _ in range(200):
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.execv("/bin/true", ["true"])
+            lost += os.waitpid(pid, 0)[1] != 0
+            os.close(terminal)
+        return lost
+
+    talk = asyncio.create_task(chat())
+    print(await asyncio.to_thread(forks), flush=True)
+    os._exit(0)
+
+asyncio.run(main())
+"""
+
+
+def test_no_child_is_lost_at_the_fork() -> None:
+    done = subprocess.run([sys.executable, "-c", _BUSY], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "0", done.stdout + done.stderr[-2000:]
