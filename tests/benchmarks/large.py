@@ -8,6 +8,7 @@ Each row is a process of its own, so seconds and memory are what a user would se
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -53,7 +54,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "stacks").mkdir()
-        (folder / "Pulumi.yaml").write_text("name: large\nruntime: python\nbackend: {url: 'file://./.state'}\n")
+        (folder / "Pulumi.yaml").write_text(
+            "name: large\nruntime: python\nbackend: {url: 'file://./.state'}\n"
+            f"plugins: {{providers: [{{name: swarm, path: {Path(__file__).parent / 'recorded'}}}]}}\n"
+        )
+        (folder / "machines.json").write_text("{}")
+        os.environ |= {"PRETEND": str(folder / "machines.json"), "PRETEND_PATH": os.pathsep.join(sys.path)}
         (folder / "__main__.py").write_text("from swarm_iac.program import main\n\nmain()\n")
         (folder / "stacks" / "large.yaml").write_text(stack_file(asked.nodes, asked.replicas))
         print(f"{asked.nodes} nodes, {asked.replicas} replicas; memory is the largest process so far")
@@ -62,7 +68,9 @@ def main() -> None:
         measured("swarm solve, valid lock", [*swarm, "solve", "--stack", "large", "--json"], folder)
         measured("swarm plan --offline --json", [*swarm, "plan", "--stack", "large", "--offline", "--json"], folder)
         offline = ["env", "SWARM_OFFLINE=1", *swarm]
-        measured("swarm preview, offline", [*offline, "preview", "--stack", "large"], folder)
+        measured("pulumi preview, offline", [*offline, "preview", "--stack", "large"], folder)
+        measured("pulumi up, all new, recorded fleet", [*swarm, "up", "--stack", "large", "--yes", "--skip-preview"], folder)
+        measured("pulumi preview, nothing to change", [*swarm, "preview", "--stack", "large"], folder)
 
 
 if __name__ == "__main__":

@@ -84,22 +84,27 @@ class Pretend:
             seconds = nodes[step.node].get("sleep", 0)
         time.sleep(seconds)
         with self.open() as nodes:
-            node = nodes[step.node]
-            words = node.get("fail", {}).get(step.id)
-            ledger = node.get("ledger")
-            if ledger and ledger["lineage"] != lineage:
-                words = f"held by the lineage {ledger['lineage']}"
-            elif ledger and ledger["serial"] > serial:
-                words = f"a newer run was here: {ledger['serial']}"
-            if words:
-                return StepResult(id=step.id, ok=False, message=words)
-            if step.verb is Verb.RESTORE:
-                nodes[step.node] = {}
-            else:
-                node["ledger"] = {"lineage": lineage, "serial": serial, "fleet": desired.fleet}
-                _do(step, node.setdefault("state", {}), desired.state.model_dump(mode="json"))
-            node.setdefault("done", []).append(step.id)
-        return StepResult(id=step.id, ok=True, changed=True)
+            return act(nodes, step, desired, lineage, serial)
+
+
+def act(nodes: dict[str, Any], step: Step, desired: Desired, lineage: str, serial: int) -> StepResult:
+    """Do one step on the machines, unless one of their ledgers or a fault forbids it."""
+    node = nodes[step.node]
+    words = node.get("fail", {}).get(step.id)
+    ledger = node.get("ledger")
+    if ledger and ledger["lineage"] != lineage:
+        words = f"held by the lineage {ledger['lineage']}"
+    elif ledger and ledger["serial"] > serial:
+        words = f"a newer run was here: {ledger['serial']}"
+    if words:
+        return StepResult(id=step.id, ok=False, message=words)
+    if step.verb is Verb.RESTORE:
+        nodes[step.node] = {}
+    else:
+        node["ledger"] = {"lineage": lineage, "serial": serial, "fleet": desired.fleet}
+        _do(step, node.setdefault("state", {}), desired.state.model_dump(mode="json"))
+    node.setdefault("done", []).append(step.id)
+    return StepResult(id=step.id, ok=True, changed=True)
 
 
 def _do(step: Step, state: dict[str, Any], wanted: dict[str, Any]) -> None:
