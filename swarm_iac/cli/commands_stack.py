@@ -74,7 +74,8 @@ def solve(stack: Stack = "dev", json: Json = False) -> None:
     show(table("placement", decisions.PLACEMENT_HEADS, decisions.placement_rows(decision)))
     if decision.placement.unplaced:
         show(table("not placed", ("workload", "missing", "because"), decisions.unplaced_rows(decision)))
-    say(decisions.proof_line(decision))
+    for line in filter(None, (decisions.cost_line(decision), decisions.proof_line(decision))):
+        say(line)
 
 
 def why(workload: Annotated[str, typer.Argument(help="Name of a workload.")], stack: Stack = "dev", json: Json = False) -> None:

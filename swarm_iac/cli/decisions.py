@@ -10,6 +10,7 @@ from typing import Any
 from swarm_iac.cli.engine import repository
 from swarm_iac.decision import Decision, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
+from swarm_iac.model import cost
 from swarm_iac.stackfile import nearest_policy
 
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
@@ -80,12 +81,19 @@ def proof_line(decision: Decision) -> str:
     return f"proof: {'optimal' if proof.optimal else 'not proven optimal'} by {proof.solver}: {goals}"
 
 
+def cost_line(decision: Decision) -> str:
+    """What it costs per hour, before and after; empty where the stack has no prices."""
+    told = cost.told(decision.stack, decision.last, decision.placement)
+    return f"cost: {told}" if told else ""
+
+
 def decision_json(decision: Decision) -> dict[str, Any]:
     """The decision for machines."""
     return {
         "stack": decision.name,
         "stale": list(decision.stale),
         "placement": decision.placement.model_dump(mode="json"),
+        "cost": cost.as_json(decision.stack, decision.last, decision.placement),
         "proof": decision.proof.model_dump(mode="json") if decision.proof else None,
     }
 

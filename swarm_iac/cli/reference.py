@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from swarm_iac.model.base import Account, Name
 from swarm_iac.model.hardware import GPU_MEMORY
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Quantity, Seconds, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Price, Quantity, Seconds, Watts
 
 _QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus)
 _BY_EXAMPLE = {quantity.example: quantity for quantity in _QUANTITIES}
@@ -76,6 +76,15 @@ GPUs in the rack, used or not: the `gpu_power` of each node's `tuning`, or of th
 without a cap counts nothing. Where the tuning alone exceeds the budget, the file is wrong.
 """
 
+_PRICES = """\
+What one GPU of a model costs while it is allocated: an amount with at most four decimals, a currency of three letters,
+and `/h`. All prices of a file are in one currency. With prices, every plan says what the fleet costs per hour before and
+after, and `swarm what-if` says it for a change that nobody has made yet. A model without a price counts nothing and is
+named. Prices never decide where something stands.
+
+    prices: {H100: 2.50 EUR/h, L40S: 0.80 EUR/h}
+"""
+
 _WORKLOADS = """\
 A workload without `run` reserves: its slice, GPUs and directories are there, and its user enters with
 `swarm shell WORKLOAD`. With `run` it is started as its user, never as root, in a slice that sees only its own GPUs.
@@ -115,7 +124,7 @@ These are in the design, and a file that uses them is either refused (an unknown
 | `solve.stops` | no effect |
 """
 
-_PROSE = {"nodes": _NODES, "racks": _RACKS, "workloads": _WORKLOADS, "solve": _SOLVE}
+_PROSE = {"nodes": _NODES, "racks": _RACKS, "prices": _PRICES, "workloads": _WORKLOADS, "solve": _SOLVE}
 
 
 def markdown(schema: Schema, defaults: Mapping[str, Mapping[str, Any]]) -> str:
@@ -133,7 +142,8 @@ def _section(schema: Schema, key: str, value: Schema, defaults: Mapping[str, Map
         yield _LIMITS % _ceilings(defaults)
     elif key in _PROSE:
         yield _PROSE[key]
-    yield from _shape(schema, *_inner(schema, key, value), top=True)
+    if key != "prices":  # a plain value per name, told in its prose
+        yield from _shape(schema, *_inner(schema, key, value), top=True)
 
 
 def _inner(schema: Schema, path: str, value: Schema) -> tuple[str, Schema]:
@@ -244,6 +254,7 @@ def _units() -> str:
         units = ", ".join(f"`{unit}`" for unit in quantity.units if unit)
         also = "none, or " if quantity.bare else ""
         rows.append(f"| {re.sub('^an? ', '', quantity.kind)} | {also}{units} | `{quantity.example}` |")
+    rows.append(f"| {Price.kind.removeprefix('a ')} | a currency of three letters and `/h` | `{Price.example}` |")
     rows.append(
         "\n`kB` is 1000 bytes and `KiB` is 1024. `m` is a thousandth of a vCPU: `500m` is `0.5`. A whole number of base"
     )

@@ -6,7 +6,7 @@ import itertools
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from swarm_iac.model.base import Value
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
@@ -20,6 +20,9 @@ GPU_MEMORY: dict[str, Bytes] = {
         "B200": "180 GB", "RTX4090": "24 GB", "RTX5090": "32 GB",
     }.items()
 }  # fmt: skip
+
+#: The name of a GPU model, as in `8 x H100`.
+Model = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$")]
 
 _GPUS = re.compile(r"\s*([0-9]{1,4})\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31})\s*)?")
 

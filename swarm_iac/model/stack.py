@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Account, Name, Value
-from swarm_iac.model.hardware import Hardware, Rack
+from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.workload import Workload
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Hertz, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Hertz, Price, Watts
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
 
@@ -103,6 +103,9 @@ class Solve(Value):
 
     moves: int = Field(default=4, ge=0, description="Running allocations that one change may move.")
     stops: int = Field(default=8, ge=0, description="Running allocations that one change may stop.")
+    max_unavailable: int = Field(
+        default=10, ge=1, description="Nodes whose settings change at once, after the first one went well."
+    )
     effort: Literal["quick", "normal", "thorough"] = Field(
         default="normal", description="Deterministic effort of the solver, in units of work and not in seconds."
     )
@@ -117,6 +120,7 @@ class Stack(Value):
     tuning: dict[Name, Tuning] = {}
     hardware: dict[Name, Hardware] = {}
     racks: dict[Name, Rack] = {}
+    prices: dict[Model, Price] = {}
     nodes: dict[Name, Node] = {}
     workloads: dict[Name, Workload] = {}
     solve: Solve = Solve()

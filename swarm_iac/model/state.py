@@ -147,9 +147,9 @@ class Observed(Value):
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
 
 
-#: How an allocation changes its place: train and batch stop first; serve is healthy in the new place first;
-#: the members of a gang all stop before any of them starts.
-Handover = Literal["stop-first", "healthy-first", "together"]
+#: How an allocation changes: it stops before it starts; its service keeps min(before, desired) healthy replicas; its
+#: service keeps all of those but one; the members of its gang all stop before any of them starts.
+Handover = Literal["stop-first", "healthy-first", "one-by-one", "together"]
 
 
 class Desired(Value):
@@ -161,3 +161,5 @@ class Desired(Value):
     state: NodeState = NodeState()
     handover: dict[str, Handover] = Field(default={}, description="Of each allocation here; left out: stop-first.")
     managed: bool = Field(default=True, description="False: give everything back (destroy, or the node left the stack).")
+    rack: str = Field(default="", description="Its rack, when that has a power budget.")
+    rack_power_w: int = Field(default=0, description="What the power limits of that rack's GPUs may add up to. [W]")

@@ -12,6 +12,7 @@ from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
+OnUpdate = Literal["surge", "roll", "recreate"]
 PRIORITIES: dict[str, int] = {"low": 0, "normal": 1, "high": 2}
 
 
@@ -117,6 +118,17 @@ class Workload(Value):
     place: Where = Field(default=Where(), description="Where replicas may stand.")
     run: Run | None = Field(default=None, description="What is started; without it the place is reserved.")
     stop: Stop = Field(default=Stop(), description="How it is asked to end.")
+    on_update: OnUpdate = Field(
+        default="surge",
+        description="How a service changes. surge: never fewer healthy replicas than before or wanted, so one more stands in "
+        "while others restart; roll: one replica at a time may be away; recreate: all stop, then all start.",
+    )
+    restart: Literal["never", "on-failure"] | None = Field(
+        default=None, description="What follows a failure; left out: a service starts again, a job has failed."
+    )
+    formerly: Name | None = Field(
+        default=None, description="Its name before: what runs under that goes on. Keep the key as long as it runs."
+    )
 
     @property
     def members(self) -> int:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
+from swarm_iac.model import cost
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
@@ -47,6 +48,8 @@ def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     ):
         if table.row_count:
             sections.append(_section(title, table))
+    if costs := cost.told(context.stack, context.before, context.after):
+        sections.append(_section("What it costs per hour", Text(costs)))
     sections.append(_section("How good the placement is", _bound(context.proof)))
     if plan.warnings:
         sections.append(_section("Warnings", Text("\n".join(plan.warnings), style="yellow")))
@@ -63,6 +66,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
         "limits": [
             {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
         ],
+        "cost": cost.as_json(context.stack, context.before, context.after),
         "proof": context.proof.model_dump(mode="json") if context.proof else None,
         "warnings": list(plan.warnings),
     }  # fmt: skip

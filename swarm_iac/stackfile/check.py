@@ -23,6 +23,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.exceptions()
     checker.nodes(shape)
     checker.power()
+    checker.prices()
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
     return checker.problems
@@ -97,6 +98,18 @@ class _Checker:
             if power is not None and watts > power:
                 hint = "lower gpu_power in the tuning of its nodes, or spread them over more racks"
                 self.say(f"racks.{name}.power", f"{power} cannot carry GPUs that may draw {Watts(watts)}", hint)
+
+    def prices(self) -> None:
+        """Every price is of a GPU that some hardware has, and all are in one currency, so that they add up."""
+        models = {hardware.gpus.model for hardware in self.stack.hardware.values() if hardware.gpus.model}
+        first = next(iter(self.stack.prices.items()), None)
+        for model, price in self.stack.prices.items():
+            path = f"prices.{model}"
+            if model not in models and "hardware" not in self.sections:
+                self.say(path, f"no hardware has a GPU {model}", nearest(model, models) if models else "delete the price")
+            if first and price.currency != first[1].currency:
+                hint = f"the price of {first[0]} is in {first[1].currency}; write all in one currency"
+                self.say(path, f"{price} does not add up with {first[1]}", hint)
 
     def workload(self, name: str, workload: Workload) -> None:
         path = f"workloads.{name}"

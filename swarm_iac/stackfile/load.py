@@ -141,7 +141,7 @@ def _stack(shape: StackFile, merged: Nodes, default: PolicyFile) -> Stack:
     )
     return Stack(
         fleet=shape.fleet, teams=shape.teams, limits=limits, tuning=shape.tuning, hardware=shape.hardware,
-        racks=shape.racks, nodes=merged.nodes, workloads=shape.workloads, solve=shape.solve,
+        racks=shape.racks, prices=shape.prices, nodes=merged.nodes, workloads=shape.workloads, solve=shape.solve,
     )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import Field
 
 from swarm_iac.model.base import Name, Value
-from swarm_iac.model.hardware import Hardware, Rack
+from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team, Tuning
 from swarm_iac.model.workload import Workload
+from swarm_iac.units import Price
 
 
 class NodeEntry(Value):
@@ -43,6 +44,7 @@ class StackFile(Value):
     tuning: dict[Name, Tuning] = Field(default={}, description="Named settings that nodes can ask for.")
     hardware: dict[Name, Hardware] = Field(default={}, description="Named machine shapes.")
     racks: dict[Name, Rack] = Field(default={}, description="Racks by name.")
+    prices: dict[Model, Price] = Field(default={}, description="What one GPU costs per hour, by its model.")
     nodes: dict[str, NodeEntry] = Field(
         default={}, description="Machines by name or range (`gpu-[01-08]`); later entries refine earlier ones."
     )

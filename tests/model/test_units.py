@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.model.hardware import gpu_model
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Quantity, Seconds, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Price, Quantity, Seconds, Watts
 
 KINDS = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus)
 
@@ -60,3 +60,21 @@ def test_what_is_wrong_is_said(kind: type[Quantity], text: object, words: str) -
 )
 def test_a_card_is_named_as_in_stack_files(product: str, model: str) -> None:
     assert gpu_model(product) == model
+
+
+@given(st.integers(0, 9_999_999_990_000), st.sampled_from(["EUR", "USD", "CHF"]))
+def test_price_reads_back_exactly(amount: int, currency: str) -> None:
+    assert Price.parse(str(Price(amount, currency))) == Price(amount, currency)
+
+
+@pytest.mark.parametrize("text", ["2.50", 2.5, "2.50 EUR", "2.50 eur/h", "-1 EUR/h", "2.50001 EUR/h", "1e3 EUR/h", None, True])
+def test_what_is_no_price_is_said(text: object) -> None:
+    with pytest.raises(ValueError, match=r"is no price; write it like '2.50 EUR/h'"):
+        Price.parse(text)
+
+
+def test_prices_of_two_currencies_never_meet() -> None:
+    with pytest.raises(ValueError, match="two currencies"):
+        Price.parse("1 EUR/h") + Price.parse("1 USD/h")
+    assert Price.parse("2 EUR/h") != Price.parse("2 USD/h")
+    assert str(Price.parse("1 EUR/h") - Price.parse("2.25 EUR/h")) == "-1.25 EUR/h"
