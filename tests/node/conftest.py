@@ -51,6 +51,9 @@ class FakeNvml(types.ModuleType):
             "nvmlDeviceGetPciInfo": lambda card: types.SimpleNamespace(busId=card["pci"]),
             "nvmlDeviceGetName": lambda card: "NVIDIA H100 80GB HBM3",
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda card: [200_000, 700_000],
+            "nvmlDeviceGetComputeRunningProcesses": lambda card: [
+                types.SimpleNamespace(pid=pid) for pid in card.get("pids", ())
+            ],
             "nvmlDeviceGetPersistenceMode": lambda card: card["persistence"],
             "nvmlDeviceGetPowerManagementLimit": lambda card: card["power"],
             "nvmlDeviceGetClockInfo": lambda card, kind: card["lock"] or 345,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,14 @@ def test_a_gpu_never_has_two_owners(machine: Path) -> None:
     request = {"verb": "slice", "steps": [{"id": "x", "allocation": "pretrain-0", "want": want}], "guard": GUARD}
     answer = step.perform(request, root=str(machine))
     assert answer["results"][0]["message"] == "gpu 2 is held by chat-0; it must be released first"
+
+
+def test_a_gpu_that_a_foreign_process_uses_is_not_taken(machine: Path, nvml: Any) -> None:
+    nvml.cards[0]["pids"] = (4321,)
+    (machine / "proc/4321").mkdir()
+    (machine / "proc/4321/cgroup").write_text("0::/user.slice/user-1000.slice/session-3.scope\n")
+    want = {"allocations": {"pretrain-0": {"workload": "pretrain", "gpus": [1], "slice": {}}}}
+    request = {"verb": "slice", "steps": [{"id": "x", "allocation": "pretrain-0", "want": want}], "guard": GUARD}
+    answer = step.perform(request, root=str(machine))
+    assert re.match(r"gpu 1 .* is in use by pid 4321 \(", answer["results"][0]["message"])
+    assert ledger.load(str(machine)).get("allocations", "pretrain-0") is None, "nothing was claimed"

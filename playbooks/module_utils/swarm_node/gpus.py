@@ -188,6 +188,24 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     return changes
 
 
+def vacant(context: Context, indices: List[int], group: str) -> None:
+    """NodeError when one of these cards is not there, is another card than before, or is used from outside `group`.
+
+    `group`: the cgroup of the allocation that takes them. A process that some earlier owner, or a person past our
+    back, has on the card would share it with the new owner.
+    """
+    if not indices:
+        return
+    with cards() as found:
+        for index in indices:
+            card = found.card(index)
+            _same_card(context, card)
+            for process in _or(lambda card=card: card.nvml.nvmlDeviceGetComputeRunningProcesses(card.handle), [], card.nvml):
+                if group not in (context.read(f"/proc/{process.pid}/cgroup") or ""):
+                    pid, user, command = describe(process.pid).split(" ", 2)
+                    raise NodeError(f"{card.name} is in use by pid {pid} ({user}, {command}), which is not of this allocation")
+
+
 def _same_card(context: Context, card: Card) -> None:
     """Indices move when a card dies; who held gpu 3 must not silently hold another one."""
     known = context.ledger.data["gpus_pci"].get(str(card.index))

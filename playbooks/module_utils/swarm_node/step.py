@@ -73,9 +73,14 @@ def _storage(context: Context, allocation: str, want: Want) -> List[Change]:
 
 
 def _slice(context: Context, allocation: str, want: Want) -> List[Change]:
-    from . import devices, slices
+    from . import devices, gpus, slices
 
     whole = _of(context, allocation, want)
+    _nobody_elses(context, allocation, whole)
+    held = set(context.ledger.get("allocations", allocation, "gpus") or ())
+    claimed = context.ledger.get("allocations", allocation, "slice") is not None
+    taken = [index for index in whole.get("gpus") or () if not claimed or index not in held]
+    gpus.vacant(context, taken, slices.unit(allocation))
     # Claimed before it is made, so that a run killed half-way leaves nothing that nobody knows of.
     _claim(context, allocation, whole)
     part = {"slice": whole.get("slice") or {}, "gpus": list(whole.get("gpus") or ())}
@@ -91,12 +96,17 @@ def _of(context: Context, allocation: str, want: Want) -> Want:
     return (want.get("allocations") or {}).get(allocation) or context.ledger.get("allocations", allocation) or {}
 
 
-def _claim(context: Context, allocation: str, whole: Want) -> None:
-    """Record that the allocation exists here, and refuse a GPU that another one holds."""
+def _nobody_elses(context: Context, allocation: str, whole: Want) -> None:
+    """Refuse a GPU that another allocation holds."""
     for other, state in (context.ledger.get("allocations") or {}).items():
         both = sorted(set(state.get("gpus", ())) & set(whole.get("gpus") or ()))
         if other != allocation and both:
             raise NodeError(f"gpu {both[0]} is held by {other}; it must be released first")
+
+
+def _claim(context: Context, allocation: str, whole: Want) -> None:
+    """Record that the allocation exists here, unless another one holds a GPU of it."""
+    _nobody_elses(context, allocation, whole)
     if context.ledger.get("allocations", allocation) is None:
         workload = whole.get("workload") or allocation.rsplit("-", 1)[0]
         context.ledger.record("allocations", allocation, value={"workload": workload, "gpus": list(whole.get("gpus") or ())})
