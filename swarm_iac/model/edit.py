@@ -1,0 +1,112 @@
+"""What would a stack be with another value at one path?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from swarm_iac.model.base import Value
+from swarm_iac.model.stack import Stack
+
+_STEP = re.compile(r"([^.\[\]]+)|\[([0-9]+)\]")
+#: Tables whose keys may contain dots; below them, the rest of a path is one key.
+_FREE_KEYS = ("sysctl", "labels", "env", "select")
+
+
+class Edit(Value):
+    """One value in place of another; None stands for nothing, which is the default."""
+
+    path: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        """As it is typed: `limits.user.gpus=24`."""
+        return f"{self.path}={'' if self.value is None else self.value}"
+
+
+def steps_of(path: str) -> tuple[str | int, ...]:
+    """`limits.except[0].gpus` to its steps. Raises ValueError where it is no path."""
+    steps: list[str | int] = []
+    position = 0
+    while position < len(path):
+        if steps and steps[-1] in _FREE_KEYS:
+            return (*steps, path[position:])
+        match = _STEP.match(path, position)
+        if not match:
+            raise ValueError(f"{path!r} is no path")
+        steps.append(match[1] if match[1] else int(match[2]))
+        position = match.end()
+        if path[position : position + 1] == ".":
+            position += 1
+            if position == len(path):
+                raise ValueError(f"{path!r} is no path")
+    return tuple(steps)
+
+
+def changed(stack: Stack, edit: Edit) -> Stack:
+    """The stack with the edit. Whether its names and wishes still agree is for `stackfile` to say.
+
+    Raises LookupError naming what the path does not find, ValueError for no path, and pydantic's ValidationError, whose
+    locations begin below the section, for a value that does not fit.
+    """
+    section, *rest = steps_of(edit.path)
+    if not isinstance(section, str) or section not in Stack.model_fields or section == "fleet":
+        raise LookupError(str(section))
+    if not rest:
+        raise ValueError(f"{edit.path!r} is a whole section; name what in it is to change")
+    current = getattr(stack, section)
+    if isinstance(current, BaseModel):
+        data = _plain(current)
+        _put(data, rest, edit.value)
+        return stack.model_copy(update={section: type(current).model_validate(data)})
+    name = str(rest[0])
+    entries = dict(current)
+    if len(rest) > 1 or edit.value is None:
+        if name not in entries:
+            raise LookupError(name)
+        entry = _plain(entries.pop(name))
+    if len(rest) == 1 and edit.value is None:
+        return stack.model_copy(update={section: entries})
+    if len(rest) == 1:
+        entry = {**edit.value, "name": name} if section == "nodes" and isinstance(edit.value, dict) else edit.value
+    else:
+        _put(entry, rest[1:], edit.value)
+    table: Any = Stack.model_fields[section].annotation
+    made = TypeAdapter(table).validate_python({name: entry})
+    # The order of the file, which nothing else keeps, stays.
+    order = dict.fromkeys((*current, name))
+    return stack.model_copy(update={section: {key: (entries | made)[key] for key in order}})
+
+
+def _plain(value: Any) -> Any:
+    """A value of the model as data that validates to itself; only what was given."""
+    return value.model_dump(by_alias=True, exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+def _put(data: Any, steps: list[str | int], value: Any) -> None:
+    """Set the value below `data`, or take it away; tables on the way are made."""
+    *way, last = steps
+    for step in way:
+        if isinstance(data, dict):
+            if not isinstance(data.get(str(step)), dict | list | tuple):
+                data[str(step)] = {}
+            if isinstance(data[str(step)], tuple):
+                data[str(step)] = list(data[str(step)])
+            data = data[str(step)]
+        elif isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            raise LookupError(str(step))
+    if isinstance(data, list):
+        if not isinstance(last, int) or last >= len(data):
+            raise LookupError(str(last))
+        if value is None:
+            del data[last]
+        else:
+            data[last] = value
+    elif value is None:
+        data.pop(str(last), None)
+    else:
+        data[str(last)] = value
