@@ -52,7 +52,7 @@ def with_edits(*texts: str) -> Loaded:
         ("workloads.chat=", "  chat:", "#"),
         ("workloads.more={user: bo}", "  chat:", "  more: {user: bo}\n  chat:"),
         ("nodes.gpu-02.state=ready", "state: drain", "state: ready"),
-        ("nodes.gpu-[01-04].labels.zone=c", "  gpu-02:", "  gpu-[01-04]: {labels: {zone: c}}\n  gpu-02:"),
+        ("nodes.gpu-[01-04].labels.zone=c", "  gpu-02:", "  gpu-[01,02-04]: {labels: {zone: c}}\n  gpu-02:"),
         ("nodes.gpu-05={hardware: h100, ssh: 'root@{name}'}", "gpu-[01-04]", "gpu-[01-05]"),
         ("limits.user.gpus=24", "user: {gpus: 16}", "user: {gpus: 24}"),
         ("limits.except[0].until=2027-02-28", "2027-01-31", "2027-02-28"),
