@@ -1,17 +1,23 @@
-"""How does a plan become real? Wave by wave, one run of Ansible each, one result per step."""
+"""How does a plan become real? One run of Ansible after the other, each for all steps that are ready; one result per step.
+
+A step that takes long on its node (a grace period, a model that loads) answers `pending` after a few seconds and goes
+along in the next run: it delays those that wait for it and nobody else.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from swarm_iac import assets
 from swarm_iac.converge import play
 from swarm_iac.converge.outcome import Outcomes
+from swarm_iac.converge.ready import barred, ready
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
 
@@ -36,36 +42,60 @@ def converge(
     what the nodes' ledgers must agree to. Raises ToolMissing, never for one node.
     """
     stop = stop or threading.Event()
-    results: dict[str, StepResult] = {}
     folder = Path(tempfile.mkdtemp(prefix="swarm-"))
     try:
         play.prepare(folder)
-        for wave in plan.waves():
-            ready = _ready(wave, results, stop)
-            if ready:
-                run = _Wave(folder, ready, on_progress, stop, check)
-                results.update(run.go(desired, ssh_config, {"lineage": lineage, "serial": serial}))
+        course = _Course(plan, on_progress)
+        while chosen := course.next(stop):
+            run = _Run(folder, chosen, on_progress, stop, check)
+            course.take(run.go(desired, ssh_config, {"lineage": lineage, "serial": serial}, course.began))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return results
+    return course.done
 
 
-def _ready(wave: Iterable[Step], results: dict[str, StepResult], stop: threading.Event) -> list[Step]:
-    """The steps of a wave that may run. The others get their result here."""
-    ready = []
-    for step in wave:
-        failed = [before for before in step.after if before in results and not results[before].ok]
+class _Course:
+    """What is done, and what is left."""
+
+    def __init__(self, plan: Plan, on_progress: Progress) -> None:
+        self.left = {step.id: step for step in plan.steps}
+        self.done: dict[str, StepResult] = {}
+        self.began: dict[str, float] = {}
+        self.on_progress = on_progress
+
+    def next(self, stop: threading.Event) -> list[Step]:
+        """The steps of the next run; none when all is done. Those that will never run get their result here."""
+        for name, failed in barred(self.left.values(), self.done).items():
+            self._skip(name, f"waits for {', '.join(failed)}, which failed")
         if stop.is_set():
-            results[step.id] = StepResult(id=step.id, ok=False, skipped=True, message="stopped before this step")
-        elif failed:
-            message = f"waits for {', '.join(failed)}, which failed"
-            results[step.id] = StepResult(id=step.id, ok=False, skipped=True, message=message)
-        else:
-            ready.append(step)
-    return ready
+            for name in list(self.left):
+                words = "stopped before its end; the next run goes on" if name in self.began else "stopped before this step"
+                self._skip(name, words)
+        chosen = ready(self.left.values(), self.done)
+        for step in chosen:
+            self.began.setdefault(step.id, time.time())
+        return chosen
+
+    def take(self, results: Mapping[str, StepResult]) -> None:
+        """Results of one run. What is pending, and what was skipped because it waits for that, stays."""
+        waits = {name for name, result in results.items() if result.pending}
+        for name, result in [(name, results[name]) for name in self.left if name in results]:
+            if result.skipped and waits.intersection(self.left[name].after):
+                waits.add(name)
+                self.began.pop(name, None)
+        for name, result in results.items():
+            if name not in waits:
+                times = {"began": self.began[name], "seconds": round(time.time() - self.began[name], 3)}
+                self.done[name] = result.model_copy(update=times)
+                del self.left[name]
+
+    def _skip(self, name: str, message: str) -> None:
+        self.done[name] = StepResult(id=name, ok=False, skipped=True, message=message, began=self.began.get(name, 0))
+        self.on_progress(f"{name}: not done: {message}")
+        del self.left[name]
 
 
-class _Wave:
+class _Run:
     """One run of ansible-runner."""
 
     def __init__(self, folder: Path, steps: list[Step], on_progress: Progress, stop: threading.Event, check: bool) -> None:
@@ -75,12 +105,15 @@ class _Wave:
         self.check = check
         self.outcomes = Outcomes(steps, on_progress, values=check)
 
-    def go(self, desired: Mapping[str, Desired], ssh_config: Path | None, guard: Mapping[str, Any]) -> dict[str, StepResult]:
-        """Run, and a result for every step."""
+    def go(
+        self, desired: Mapping[str, Desired], ssh_config: Path | None, guard: Mapping[str, Any], began: Mapping[str, float]
+    ) -> dict[str, StepResult]:
+        """Run, and a result for every step. `began`: when each was first asked. [s since 1970]"""
         # ansible-runner takes a third of a second to import; a plan without steps does without.
         import ansible_runner
 
-        hosts = play.inventory(self.folder, self.steps, desired, ssh_config, guard)
+        waited = {step.id: time.time() - began[step.id] for step in self.steps}
+        hosts = play.inventory(self.folder, self.steps, desired, ssh_config, guard, waited)
         runner = ansible_runner.run(
             private_data_dir=str(self.folder),
             playbook=str(assets.playbooks() / "converge.yml"),

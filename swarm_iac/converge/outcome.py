@@ -18,7 +18,7 @@ _NOISE = re.compile(
 
 
 class Outcomes:
-    """Collects the results of one wave."""
+    """Collects the results of one run."""
 
     def __init__(self, steps: Iterable[Step], on_progress: Callable[[str], None], *, values: bool = False) -> None:
         self.steps = {step.id: step for step in steps}
@@ -46,17 +46,19 @@ class Outcomes:
     def _take(self, told: Mapping[str, Any]) -> None:
         if not isinstance(told, Mapping) or told.get("id") not in self.steps:
             return
-        fields = ("id", "ok", "changed", "skipped", "message", "seconds")
+        fields = ("id", "ok", "changed", "skipped", "pending", "message", "seconds")
         result = StepResult(**{field: told[field] for field in fields if field in told})
         self.results[result.id] = result
-        state = "skipped" if result.skipped else "failed" if not result.ok else "changed" if result.changed else "unchanged"
+        if result.skipped:
+            return  # what it waits for is told; whether it will still run is decided elsewhere
+        state = "pending" if result.pending else "failed" if not result.ok else "changed" if result.changed else "unchanged"
         self.on_progress(f"{result.id}: {state}{': ' + result.message if result.message else ''}")
         if self.values:
             for change in told.get("changes") or ():
                 self.on_progress(f"  {change['path']}: {json.dumps(change['old'])} → {json.dumps(change['new'])}")
 
     def finish(self, *, stopped: bool, ended: str) -> dict[str, StepResult]:
-        """A result for every step of the wave: those that nobody spoke of did not run, and say why."""
+        """A result for every step of the run: those that nobody spoke of did not run, and say why."""
         for step in self.steps.values():
             if step.id in self.results:
                 continue

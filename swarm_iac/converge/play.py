@@ -1,4 +1,4 @@
-"""What does Ansible need for one wave? A private folder with inventory, settings and the node program."""
+"""What does Ansible need for one run? A private folder with inventory, settings and the node program."""
 
 from __future__ import annotations
 
@@ -20,14 +20,22 @@ from swarm_iac.reach.program import agent_digest, archive
 
 
 def prepare(folder: Path) -> None:
-    """Fill the folder with what all waves share."""
+    """Fill the folder with what all runs share."""
     (folder / "archive").write_bytes(base64.b64encode(archive()))
 
 
 def inventory(
-    folder: Path, steps: Iterable[Step], desired: Mapping[str, Desired], ssh_config: Path | None, guard: Mapping[str, Any]
+    folder: Path,
+    steps: Iterable[Step],
+    desired: Mapping[str, Desired],
+    ssh_config: Path | None,
+    guard: Mapping[str, Any],
+    waited: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Ansible's inventory of one wave: each node with its own steps by verb. Raises ValueError for a bad address."""
+    """Ansible's inventory of one run: each node with its own steps by verb. Raises ValueError for a bad address.
+
+    `waited`: for how long each step has been asked already. [s]
+    """
     hosts: dict[str, dict[str, Any]] = {}
     for step in steps:
         node = desired[step.node]
@@ -37,7 +45,8 @@ def inventory(
                 "swarm_guard": {**guard, "fleet": node.fleet},
                 "swarm_steps": {},
             }
-        asked = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
+        asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
+        asked["waited"] = round(waited.get(step.id, 0), 1)
         hosts[step.node]["swarm_steps"].setdefault(step.verb.value, []).append(asked)
     shared = {
         "ansible_python_interpreter": "/usr/bin/python3",

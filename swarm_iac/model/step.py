@@ -47,10 +47,11 @@ class Step(Value):
     TRAFFIC                       NODE/traffic      {interface, interface_bps}; empty: given back
     SLICE, DIRECTORIES, TRAFFIC,  NODE/VERB/ALLOC   {interface, interface_bps, disk, allocations: {ALLOC: whole state}};
     START, HEALTH                                   each verb takes its own part: slice and gpus; scratch and cache; …
-    SLICE                         NODE/slice/ALLOC/give  the same, with what it keeps while others take what it gives
+    SLICE, TRAFFIC                NODE/VERB/ALLOC/give   the same, with what it keeps while others take what it gives
+    GPUS                          NODE/gpus[/ALLOC]/lower  as GPUS: power limits that fall before others in the rack rise
     """
 
-    id: str = Field(description="NODE/VERB or NODE/VERB/ALLOCATION, as listed above.")
+    id: str = Field(description="NODE/VERB, NODE/VERB/ALLOCATION or longer, as listed above.")
     node: Name
     verb: Verb
     allocation: str = Field(default="", description="The allocation it is about; empty: the node itself.")
@@ -97,4 +98,6 @@ class StepResult(Value):
     changed: bool = False
     message: str = Field(default="", description="The node's own words.")
     skipped: bool = Field(default=False, description="Not run, because something it waits for failed.")
-    seconds: float = 0
+    pending: bool = Field(default=False, description="Begun and not ended: it wants to be asked again.")
+    began: float = Field(default=0, description="When it was first asked. [s since 1970, by this machine's clock]")
+    seconds: float = Field(default=0, description="From then until its end.")

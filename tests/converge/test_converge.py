@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from swarm_iac.converge import converge
+from swarm_iac.converge.converge import _Course
 from swarm_iac.converge.outcome import Outcomes, words
 from swarm_iac.converge.play import inventory, write_inventory
 from swarm_iac.model.state import Desired
-from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.model.step import Plan, Step, StepResult, Verb
 
 
 def _step(node: str, verb: Verb, *after: str, want: dict[str, Any] | None = None) -> Step:
@@ -59,9 +60,10 @@ def test_no_steps_need_no_ansible() -> None:
 def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
     steps = [_step("a", Verb.SETTINGS, want={"settings": {"sysctl": {"x": "{{ 7 }}"}}}), _step("b", Verb.STOP)]
     desired = {name: Desired(node=name, address=f"root@{name}:22", fleet="dev") for name in "ab"}
-    found = inventory(tmp_path, steps, desired, Path("/x/ssh config"), {"lineage": "L", "serial": 3})
+    found = inventory(tmp_path, steps, desired, Path("/x/ssh config"), {"lineage": "L", "serial": 3}, {"b/stop": 5.04})
     hosts = found["all"]["hosts"]
     assert list(hosts["a"]["swarm_steps"]) == ["settings"]
+    assert hosts["b"]["swarm_steps"]["stop"][0]["waited"] == 5.0
     assert hosts["b"]["ansible_port"] == 22
     assert hosts["b"]["ansible_ssh_common_args"].endswith("-F '/x/ssh config'")
     written = json.loads(write_inventory(tmp_path, found).read_text())
@@ -79,3 +81,54 @@ def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
 )
 def test_words_without_noise(result: dict[str, Any], wanted: str) -> None:
     assert words(result) == wanted
+
+
+def _course(*steps: Step) -> tuple[_Course, list[str]]:
+    lines: list[str] = []
+    return _Course(Plan(steps=steps), lines.append), lines
+
+
+def _ids(steps: list[Step]) -> list[str]:
+    return [step.id for step in steps]
+
+
+def test_a_long_stop_delays_only_who_waits_for_it() -> None:
+    course, _ = _course(
+        _step("a", Verb.STOP), _step("a", Verb.RELEASE, "a/stop"), _step("b", Verb.STOP),
+        _step("b", Verb.SLICE, "b/stop"), _step("c", Verb.SLICE, "a/release"),
+    )  # fmt: skip
+    go_on = threading.Event()
+    assert _ids(course.next(go_on)) == ["a/stop", "a/release", "b/stop", "b/slice"], "what a node does by itself is one run"
+    skipped = StepResult(id="a/release", ok=False, skipped=True, message="waits for a/stop, which failed")
+    course.take(
+        {
+            "a/stop": StepResult(id="a/stop", ok=False, pending=True, message="still stopping"),
+            "a/release": skipped,
+            "b/stop": StepResult(id="b/stop", ok=True),
+            "b/slice": StepResult(id="b/slice", ok=True),
+        }
+    )
+    assert _ids(course.next(go_on)) == ["a/stop", "a/release"] and course.done.keys() == {"b/stop", "b/slice"}
+    course.take({"a/stop": StepResult(id="a/stop", ok=True), "a/release": StepResult(id="a/release", ok=True)})
+    assert _ids(course.next(go_on)) == ["c/slice"]
+
+
+def test_a_failure_bars_who_waits_for_it_by_name_and_nobody_else() -> None:
+    course, lines = _course(_step("a", Verb.STOP), _step("b", Verb.SLICE, "a/stop"), _step("b", Verb.START, "b/slice"))
+    course.next(threading.Event())
+    course.take({"a/stop": StepResult(id="a/stop", ok=False, message="it does not end")})
+    assert course.next(threading.Event()) == []
+    assert course.done["b/slice"].message == "waits for a/stop, which failed"
+    assert course.done["b/start"].message == "waits for b/slice, which failed"
+    assert "b/slice: not done: waits for a/stop, which failed" in lines
+
+
+def test_an_interrupt_leaves_what_was_begun_to_the_next_run() -> None:
+    course, _ = _course(_step("a", Verb.STOP), _step("b", Verb.SLICE, "a/stop"))
+    stop = threading.Event()
+    course.next(stop)
+    course.take({"a/stop": StepResult(id="a/stop", ok=False, pending=True)})
+    stop.set()
+    assert course.next(stop) == []
+    assert course.done["a/stop"].message == "stopped before its end; the next run goes on"
+    assert course.done["b/slice"].message == "stopped before this step"

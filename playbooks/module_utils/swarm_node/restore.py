@@ -26,8 +26,11 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Release every allocation, put every original back, remove the boot unit, the program and the ledger."""
     changes: List[Change] = []
-    for name, recorded in sorted((context.ledger.get("allocations") or {}).items()):
-        changes += release(context, name, recorded)
+    held = sorted((context.ledger.get("allocations") or {}).items())
+    for name, _ in held:
+        units.begin_stop(context, name)
+    for name, recorded in held:
+        changes += release(context, name, dict(recorded, waited=want.get("waited")))
     for concern in RESTORE:
         give_back = getattr(concern, "restore", None)
         changes += give_back(context, "", context.ledger.state) if give_back else []

@@ -12,6 +12,10 @@ class NodeError(Exception):
     """Something on this machine refused or failed. The text is what the user reads."""
 
 
+class Pending(NodeError):
+    """Begun and not ended yet: asked again, the same step goes on. Nobody else has to wait for it meanwhile."""
+
+
 def change(path: str, old: Any, new: Any) -> Change:
     """One value that changed (or would): its place in NodeState, what it was, what it becomes."""
     return {"path": path, "old": old, "new": new}

@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, List
 
 from . import ledger
-from .run import Change, Context, NodeError
+from .run import Change, Context, NodeError, Pending
 
 Want = Dict[str, Any]
 Handler = Callable[[Context, str, Want], List[Change]]
@@ -29,7 +29,7 @@ def _stop(context: Context, allocation: str, want: Want) -> List[Change]:
     from . import units
 
     recorded = _of(context, allocation, want).get("unit") or {}
-    changes = units.stop(context, allocation, recorded)
+    changes = units.stop(context, allocation, dict(recorded, waited=want.get("waited")))
     if context.ledger.get("allocations", allocation, "unit") is not None:
         context.ledger.record("allocations", allocation, "unit", "active", value=False)
     return changes
@@ -38,7 +38,8 @@ def _stop(context: Context, allocation: str, want: Want) -> List[Change]:
 def _release(context: Context, allocation: str, want: Want) -> List[Change]:
     from . import restore
 
-    return restore.release(context, allocation, context.ledger.get("allocations", allocation) or {})
+    recorded = context.ledger.get("allocations", allocation) or {}
+    return restore.release(context, allocation, dict(recorded, waited=want.get("waited")))
 
 
 def _settings(context: Context, allocation: str, want: Want) -> List[Change]:
@@ -154,7 +155,8 @@ def _start(context: Context, allocation: str, want: Want) -> List[Change]:
     whole = _of(context, allocation, want)
     _claim(context, allocation, whole)
     unit = dict(whole["unit"])
-    changes = units.apply(context, allocation, dict(unit, gpus=list(whole.get("gpus") or ()), workload=whole.get("workload")))
+    told = {"gpus": list(whole.get("gpus") or ()), "workload": whole.get("workload"), "waited": want.get("waited")}
+    changes = units.apply(context, allocation, dict(unit, **told))
     context.ledger.record("allocations", allocation, "unit", value=unit)
     context.ledger.record("allocations", allocation, "workload", value=whole.get("workload"))
     return changes
@@ -163,7 +165,8 @@ def _start(context: Context, allocation: str, want: Want) -> List[Change]:
 def _health(context: Context, allocation: str, want: Want) -> List[Change]:
     from . import units
 
-    return units.health(context, allocation, dict(_of(context, allocation, want).get("unit") or {}))
+    unit = _of(context, allocation, want).get("unit") or {}
+    return units.health(context, allocation, dict(unit, waited=want.get("waited")))
 
 
 def _restore(context: Context, allocation: str, want: Want) -> List[Change]:
@@ -190,10 +193,11 @@ HANDLERS: Dict[str, Handler] = {
 
 
 def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
-    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after}], guard, check, failed} to {results}.
+    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited}], guard, check, failed} to {results}.
 
     A step that fails is told in its own result; the others go on, but for those that wait for it (or for one of
-    `failed`, the ids that failed before). Each step takes the ledger's lock and its guard.
+    `failed`, the ids that failed before). A step that is `pending` has begun and wants to be asked again; `waited` says
+    for how long it has been asked. [s] Each step takes the ledger's lock and its guard.
     """
     failed = set(request.get("failed") or ())
     results = []
@@ -220,8 +224,11 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
         with ledger.opened(check=check, root=root) as book:
             book.guard(**request["guard"])
             context = Context(book, check=check, root=root)
-            changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", one.get("want") or {})
+            want = dict(one.get("want") or {}, waited=one.get("waited") or 0)
+            changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", want)
         result = _result(one, changed=bool(changes), changes=changes)
+    except Pending as error:
+        result = _result(one, ok=False, pending=True, message=str(error))
     except NodeError as error:
         result = _result(one, ok=False, message=str(error))
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import devices, slices, systemd
 from .directories import directory
-from .run import Change, Context, NodeError, differences, unit_name
+from .run import Change, Context, NodeError, Pending, differences, unit_name
 
 SECRETS = "/etc/swarm/secrets"
 HOLDER = ["/bin/sleep", "infinity"]
@@ -33,6 +33,10 @@ _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
 _OWN_USERS = "yes"
 #: A command is not well before it has run for so long: a program that is missing ends a moment after its start. [s]
 SETTLED_S = 2.0
+#: How long one step waits for an end or for health before it says that it is pending. [s]
+POLL_S = 5.0
+#: How long a workload may take to become healthy; a large model takes minutes to load. [s]
+HEALTHY_S = 300
 _FIELDS = ("user", *_DEFAULTS)
 
 
@@ -135,8 +139,9 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     runs = systemd.active(context, unit(allocation))
     systemd.settle(context, unit(allocation))
     keys = {one["path"].rsplit(".", 1)[1] for one in changes}
-    if runs and keys & {"user", "command", "env"}:
-        context.act(["systemctl", "stop", unit(allocation)], timeout=int(found.get("grace_s", 30)) + 60)
+    stopping = systemd.show(context, unit(allocation)).get("ActiveState") == "deactivating"
+    if stopping or (runs and keys & {"user", "command", "env"}):
+        stop(context, allocation, {"waited": want.get("waited")})
         runs = False
     if not runs:
         context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
@@ -197,20 +202,37 @@ def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus:
 
 
 def stop(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
-    """Ask it to end, wait out its grace, then it is killed; afterwards nothing of the service runs."""
+    """Ask it to end; systemd kills it after its grace. Afterwards nothing of the service runs.
+
+    Pending while it still runs after POLL_S: a long grace period must delay only who waits for it. `want` may say in
+    `waited` for how long it has been asked already. [s]
+    """
     shown = systemd.show(context, unit(allocation))
     if shown.get("LoadState") in (None, "", "not-found") or shown.get("ActiveState") == "inactive":
         return []
-    grace = (context.ledger.get("allocations", allocation, "unit") or want).get("grace_s", 30)
-    context.act(["systemctl", "stop", unit(allocation)], timeout=int(grace) + 60)
+    grace = int((context.ledger.get("allocations", allocation, "unit") or want).get("grace_s", 30))
+    begin_stop(context, allocation)
+    deadline = time.monotonic() + POLL_S
+    while not context.check and systemd.show(context, unit(allocation)).get("ActiveState") not in ("inactive", "failed"):
+        if time.monotonic() > deadline:
+            waited = float(want.get("waited") or 0) + POLL_S
+            if waited > grace + 60:
+                raise NodeError(f"{unit(allocation)} does not end, although its grace of {grace} s is over and it was killed")
+            raise Pending(f"still stopping, {waited:.0f} s of at most {grace} s")
+        time.sleep(0.1)
     context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
     slices.empty(context, slices.cgroup(allocation) + "/" + unit(allocation))
     return [{"path": f"allocations.{allocation}.unit.active", "old": True, "new": False}]
 
 
+def begin_stop(context: Context, allocation: str) -> None:
+    """Send its stop signal and do not wait. Again is no second signal."""
+    context.act(["systemctl", "stop", "--no-block", unit(allocation)], ok=(0, 5))
+
+
 def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
     """Stop it and remove its unit."""
-    there = stop(context, allocation, recorded.get("unit") or {})
+    there = stop(context, allocation, dict(recorded.get("unit") or {}, waited=recorded.get("waited")))
     if systemd.drop_file(context, unit(allocation)) or there:
         # Its slice goes next and reloads systemd for both; a reload takes seconds where much is loaded.
         if not os.path.exists(context.path(f"{systemd.UNITS}/{slices.unit(allocation)}")):
@@ -281,10 +303,14 @@ def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: floa
 
 
 def health(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
-    """Wait until it is well, for `timeout` seconds (60). NodeError saying what it said last, and its journal."""
+    """It is well. NodeError when it is not after HEALTHY_S, saying what it said last, and its journal.
+
+    Pending while it may still become so; `want` may say in `waited` for how long it has been asked already. [s]
+    """
     if context.check:
         return []
-    deadline = time.monotonic() + float(want.get("timeout") or 60)
+    before = float(want.get("waited") or 0)
+    began = time.monotonic()
     said = ""
     while True:
         state = health_of(context, allocation, {**want, "healthy": ""})
@@ -293,6 +319,9 @@ def health(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chan
         said = "" if state == "done" else "still starting" if state == "starting" else probe(context, allocation, want)
         if not said:
             return []
-        if time.monotonic() > deadline:
+        waited = before + time.monotonic() - began
+        if waited < HEALTHY_S and waited - before > POLL_S:
+            raise Pending(f"not healthy yet, {waited:.0f} s of at most {HEALTHY_S} s: {said}")
+        if waited > HEALTHY_S:
             raise NodeError(f"{unit(allocation)} is not healthy: {said}\n{systemd.journal(context, unit(allocation))}".strip())
         time.sleep(0.5)
