@@ -40,13 +40,18 @@ def environment(root: Path, say: Say) -> dict[str, str]:
         "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
         "PULUMI_CONFIG_PASSPHRASE": os.environ.get("PULUMI_CONFIG_PASSPHRASE", ""),
     }
+    return values | reaching(root)
+
+
+def reaching(root: Path) -> dict[str, str]:
+    """The part of the environment that says how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set."""
     sandbox = root / ".sandbox" / "ssh_config"
-    ssh_config = os.environ.get("SWARM_SSH_CONFIG") or (str(sandbox) if sandbox.exists() else "")
-    if ssh_config:
-        values["SWARM_SSH_CONFIG"] = ssh_config
-    if ssh_config == str(sandbox):
+    values = {name: os.environ[name] for name in ("SWARM_SSH_CONFIG", "SWARM_NODE_TIMEOUT") if os.environ.get(name)}
+    if sandbox.exists():
+        values.setdefault("SWARM_SSH_CONFIG", str(sandbox))
+    if values.get("SWARM_SSH_CONFIG") == str(sandbox):
         # Emulated machines that share two cores are slow to answer, and not dark for it.
-        values["SWARM_NODE_TIMEOUT"] = os.environ.get("SWARM_NODE_TIMEOUT", "90")
+        values.setdefault("SWARM_NODE_TIMEOUT", "90")
     return values
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac.cli import decisions
+from swarm_iac.cli.engine import reaching
 from swarm_iac.decision import Decision
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
@@ -55,10 +56,8 @@ class Chosen:
 
 def ssh_config(root: Path) -> Path | None:
     """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
-    import os
-
-    named, sandbox = os.environ.get("SWARM_SSH_CONFIG"), root / ".sandbox" / "ssh_config"
-    return Path(named) if named else sandbox if sandbox.exists() else None
+    named = reaching(root).get("SWARM_SSH_CONFIG")
+    return Path(named) if named else None
 
 
 def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
@@ -73,7 +72,7 @@ def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
         seen = _as_locked(decision)
         return View(decision, wanted, seen, steps(seen, wanted))
     targets = {node: one.address for node, one in wanted.items()}
-    seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience())
+    seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
     return View(decision, wanted, seen, steps(seen, wanted, agent=agent_digest()))
 
 
@@ -255,7 +254,7 @@ def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:
     for text in addresses:
         name, _, address = text.rpartition("=")
         targets[name or _name(address)] = address
-    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=patience())
+    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=patience(reaching(Path.cwd())))
     shapes: dict[str, str] = {}
     lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
     for name, one in seen.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,10 @@ CONNECT = 5
 PATIENCE = 15
 
 
-def patience() -> float:
+def patience(variables: Mapping[str, str] = os.environ) -> float:
     """A node that says nothing for so long is dark. SWARM_NODE_TIMEOUT, else 20. [s]"""
     try:
-        return float(os.environ.get("SWARM_NODE_TIMEOUT", "20"))
+        return float(variables.get("SWARM_NODE_TIMEOUT", "20"))
     except ValueError:
         return 20.0
 

@@ -6,7 +6,8 @@ sysctl -a 2>/dev/null | grep -E '^(vm\.(swappiness|nr_hugepages|overcommit|dirty
 cat /sys/kernel/mm/hugepages/*/nr_hugepages /sys/devices/system/node/node*/hugepages/*/nr_hugepages
 cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null
 echo "== gpus"
-cat /run/swarm-nvml/state 2>/dev/null
+# The stand-in writes a line for each card at the first change of any; these are its defaults.
+grep -vE ' 0 (700000|350000) 0 0 0 0$' /run/swarm-nvml/state 2>/dev/null
 ls -l /dev/nvidia* /dev/nvidia-caps 2>/dev/null | awk '{print $1, $3, $4, $NF}'
 echo "== traffic"
 ip -o link | sed 's/^[0-9]*: //; s/ qlen.*//' | sort
