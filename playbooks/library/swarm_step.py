@@ -22,7 +22,7 @@ description:
 options:
   verb: {description: The kind of step., type: str, required: true}
   steps: {description: "Steps with id, allocation, want, after.", type: list, elements: dict, required: true}
-  guard: {description: "Whose run this is: fleet, lineage, serial.", type: dict, required: true}
+  guard: {description: "Whose run this is: fleet, lineage, serial; for the record also who, commit.", type: dict, required: true}
   digest: {description: Digest of the node program., type: str, required: true}
   archive: {description: "The program itself (zip, base64), for a node that does not have it yet.", type: str}
   failed: {description: Ids of steps of this run that failed before., type: list, elements: str, default: []}
@@ -54,7 +54,9 @@ def perform(module, path):
     parameters = module.params
     request = {name: parameters[name] for name in ("verb", "steps", "guard", "failed")}
     request["check"] = module.check_mode
-    request["guard"] = {name: request["guard"][name] for name in ("fleet", "lineage", "serial")}
+    given = request["guard"]
+    request["guard"] = {name: given[name] for name in ("fleet", "lineage", "serial")}
+    request["run"] = {name: given.get(name, "") for name in ("who", "commit")}
     request["guard"]["serial"] = int(request["guard"]["serial"])
     done = subprocess.run([sys.executable or "python3", "-I", "-S", path, "step"], input=json.dumps(request),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)  # fmt: skip

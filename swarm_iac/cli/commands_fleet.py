@@ -1,4 +1,4 @@
-"""Which commands look at machines? status, ps, logs, shell, assert, discover."""
+"""Which commands look at machines? status, ps, logs, shell, assert, history, discover."""
 
 from __future__ import annotations
 
@@ -93,8 +93,28 @@ def discover(
         raise SwarmError(f"{len(failures)} of {len(addresses)} machines did not answer")
 
 
+def history(
+    stack: Stack = "dev",
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many runs, newest first.")] = 20,
+    json: Json = False,
+) -> None:
+    """Who changed what, when, and from which commit, as the nodes themselves remember it. Exits 4 when a node is dark.
+
+    Example: swarm history -n 5
+    """
+    runs, dark = fleet.history(stack)
+    if json:
+        show_json([{**vars(run), "nodes": run.nodes} for run in runs[:lines]])
+    else:
+        show(table("history", fleet.HISTORY_HEADS, fleet.history_rows(runs[:lines])))
+    for node, why in sorted(dark.items()):
+        say(f"{node}: {why}")
+    if dark:
+        raise SystemExit(4)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (status, ps, logs, shell, discover):
+    for command in (status, ps, logs, shell, history, discover):
         app.command()(command)
     app.command("assert")(assert_)

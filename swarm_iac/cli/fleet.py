@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli import decisions
 from swarm_iac.cli.engine import reaching
@@ -18,6 +19,9 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.reach.address import patience
 from swarm_iac.units import BitsPerSecond, Bytes
+
+if TYPE_CHECKING:
+    from swarm_iac.observe import Run
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
@@ -244,6 +248,27 @@ def enter(chosen: Chosen, command: list[str]) -> list[str]:
     words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
     words += ["--property=SupplementaryGroups=swarm-gpu", "--property=PrivateUsers=yes"]
     return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]
+
+
+HISTORY_HEADS = ("run", "when", "who", "commit", "nodes", "steps", "changed", "failed")
+
+
+def history(name: str) -> tuple[list[Run], dict[str, str]]:
+    """Runs on the nodes of a stack, newest first, and the nodes that could not be asked."""
+    from swarm_iac.observe import history as read
+
+    decision = decisions.current(name)
+    targets = {node: one.ssh for node, one in decision.stack.nodes.items()}
+    return read(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
+
+
+def history_rows(runs: list[Run]) -> Iterator[tuple[str, ...]]:
+    """Rows below HISTORY_HEADS."""
+    for run in runs:
+        when = datetime.datetime.fromtimestamp(run.began).strftime("%Y-%m-%d %H:%M:%S")
+        failed = ", ".join(name for name, step in run.steps.items() if not step.get("ok")) or "-"
+        counts = (str(len(run.steps)), str(run.count("changed")), failed)
+        yield (str(run.serial), when, run.who or "-", run.commit or "-", " ".join(run.nodes), *counts)
 
 
 def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:

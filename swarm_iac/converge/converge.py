@@ -31,6 +31,8 @@ def converge(
     ssh_config: Path | None = None,
     lineage: str,
     serial: int,
+    who: str = "",
+    commit: str = "",
     on_progress: Progress = lambda line: None,
     stop: threading.Event | None = None,
     check: bool = False,
@@ -39,7 +41,7 @@ def converge(
 
     A failed step skips those that wait for it; all others go on. When `stop` is set, the steps in hand end and no
     further one begins. `check`: nothing changes, and each result says whether it would. `lineage` and `serial` are
-    what the nodes' ledgers must agree to. Raises ToolMissing, never for one node.
+    what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. Raises ToolMissing, never for one node.
     """
     stop = stop or threading.Event()
     folder = Path(tempfile.mkdtemp(prefix="swarm-"))
@@ -48,7 +50,8 @@ def converge(
         course = _Course(plan, on_progress)
         while chosen := course.next(stop):
             run = _Run(folder, chosen, on_progress, stop, check)
-            course.take(run.go(desired, ssh_config, {"lineage": lineage, "serial": serial}, course.began))
+            guard = {"lineage": lineage, "serial": serial, "who": who, "commit": commit}
+            course.take(run.go(desired, ssh_config, guard, course.began))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return course.done

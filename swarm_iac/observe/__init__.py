@@ -1,5 +1,6 @@
-"""What are the nodes really like?"""
+"""What are the nodes really like, and what was done to them?"""
 
+from swarm_iac.observe.history import Run, history
 from swarm_iac.observe.observe import observe
 
-__all__ = ["observe"]
+__all__ = ["Run", "history", "observe"]

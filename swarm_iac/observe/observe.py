@@ -22,7 +22,7 @@ from swarm_iac.reach.program import agent_digest, archive
 #: What the node's shell answers when the program of this digest is not there. No command of ours ends with it.
 _ABSENT = 113
 #: Nodes that are asked at the same time: each costs a process of ssh here.
-_AT_ONCE = 64
+AT_ONCE = 64
 
 
 def observe(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20) -> dict[str, Observed]:
@@ -34,7 +34,7 @@ def observe(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeo
 
 
 async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: float) -> dict[str, Observed]:
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(node: str, address: str) -> Observed:
         async with gate:
@@ -54,10 +54,10 @@ async def _one(node: str, address: str, ssh_config: Path | None, patience: float
     words = ("sh", "-c") if where.local else where.ssh(ssh_config)
     home = f"/usr/local/lib/swarm/{agent_digest()}"
     ask = f"[ -d {home} ] || exit {_ABSENT}; exec python3 -I -S {home} observe {patience:g}"
-    code, out, err = await _run((*words, ask), b"")
+    code, out, err = await call((*words, ask), b"")
     if code == _ABSENT:
         sent = f't=$(mktemp) && cat > "$t" && python3 -I -S "$t" observe {patience:g}; code=$?; rm -f "$t"; exit $code'
-        code, out, err = await _run((*words, sent), archive())
+        code, out, err = await call((*words, sent), archive())
     if code:
         return Observed(node=node, error=_words(err, code))
     return read(node, out)
@@ -81,7 +81,8 @@ def _words(err: bytes, code: int) -> str:
     return lines[-1][:500] if lines else f"exit status {code}"
 
 
-async def _run(argv: tuple[str, ...], sent: bytes) -> tuple[int, bytes, bytes]:
+async def call(argv: tuple[str, ...], sent: bytes) -> tuple[int, bytes, bytes]:
+    """Run a command with `sent` as its input: exit status, output, error output. Killed when cancelled."""
     # A session of its own: an interrupt at the terminal is for the command that asked, which ends us in its own way.
     process = await asyncio.create_subprocess_exec(
         *argv,

@@ -64,7 +64,9 @@ class RealMachines:
     ) -> dict[str, StepResult]:
         """See Machines."""
         from swarm_iac.converge import converge
+        from swarm_iac.reach.author import commit, who
 
         return converge(
-            plan, desired, ssh_config=ssh_config, lineage=lineage, serial=serial, on_progress=on_progress, stop=stop
-        )
+            plan, desired, ssh_config=ssh_config, lineage=lineage, serial=serial, who=who(), commit=commit(),
+            on_progress=on_progress, stop=stop,
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which question is this program asked? `observe [SECONDS]`, `step` (a request as JSON on stdin) or `boot`; JSON on stdout."""
+"""Which question is this program asked? `observe [SECONDS]`, `step` (a request as JSON on stdin) or `boot`, `history [LINES]`; JSON on stdout."""
 
 from __future__ import annotations
 
@@ -24,5 +24,10 @@ def main(arguments: List[str]) -> int:
         from .boot import run
 
         return run()
-    print("usage: observe [SECONDS] | step | boot", file=sys.stderr)
+    if verb == "history":
+        from .audit import lines
+
+        json.dump(lines(most=int(arguments[1]) if arguments[1:] else 200), sys.stdout)
+        return 0
+    print("usage: observe [SECONDS] | step | boot | history [LINES]", file=sys.stderr)
     return 2

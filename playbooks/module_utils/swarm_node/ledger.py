@@ -10,6 +10,7 @@ import os
 import time
 from typing import Any, Dict, Iterator, Optional
 
+from .audit import AUDIT
 from .run import NodeError, replace
 
 LEDGER = "/var/lib/swarm/ledger.json"
@@ -126,8 +127,9 @@ class Ledger:
             self.confirm()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(_below(self.root, LEDGER))
-            with contextlib.suppress(OSError):
-                os.unlink(_below(self.root, LOCK))
+            for path in (LOCK, AUDIT):
+                with contextlib.suppress(OSError):
+                    os.unlink(_below(self.root, path))
             for folder in (os.path.dirname(_below(self.root, path)) for path in (LEDGER, LOCK)):
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)

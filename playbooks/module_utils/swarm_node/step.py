@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List
 
-from . import ledger
+from . import audit, ledger
 from .run import Change, Context, NodeError, Pending
 
 Want = Dict[str, Any]
@@ -193,11 +193,12 @@ HANDLERS: Dict[str, Handler] = {
 
 
 def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
-    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited}], guard, check, failed} to {results}.
+    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited}], guard, run, check, failed}
+    to {results}.
 
     A step that fails is told in its own result; the others go on, but for those that wait for it (or for one of
     `failed`, the ids that failed before). A step that is `pending` has begun and wants to be asked again; `waited` says
-    for how long it has been asked. [s] Each step takes the ledger's lock and its guard.
+    for how long it has been asked. [s] `run`: {who, commit}, for the record. Each step takes the ledger's lock and its guard.
     """
     failed = set(request.get("failed") or ())
     results = []
@@ -210,6 +211,8 @@ def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
         if not result["ok"]:
             failed.add(one["id"])
         results.append(result)
+    if not request.get("check"):
+        audit.note(root, request["guard"], request.get("run") or {}, results)
     return {"results": results}
 
 

@@ -1,0 +1,82 @@
+"""What do the nodes say was done to them? Their audits, read over ssh and put together by run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swarm_iac.observe.observe import AT_ONCE, call
+from swarm_iac.reach.address import parse
+
+
+@dataclass
+class Run:
+    """One run of `up` or `destroy`, as the nodes that it touched remember it. `began`, `ended`: [s since 1970]."""
+
+    serial: int
+    who: str
+    commit: str
+    began: float
+    ended: float
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that it touched."""
+        return sorted({name.split("/")[0] for name in self.steps})
+
+    def count(self, key: str) -> int:
+        """How many of its steps were `ok`, or `changed` something."""
+        return sum(bool(step.get(key)) for step in self.steps.values())
+
+
+def history(
+    targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20, most: int = 200
+) -> tuple[list[Run], dict[str, str]]:
+    """Runs, newest first, and the nodes that could not be asked, with why. `most`: lines asked of each node."""
+    return asyncio.run(_all(targets, ssh_config, timeout, most))
+
+
+async def _all(
+    targets: Mapping[str, str], ssh_config: Path | None, timeout: float, most: int
+) -> tuple[list[Run], dict[str, str]]:
+    gate = asyncio.Semaphore(AT_ONCE)
+    dark: dict[str, str] = {}
+    lines: list[dict[str, Any]] = []
+
+    async def one(node: str, address: str) -> None:
+        where = parse(address)
+        words = ("sh", "-c") if where.local else where.ssh(ssh_config)
+        home = "/usr/local/lib/swarm/current"
+        async with gate:
+            try:
+                ask = f"[ ! -d {home} ] && echo [] || exec python3 -I -S {home} history {most}"
+                code, out, err = await asyncio.wait_for(call((*words, ask), b""), timeout)
+                if code:
+                    dark[node] = err.decode(errors="replace").strip()[-300:] or f"exit status {code}"
+                else:
+                    lines.extend(json.loads(out))
+            except TimeoutError:
+                dark[node] = f"no answer within {timeout:g} s"
+            except (OSError, ValueError) as error:
+                dark[node] = str(error)
+
+    await asyncio.gather(*(one(node, address) for node, address in targets.items()))
+    return together(lines), dark
+
+
+def together(lines: list[dict[str, Any]]) -> list[Run]:
+    """Runs, newest first, from the lines of all nodes. A step that was asked several times counts as it ended."""
+    runs: dict[tuple[str, int], Run] = {}
+    for line in sorted(lines, key=lambda line: line["t"]):
+        key = (line["lineage"], line["serial"])
+        run = runs.setdefault(key, Run(line["serial"], line["who"], line["commit"], line["t"], line["t"]))
+        run.ended = line["t"]
+        for step in line["steps"]:
+            changed = run.steps.get(step["id"], {}).get("changed") or step.get("changed")
+            run.steps[step["id"]] = {**step, "changed": bool(changed)}
+    return sorted(runs.values(), key=lambda run: (run.began, run.serial), reverse=True)
