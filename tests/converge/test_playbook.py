@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from swarm_iac import assets
-from swarm_iac.model.step import Verb
+from swarm_iac.converge.play import inventory
+from swarm_iac.model.state import Desired
+from swarm_iac.model.step import Step, Verb
 
 
 def _load(*path: str) -> Any:
@@ -26,3 +29,10 @@ def test_role(verb: Verb) -> None:
     assert task["swarm_step"]["verb"] == verb
     options = _load("roles", verb, "meta", "argument_specs.yml")["argument_specs"]["main"]["options"]
     assert all("description" in option for option in options.values())
+    # Ansible refuses a role's argument that its specification does not name.
+    step = Step(id="a/x", node="a", verb=verb)
+    desired = {"a": Desired(node="a", address="local", fleet="dev")}
+    guard = {"lineage": "L", "serial": 1, "who": "ada", "commit": "c"}
+    host = inventory(Path("/tmp"), [step], desired, None, guard, {})["all"]["hosts"]["a"]
+    assert host["swarm_steps"][verb.value][0].keys() == options["swarm_own_steps"]["options"].keys()
+    assert host["swarm_guard"].keys() == options["swarm_guard"]["options"].keys()
