@@ -1,4 +1,4 @@
-"""Which commands work on the stack file alone? validate, schema, solve, why, plan."""
+"""Which commands work on the stack file alone? validate, schema, solve, plan."""
 
 from __future__ import annotations
 
@@ -78,19 +78,6 @@ def solve(stack: Stack = "dev", json: Json = False) -> None:
         say(line)
 
 
-def why(workload: Annotated[str, typer.Argument(help="Name of a workload.")], stack: Stack = "dev", json: Json = False) -> None:
-    """Say why a workload stands where it stands, or which rules and numbers keep it out.
-
-    Example: swarm why pretrain
-    """
-    reasons = decisions.why(stack, workload)
-    if json:
-        show_json(reasons)
-    else:
-        for line in decisions.why_lines(workload, reasons):
-            typer.echo(line)
-
-
 def plan(
     file: Annotated[Path | None, typer.Argument(help="A stack file anywhere, its lock beside it; in place of --stack.")] = None,
     stack: Stack = "dev",
@@ -112,5 +99,5 @@ def plan(
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (validate, schema, solve, why, plan):
+    for command in (validate, schema, solve, plan):
         app.command()(command)

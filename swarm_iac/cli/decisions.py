@@ -9,7 +9,6 @@ from typing import Any
 
 from swarm_iac.cli.engine import repository
 from swarm_iac.decision import Decision, decide, decide_file, keep, resolve
-from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.stackfile import nearest_policy
 
@@ -96,31 +95,3 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "cost": cost.as_json(decision.stack, decision.last, decision.placement),
         "proof": decision.proof.model_dump(mode="json") if decision.proof else None,
     }
-
-
-def why(name: str, workload: str) -> dict[str, Any]:
-    """The reasons about one workload. Raises SwarmError for an unknown one."""
-    from swarm_iac.solver.explain import why as explain
-
-    decision = current(name)
-    if workload not in decision.stack.workloads:
-        import difflib
-
-        near = difflib.get_close_matches(workload, decision.stack.workloads, n=1)
-        raise SwarmError(f"there is no workload {workload}", hint=f"did you mean {near[0]}?" if near else "see: swarm ps")
-    explained = explain(decision.stack, decision.placement, workload)
-    reasons = [
-        {**reason.model_dump(), "place": str(decision.source.place(reason.path)) if reason.path else ""}
-        for reason in explained.reasons
-    ]
-    where = [f"{one.name} on {one.node}" for one in decision.placement.allocations if one.workload == workload]
-    return {"placed": explained.placed, "missing": explained.missing, "where": where, "reasons": reasons}
-
-
-def why_lines(workload: str, found: dict[str, Any]) -> Iterator[str]:
-    """The same for people."""
-    yield f"{workload}: {found['placed']} placed, {found['missing']} not placed"
-    for where in found["where"]:
-        yield f"  {where}"
-    for reason in found["reasons"]:
-        yield f"  {reason['rule']}: {reason['text']}" + (f"  ({reason['place']})" if reason["place"] else "")

@@ -87,16 +87,19 @@ def nic_carries_node(board: Board) -> Iterator[Violation]:
 
 
 def uplink_carries_rack(board: Board) -> Iterator[Violation]:
-    """For every rack r:  Σ_{n∈r} Σ_{a∈n} egress_a ≤ uplink_r, as if all traffic left the rack   [bit/s]"""
-    used: dict[str, int] = defaultdict(int)
+    """For every rack r, each way:  Σ_{n∈r} Σ_{a∈n} egress_a ≤ uplink_r, as if all traffic left the rack   [bit/s]"""
+    out: dict[str, int] = defaultdict(int)
+    into: dict[str, int] = defaultdict(int)
     for node, ones in board.by_node.items():
         rack = board.stack.nodes[node].rack
         if rack:
-            used[rack] += sum(int.__int__(one.egress) for one in ones)
+            out[rack] += sum(int.__int__(one.egress) for one in ones)
+            into[rack] += sum(int.__int__(one.ingress) for one in ones)
     for name, rack_ in board.stack.racks.items():
-        if rack_.uplink is not None and used[name] > int(rack_.uplink):
-            text = f"{BitsPerSecond(used[name])} leave rack {name}, and its uplink carries {rack_.uplink}"
-            yield Violation(rule="uplink_carries_rack", text=text, subject=name, path=f"racks.{name}.uplink")
+        for used, way in ((out[name], "leave"), (into[name], "enter")):
+            if rack_.uplink is not None and used > int(rack_.uplink):
+                text = f"{BitsPerSecond(used)} {way} rack {name}, and its uplink carries {rack_.uplink}"
+                yield Violation(rule="uplink_carries_rack", text=text, subject=name, path=f"racks.{name}.uplink")
 
 
 def power_stays_under_rack_budget(board: Board) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from swarm_iac.model.base import Value
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Replicas
 
 _STEP = re.compile(r"([^.\[\]]+)|\[([0-9]+)\]")
 #: Tables whose keys may contain dots; below them, the rest of a path is one key.
@@ -78,6 +79,26 @@ def changed(stack: Stack, edit: Edit) -> Stack:
     # The order of the file, which nothing else keeps, stays.
     order = dict.fromkeys((*current, name))
     return stack.model_copy(update={section: {key: (entries | made)[key] for key in order}})
+
+
+def current(stack: Stack, path: str) -> str:
+    """What stands at a path, as it is written in the file; empty for nothing. Raises LookupError, ValueError."""
+    value: Any = stack
+    for step in steps_of(path):
+        if isinstance(value, BaseModel):
+            named = {info.alias or name: name for name, info in type(value).model_fields.items()}
+            if step not in named:
+                raise LookupError(str(step))
+            value = getattr(value, named[str(step)])
+        elif isinstance(value, dict):
+            value = value.get(str(step))
+        elif isinstance(step, int) and step < len(value or ()):
+            value = value[step]
+        else:
+            raise LookupError(str(step))
+    if isinstance(value, Replicas):
+        return str(value.least) if value.least == value.most else f"{value.least}..{value.most}"
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Literal
 
 from pydantic import Field
 
 from swarm_iac.model.base import Name, Value
+from swarm_iac.model.edit import Edit
 from swarm_iac.model.placement import Placement, Proof, Reason
 
 
@@ -28,13 +30,35 @@ class Solution(Value):
     moves: tuple[Move, ...] = ()
 
 
+class Mend(Value):
+    """A change of the stack that places a workload whole: seen by solving with it."""
+
+    kind: Literal["limit", "node", "move", "request", "together"]
+    edits: tuple[Edit, ...]
+    was: tuple[str, ...] = Field(description="What stands there now, for each edit; empty for nothing.")
+    moves: tuple[Move, ...] = Field(default=(), description="Running allocations that leave their node for it.")
+    stops: tuple[str, ...] = Field(default=(), description="Allocations of others that lose their place.")
+
+
+class Second(Value):
+    """The best placement in which a workload avoids one of its nodes, and what it would cost more."""
+
+    avoids: Name
+    nodes: tuple[Name, ...] = Field(description="Where its replicas would stand; empty: nowhere.")
+    price: tuple[str, ...] = Field(description="What gets worse, most important first; empty: it is a tie.")
+
+
 class Explanation(Value):
-    """Why a workload stands where it stands, or which rules together forbid its next replica (or its gang)."""
+    """Why a workload stands where it stands, or what together forbids its next replica (or its gang)."""
 
     workload: Name
     placed: int
     missing: int
-    reasons: tuple[Reason, ...] = ()
+    fits: tuple[Reason, ...] = Field(default=(), description="Why each node that it stands on takes it.")
+    moved: tuple[Reason, ...] = Field(default=(), description="For whose sake its replicas left their nodes.")
+    second: Second | None = None
+    reasons: tuple[Reason, ...] = Field(default=(), description="Rules and facts that together forbid what is missing.")
+    mends: tuple[Mend, ...] = Field(default=(), description="Changes that would place it, cheapest first in each kind.")
 
 
 def digest(placement: Placement) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from swarm_iac.model.placement import Reason
+from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
@@ -24,8 +27,14 @@ def shown(what: str, value: int) -> str:
     return f"{_TYPES[what](max(0, value))}{joint}{'GPU' if what == 'gpus' and value == 1 else word}"
 
 
-def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
-    """One rule of a conflict as a reason."""
+def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str], *, besides: bool) -> Reason:
+    """One rule of a conflict as a reason. `besides`: the room leaves out what a lower priority holds."""
+    told = _forbids(room, ask, rule, core)
+    counted = besides and (rule in NODE_RULES or rule in RACK_RULES or " " in rule)
+    return told.model_copy(update={"text": f"{told.text}, not counting what a lower priority holds"}) if counted else told
+
+
+def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     name, _, what = rule.partition(" ")
     here = f"workloads.{ask.name}"
     if rule in NODE_RULES:
@@ -106,7 +115,8 @@ def _rack(room: Room, ask: Ask, rule: str) -> Reason:
 def _selected(room: Room, ask: Ask) -> str:
     labels = ", ".join(f"{key}: {value}" for key, value in ask.select)
     count = sum(all(b.labels.get(key) == value for key, value in ask.select) for b in room.scene.bins.values())
-    return f"asks for nodes with {labels}; {count} of {len(room.scene.bins)} have it, and they have no room"
+    have = f"{count} of {len(room.scene.bins)} have it, and they have no room" if count else "no node has it"
+    return f"asks for nodes with {labels}; {have}"
 
 
 def _gang(room: Room, ask: Ask) -> str:
@@ -134,3 +144,56 @@ def fits_here(scene: Scene, room: Room, ask: Ask) -> tuple[Reason, ...]:
         parts.append(f"{Cpus(max(0, free[1]))} vCPUs and {Bytes(max(0, free[3]))} of memory left")
         found.append(Reason(rule="fits", text=f"{node}: {'; '.join(parts)}", path=f"nodes.{node}"))
     return tuple(found)
+
+
+def closed(scene: Scene, node: str) -> Reason:
+    """A node's state as a fact."""
+    it = scene.stack.nodes[node]
+    why = f" ({it.why})" if it.why else ""
+    return Reason(rule="node_is_ready", text=f"{node} is in state {it.state}{why}", path=f"nodes.{node}.state")
+
+
+def holds(room: Room, name: str, rules: tuple[str, ...]) -> Reason:
+    """What another workload holds of what the rules of a conflict are about."""
+    other, counts = room.scene.asks[name], room.counts[name]
+    total = counts.total()
+    named = [part for rule in rules for part in _amounts(other, rule, total)]
+    what = " and ".join(dict.fromkeys(named)) or f"{total} places"
+    where = ", ".join(sorted(counts)[:4]) + (f" and {len(counts) - 4} more" if len(counts) > 4 else "")
+    priority = next(key for key, value in PRIORITIES.items() if value == other.priority)
+    text = f"{name} ({priority}, user {other.user}) holds {what} on {where}"
+    return Reason(rule="holds", text=text, path=f"workloads.{name}")
+
+
+def _amounts(other: Ask, rule: str, count: int) -> Iterator[str]:
+    """What `count` replicas hold of the resource that a rule bounds."""
+    _, _, limited = rule.partition(" ")
+    if limited:
+        need, what = other.usage[CEILINGS.index(limited)], limited
+    elif rule in NODE_RULES:
+        need, what = other.need[NODE_RULES.index(rule)], rule_dimension(NODE_RULES.index(rule))
+    elif rule in RACK_RULES[:2]:
+        need, what = other.need[5 + RACK_RULES.index(rule)], ("egress", "ingress")[RACK_RULES.index(rule)]
+    elif rule in RACK_RULES and other.power is not None:
+        yield f"GPUs of up to {Watts(other.power)} each"
+        return
+    else:
+        return
+    if need:
+        yield shown(what, need * count)
+
+
+def not_stopped(room: Room, ask: Ask, holders: tuple[str, ...]) -> Reason:
+    """Why nobody is stopped for it."""
+    names = {value: key for key, value in PRIORITIES.items()}
+    betters = sorted({room.scene.asks[name].priority for name in holders if room.scene.asks[name].priority >= ask.priority})
+    theirs = " and ".join(names[level] for level in betters) or "lower"
+    text = f"its priority is {names[ask.priority]}, and what holds the room is {theirs}: only a higher one stops what runs"
+    return Reason(rule="equals_are_not_stopped", text=text, path=f"workloads.{ask.name}.priority")
+
+
+def budget(scene: Scene, needed: int) -> Reason:
+    """Why nobody makes room for it."""
+    allowed = scene.stack.solve.moves
+    text = f"one change may move {allowed} running allocations; moving {needed} would make room"
+    return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")

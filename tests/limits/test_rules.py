@@ -104,6 +104,11 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         {"workloads__free__network": {"egress": "8 Gbit/s"}},
         lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n2")],
     ),
+    (
+        "uplink_carries_rack",
+        {"workloads__free__network": {"ingress": "8 Gbit/s"}},
+        lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n2")],
+    ),
     ("power_stays_under_rack_budget", {"racks__r1__power": "7999 W"}, lambda s: []),
     ("power_stays_under_rack_budget", {"workloads__w__each__gpu_power": "800 W"}, lambda s: list(pair(s))),
     ("states_allow", {"nodes__n1__state": "drain"}, lambda s: [put(s, "free-0", "n1")]),

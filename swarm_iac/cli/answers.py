@@ -1,0 +1,120 @@
+"""How does the answer to a "why" read?"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from swarm_iac.cli.screen import say
+from swarm_iac.decision import Decision
+from swarm_iac.errors import Place, SwarmError
+from swarm_iac.model.placement import Reason
+from swarm_iac.solver import Explanation, Mend, Move, why
+from swarm_iac.stackfile import Source
+from swarm_iac.stackfile.wording import nearest
+
+_KINDS = {
+    "limit": "a limit", "node": "a node", "move": "moves", "request": "a request", "together": "several together",
+}  # fmt: skip
+
+
+def explain(decision: Decision, workload: str, today: datetime.date) -> Explanation:
+    """The whole answer about one workload; what is tried is said on stderr. Raises SwarmError for an unknown one."""
+    if workload not in decision.stack.workloads:
+        near = nearest(workload, decision.stack.workloads)
+        raise SwarmError(f"there is no workload {workload}", hint=near.replace("'", "") or "see: swarm ps")
+    stack, placement, last = decision.stack, decision.placement, decision.last
+    return why(stack, placement, workload, last=last, today=today, tell=lambda text: say(f"trying {text}"))
+
+
+def as_json(answer: Explanation, decision: Decision) -> dict[str, Any]:
+    """The answer for machines; every reason and edit with its place."""
+    return {
+        **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "mends"}),
+        "where": {one.name: one.node for one in decision.placement.allocations if one.workload == answer.workload},
+        **{
+            name: [{**one.model_dump(), "place": place(decision.source, one.path)} for one in getattr(answer, name)]
+            for name in ("fits", "moved", "reasons")
+        },
+        "mends": [
+            {
+                **mend.model_dump(mode="json", exclude={"edits", "was"}),
+                "edits": [
+                    {"edit": str(edit), "was": was, "place": place(decision.source, edit.path)}
+                    for edit, was in zip(mend.edits, mend.was, strict=True)
+                ],
+            }
+            for mend in answer.mends
+        ],
+    }
+
+
+def place(source: Source, path: str) -> str:
+    """FILE:LINE of a path of the stack file, or of the default limits."""
+    found = source.place(path)
+    return str(Place(found.file, found.line))
+
+
+def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
+    """The answer for people. `options`: what a command needs to be about the same stack."""
+    source = decision.source
+    yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed"
+    if answer.fits:
+        yield "\nWhere it stands"
+        yield from _reasons(answer.fits, source)
+    if answer.moved:
+        yield "\nWhat left its node, and for whose sake"
+        yield from _reasons(answer.moved, source)
+    if answer.second:
+        yield "\nThe second best"
+        yield f"  {_second(answer)}"
+    if answer.reasons:
+        yield "\nTogether these forbid it; without any one of them there would be a place"
+        yield from _reasons(answer.reasons, source)
+        yield from _mends(answer.mends, source, options)
+
+
+def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:
+    for reason in reasons:
+        yield f"  {reason.text}"
+        yield f"    {place(source, reason.path)}  {reason.path}  ({reason.rule})"
+
+
+def _second(answer: Explanation) -> str:
+    second = answer.second
+    if second is None:
+        return ""
+    if not second.nodes:
+        return f"without {second.avoids} it has no place"
+    where = ", ".join(second.nodes)
+    price = "; ".join(second.price) if second.price else "nothing, the two are equal, and the fuller or first one is taken"
+    return f"without {second.avoids}: on {where}; the price: {price}"
+
+
+def _mends(mends: tuple[Mend, ...], source: Source, options: str) -> Iterator[str]:
+    if not mends:
+        yield "\nNo change of up to three values was found that places it."
+        return
+    yield "\nWhat would place it, each tried by solving, cheapest first"
+    kind = ""
+    for mend in mends:
+        if mend.kind != kind:
+            kind = mend.kind
+            yield f"  {_KINDS[kind]}"
+        yield f"    swarm what-if {' '.join(shlex.quote(str(edit)) for edit in mend.edits)}{options}"
+        for edit, was in zip(mend.edits, mend.was, strict=True):
+            yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
+        if mend.moves:
+            yield f"      moves {', '.join(_move(move) for move in mend.moves)}"
+        if mend.stops:
+            yield f"      stops {', '.join(mend.stops)}"
+
+
+def _new(value: object) -> str:
+    return "nothing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _move(move: Move) -> str:
+    return f"{move.name} ({move.source} → {move.target})"

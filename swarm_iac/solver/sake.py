@@ -1,0 +1,75 @@
+"""For whose sake did a running allocation leave its node?
+
+Put back where it stood, beside all that stands now, it would be in somebody's way: the fewest newcomers without whom it
+would fit are those it moved for.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.explain import room_of, without
+from swarm_iac.solver.facts import irreducible
+from swarm_iac.solver.scene import Scene, scene_of
+from swarm_iac.solver.task import Settled, settle
+
+
+def moved_for(
+    stack: Stack, placement: Placement, workload: str, last: Placement, today: datetime.date | None
+) -> tuple[Reason, ...]:
+    """One reason for each replica of the workload that ran and is no longer where it was."""
+    scene = scene_of(stack, last, today)
+    settled = settle(scene)
+    now = placement.by_name()
+    told = []
+    for was in scene.running.get(workload, ()):
+        one = now.get(was.name)
+        if one is None or one.node != was.node:
+            told.append(_told(scene, settled, placement, was, one))
+    return tuple(told)
+
+
+def _told(scene: Scene, settled: Settled, placement: Placement, was: Allocation, now: Allocation | None) -> Reason:
+    head = f"{was.name}: {was.node} → {now.node}" if now else f"{was.name}: stopped on {was.node}"
+    if was.name not in settled.stay:
+        return _forced(scene, was, head)
+    names = _newcomers(scene, placement, was)
+    if not names:
+        return Reason(rule="tidier", text=f"{head}, which leaves fewer nodes in use or GPUs that fit better", path="solve")
+    parts = []
+    for name in names:
+        standing = [a.name for a in placement.on(was.node) if a.workload == name]
+        left = sorted({a.node for a in scene.running.get(name, ()) if a.name in standing and a.name not in settled.stay})
+        states = [f"{node}: {scene.stack.nodes[node].state}" for node in left if node in scene.bins]
+        forced = f", which had to leave ({'; '.join(states)})" if states else ""
+        parts.append(", ".join(standing) + forced)
+    text = f"{head}, for the sake of {' and '.join(parts)}"
+    return Reason(rule="makes_room", text=text, path=f"workloads.{names[0]}")
+
+
+def _forced(scene: Scene, was: Allocation, head: str) -> Reason:
+    node = scene.stack.nodes.get(was.node)
+    if node is None:
+        return Reason(rule="node_left", text=f"{head}, because {was.node} left the stack", path="nodes")
+    if node.state in ("drain", "lost"):
+        why = f" ({node.why})" if node.why else ""
+        text = f"{head}, because {was.node} is in state {node.state}{why}"
+        return Reason(rule="node_is_ready", text=text, path=f"nodes.{was.node}.state")
+    text = f"{head}, because what it asks for now does not fit {was.node} any more"
+    return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
+
+
+def _newcomers(scene: Scene, placement: Placement, was: Allocation) -> tuple[str, ...]:
+    """The fewest workloads among those that came to its old node, without whom it would still fit there."""
+    here = {a.name for found in scene.running.values() for a in found if a.node == was.node}
+    came = sorted({a.workload for a in placement.on(was.node) if a.name not in here and a.workload != was.workload})
+    rest = placement.model_copy(update={"allocations": tuple(a for a in placement.allocations if a.name != was.name)})
+    room = room_of(scene, rest)
+    ask, bin_ = scene.asks[was.workload], scene.bins[was.node]
+
+    def in_the_way(kept: list[str]) -> bool:
+        return without(room, set(came) - set(kept)).most(ask, bin_) <= 0
+
+    return irreducible(came, in_the_way) if in_the_way(came) and not in_the_way([]) else ()

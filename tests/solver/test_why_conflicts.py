@@ -1,0 +1,128 @@
+"""Is the conflict that `swarm why` tells minimal? Each is tried again without the solver: by enumeration and the judge.
+
+A conflict must forbid what is missing, and without any one of its rules, closed nodes or holders it must not. Nothing
+here counts rooms: replicas are put on nodes in every possible way, and `limits` says which rules that breaks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from swarm_iac.limits import Violation, judge
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import solve, why
+from swarm_iac.solver.explain import GANG, Causes, room_of
+from swarm_iac.solver.facts import STATES, Conflict, conflict_of
+from swarm_iac.solver.scene import scene_of
+from tests.solver.crowded import crowded
+
+FLEETS = 300
+_SAME = ("vcpus_fit_node", "memory_fits_node", "storage_fits_node", "power_stays_under_rack_budget")
+_NAMES = {
+    "gpus_have_one_owner": "gpus_fit_node",
+    "cpus_have_one_owner": "cores_fit_node",
+    "labels_match_select": "selector_matches",
+    "replicas_are_spread": "spread_keeps_apart",
+    "replicas_stay_within": "within_keeps_together",
+    "gangs_are_whole": GANG,
+}
+_LEVELS = {"users_stay_under_limit": "user", "nodes_stay_under_limit": "node", "cluster_stays_under_limit": "cluster"}
+
+
+def rules_of(violation: Violation, way: str) -> set[str]:
+    """The solver's names for a rule of the judge; a bandwidth that is over may be so in either way."""
+    rule, text = violation.rule, violation.text
+    if rule in _NAMES:
+        return {_NAMES[rule]}
+    if rule in _LEVELS:
+        what = violation.path.rpartition(".")[2]
+        return {f"{_LEVELS[rule]}_stays_under_limits {each}" for each in ((way,) if what == "bandwidth" else (what,))}
+    if rule == "nic_carries_node":
+        return {"egress_fits_nic" if "bandwidth out" in text else "ingress_fits_nic"}
+    if rule == "uplink_carries_rack":
+        return {"egress_fits_uplink" if "leave" in text else "ingress_fits_uplink"}
+    if rule == "gpus_match_wish":
+        return {"gpu_memory_suffices" if "GPUs of" in text else "gpu_model_matches"}
+    return {STATES} if rule == "states_allow" else {rule} if rule in _SAME else set()
+
+
+def allocation(stack: Stack, workload: str, index: int, node: str, there: list[Allocation]) -> Allocation:
+    """A replica on a node, with the lowest devices that nobody there has; else with devices that somebody has."""
+    wish = stack.workloads[workload]
+    gpus, cpus = wish.each.gpus.count, int(wish.each.vcpus) // 1000 if wish.each.pinned else 0
+    taken = {gpu for one in there for gpu in one.gpus}, {cpu for one in there for cpu in one.cpus}
+    free = ([i for i in range(99) if i not in held] for held in taken)
+    picked = [tuple(ids[:count]) for ids, count in zip(free, (gpus, cpus), strict=True)]
+    return Allocation(
+        name=f"{workload}-{index}", workload=workload, index=index, node=node, gpus=picked[0], cpus=picked[1],
+        vcpus=wish.each.vcpus, memory=wish.each.memory, storage=wish.storage, egress=wish.egress, ingress=wish.ingress,
+    )  # fmt: skip
+
+
+def allows(stack: Stack, placement: Placement, workload: str, conflict: Conflict) -> bool:
+    """Is there a way to add one replica (all of a gang) that breaks none of the conflict's rules?"""
+    wish = stack.workloads[workload]
+    stays = [a for a in placement.allocations if a.workload == workload or a.workload in conflict.holders]
+    free = [i for i in range(wish.members) if i not in {a.index for a in stays if a.workload == workload}]
+    indices = free if GANG in conflict.rules else free[:1]
+    way = "ingress" if wish.network.ingress else "egress"
+    for nodes in itertools.combinations_with_replacement(stack.nodes, len(indices)):
+        every = list(stays)
+        for index, node in zip(indices, nodes, strict=True):
+            every.append(allocation(stack, workload, index, node, [a for a in every if a.node == node]))
+        kept = frozenset(a.name for a in stays)
+        broken = judge(stack, Placement(allocations=tuple(every)), kept=kept)
+        if not any(rules_of(one, way) & set(conflict.rules) and _counts(one, conflict) for one in broken):
+            return True
+    return False
+
+
+def _counts(violation: Violation, conflict: Conflict) -> bool:
+    """A node's state counts where the conflict names the node."""
+    return violation.rule != "states_allow" or violation.path.split(".")[1] in conflict.closed
+
+
+def smaller(conflict: Conflict) -> list[Conflict]:
+    """The conflict without each of its parts. That states forbid goes with the last closed node."""
+    rules = [Conflict(tuple(r for r in conflict.rules if r != rule), conflict.closed, conflict.holders)
+             for rule in conflict.rules if rule != STATES]  # fmt: skip
+    closed = [
+        Conflict(conflict.rules, tuple(n for n in conflict.closed if n != node), conflict.holders) for node in conflict.closed
+    ]
+    holders = [
+        Conflict(conflict.rules, conflict.closed, tuple(h for h in conflict.holders if h != name)) for name in conflict.holders
+    ]
+    return rules + closed + holders
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_conflict_forbids_and_nothing_of_it_can_be_left_out(part: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(part * FLEETS // 6, (part + 1) * FLEETS // 6):
+        before, stack = crowded(seed)
+        placement = solve(stack, solve(before).placement).placement
+        scene = scene_of(stack, placement)
+        for gone in placement.unplaced:
+            ask = scene.asks[gone.workload]
+            conflict = conflict_of(Causes(room_of(scene, placement)).seen(ask), ask)
+            assert conflict.rules, f"seed {seed}: {gone.workload} is unplaced and nothing forbids it"
+            assert not allows(stack, placement, gone.workload, conflict), f"seed {seed}: {conflict} leaves room"
+            for part_of in smaller(conflict):
+                assert allows(stack, placement, gone.workload, part_of), f"seed {seed}: {part_of} forbids it already"
+            seen.update(conflict.rules)
+            seen.update({"closed": len(conflict.closed), "holders": len(conflict.holders)})
+    assert len(seen) >= 8 and seen["closed"] and seen["holders"], seen
+
+
+def test_every_reason_has_a_path_of_the_stack() -> None:
+    for seed in range(40):
+        before, stack = crowded(seed)
+        placement = solve(stack, solve(before).placement).placement
+        for gone in placement.unplaced[:1]:
+            for reason in why(stack, placement, gone.workload).reasons:
+                section, name = reason.path.split(".")[:2]
+                assert section in ("limits", "solve") or name in getattr(stack, section), reason

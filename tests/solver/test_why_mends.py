@@ -1,0 +1,111 @@
+"""Does each mend that `swarm why` tells really mend, at the price it names?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.model.edit import changed, current
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import Mend, solve, why
+from tests.solver.crowded import crowded
+from tests.solver.fleets import stack_of
+
+FLEETS = 200
+
+
+def mended(stack: Stack, mend: Mend) -> Stack:
+    for edit in mend.edits:
+        stack = changed(stack, edit)
+    return stack
+
+
+def still(placement: Placement, last: Placement) -> frozenset[str]:
+    before = last.by_name()
+    return frozenset(a.name for a in placement.allocations if a.name in before and before[a.name].node == a.node)
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_every_mend_mends_at_the_price_it_names(part: int) -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(part * FLEETS // 6, (part + 1) * FLEETS // 6):
+        before, stack = crowded(seed)
+        last = solve(before).placement
+        placement = solve(stack, last).placement
+        for gone in placement.unplaced[-1:]:
+            for mend in why(stack, placement, gone.workload, last=last).mends:
+                kinds[mend.kind] += 1
+                after = mended(stack, mend)
+                found = solve(after, last)
+                assert all(one.workload != gone.workload for one in found.placement.unplaced), f"seed {seed}: {mend}"
+                assert judge(after, found.placement, kept=still(found.placement, last)) == ()
+                names = {a.name for a in found.placement.allocations}
+                stopped = {a.name for a in placement.allocations if a.workload != gone.workload} - names
+                assert set(mend.stops) == stopped, f"seed {seed}: {mend}"
+                assert {move.name for move in mend.moves} <= names
+    assert kinds.total() >= 15 and kinds["together"] and kinds["request"], kinds
+
+
+def test_no_part_of_a_mend_of_several_edits_is_enough_alone() -> None:
+    tried = 0
+    for seed in range(60):
+        before, stack = crowded(seed)
+        last = solve(before).placement
+        placement = solve(stack, last).placement
+        for gone in placement.unplaced[-1:]:
+            for mend in why(stack, placement, gone.workload, last=last).mends:
+                if len(mend.edits) != 2:
+                    continue
+                for edit in mend.edits:
+                    tried += 1
+                    found = solve(changed(stack, edit), last).placement
+                    assert any(one.workload == gone.workload for one in found.unplaced), f"seed {seed}: {edit} is enough"
+    assert tried >= 10
+
+
+def one_of_each() -> tuple[Stack, Placement]:
+    """A node drained, a ceiling nearly reached, and a fragmented rest, with no move allowed."""
+    halves = {name: {"user": "bo", "each": {"gpus": 4}, "place": {"select": {"h": h}}} for name, h in (("x", "1"), ("y", "2"))}
+    nodes = {"a": {"labels": {"h": "1"}}, "b": {"labels": {"h": "2"}}, "c": {"state": "drain", "why": "fan"}}
+    last = solve(stack_of(nodes, halves)).placement
+    free = {name: {"user": "bo", "each": {"gpus": 4}} for name in halves}
+    return stack_of(nodes, free | {"big": {"each": {"gpus": 8}}}, solve={"moves": 0}), last
+
+
+def test_fragmentation_is_blamed_on_holders_and_the_budget_and_mended_by_each_kind() -> None:
+    stack, last = one_of_each()
+    answer = why(stack, solve(stack, last).placement, "big", last=last)
+    assert [(one.rule, one.path) for one in answer.reasons] == [
+        ("gpus_fit_node", "workloads.big.each.gpus"),
+        ("node_is_ready", "nodes.c.state"),
+        ("holds", "workloads.y"),
+        ("holds", "workloads.x"),
+        ("equals_are_not_stopped", "workloads.big.priority"),
+        ("moves_stay_in_budget", "solve.moves"),
+    ]
+    told = {(mend.kind, str(mend.edits[0])) for mend in answer.mends}
+    assert {("node", "nodes.c.state=ready"), ("move", "solve.moves=1"), ("request", "workloads.big.each.gpus=4")} <= told
+    (move,) = (mend for mend in answer.mends if mend.kind == "move")
+    assert len(move.moves) == 1 and move.stops == ()
+
+
+def test_a_ceiling_is_mended_by_exactly_what_is_short() -> None:
+    stack = stack_of({"a": {}, "b": {}}, {"w": {"each": {"gpus": 3}, "replicas": 4}}, limits={"user": {"gpus": 7}})
+    placement = solve(stack).placement
+    answer = why(stack, placement, "w")
+    assert (answer.placed, answer.missing) == (2, 2)
+    assert [one.path for one in answer.reasons] == ["limits.user.gpus"]
+    limits = [mend for mend in answer.mends if mend.kind == "limit"]
+    assert [(str(one.edits[0]), one.was) for one in limits] == [("limits.user.gpus=12", ("7",))]
+
+
+def test_what_was_there_is_told_as_it_is_written() -> None:
+    stack = stack_of({"a": {}}, {"w": {"each": {"gpus": "2 x H100", "pinned": True}, "replicas": "2..6"}})
+    for path, text in {
+        "workloads.w.each.gpus": "2 x H100", "workloads.w.replicas": "2..6", "workloads.w.each.pinned": "true",
+        "workloads.w.place.spread": "", "limits.user.gpus": "", "nodes.a.state": "ready", "solve.moves": "4",
+    }.items():  # fmt: skip
+        assert current(stack, path) == text
