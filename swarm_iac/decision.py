@@ -15,13 +15,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile import Source, load, lock
+from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
+
+if TYPE_CHECKING:
+    from swarm_iac.solver import Solution, Watch
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,20 @@ class Decision:
     proof: Proof | None = None
 
 
-def decide(root: Path, name: str, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
-    """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded."""
-    return _decide(root, name, _existing(root, name), today, environment)
+def decide(
+    root: Path,
+    name: str,
+    *,
+    today: datetime.date,
+    environment: Mapping[str, str] = os.environ,
+    write: bool = True,
+    watch: Watch | None = None,
+) -> Decision:
+    """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded.
+
+    A fresh solution is kept as the candidate, unless told not to `write`. `watch` sees it improve, if there is one.
+    """
+    return _decide(root, name, _existing(root, name), today, environment, write=write, watch=watch)
 
 
 def decide_file(path: Path, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
@@ -94,13 +109,37 @@ def keep(decision: Decision) -> bool:
     return changed
 
 
-def resolve(root: Path, name: str, *, today: datetime.date) -> Decision:
+def resolve(root: Path, name: str, *, today: datetime.date, watch: Watch | None = None) -> Decision:
     """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
+    return _solve(running(root, name, today=today), today, write=False, watch=watch)
+
+
+def running(root: Path, name: str, *, today: datetime.date) -> Decision:
+    """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
     loaded = load(_relative(files.stack), today=today)
-    last = _read(files.lock)
-    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), last.placement, ("asked for",))
-    return _solve(now, today, write=False)
+    last = _read(files.lock).placement
+    return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
+
+
+def suppose(decision: Decision, what: Loaded, *, today: datetime.date, watch: Watch | None = None) -> Decision:
+    """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
+    other = replace(decision, stack=what.stack, source=what.source, placement=Placement(), stale=("supposed",), proof=None)
+    return _solve(other, today, write=False, watch=watch)
+
+
+def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decision:
+    """The solution as the decision, judged by `limits`. Raises LimitExceeded where they disagree, which is a bug."""
+    violations = judge(now.stack, solution.placement, today, kept=still(now.last, solution.placement))
+    if violations:
+        first = violations[0]
+        raise LimitExceeded(
+            f"the solver broke {first.rule}: {first.text}",
+            place=now.source.place(first.path),
+            hint="this is a bug; please report it",
+        )
+    proof = solution.proof.model_copy(update={"placement": lock.digest_placement(solution.placement)})
+    return replace(now, placement=solution.placement, proof=proof)
 
 
 def _existing(root: Path, name: str) -> Files:
@@ -113,7 +152,16 @@ def _existing(root: Path, name: str) -> Files:
     raise StackFileError((Problem(Place(f"stacks/{name}.yaml"), "", "there is no such stack", hint),))
 
 
-def _decide(root: Path, name: str, files: Files, today: datetime.date, environment: Mapping[str, str]) -> Decision:
+def _decide(
+    root: Path,
+    name: str,
+    files: Files,
+    today: datetime.date,
+    environment: Mapping[str, str],
+    *,
+    write: bool = True,
+    watch: Watch | None = None,
+) -> Decision:
     loaded = load(_relative(files.stack), today=today)
     last = _read(files.lock)
     stale = _stale(last, loaded.stack, today, last.placement)
@@ -130,26 +178,17 @@ def _decide(root: Path, name: str, files: Files, today: datetime.date, environme
         if not _stale(candidate, loaded.stack, today, last.placement):
             proof = _proof(files.candidate_proof, candidate.placement)
             return replace(now, placement=candidate.placement, proof=proof)
-    return _solve(now, today)
+    return _solve(now, today, write=write, watch=watch)
 
 
-def _solve(now: Decision, today: datetime.date, *, write: bool = True) -> Decision:
+def _solve(now: Decision, today: datetime.date, *, write: bool, watch: Watch | None) -> Decision:
     from swarm_iac.solver import solve  # ortools takes most of a second to load, and a valid lock needs none of it
 
-    solution = solve(now.stack, now.last, today=today)
-    violations = judge(now.stack, solution.placement, today, kept=still(now.last, solution.placement))
-    if violations:
-        first = violations[0]
-        raise LimitExceeded(
-            f"the solver broke {first.rule}: {first.text}",
-            place=now.source.place(first.path),
-            hint="this is a bug; please report it",
-        )
-    proof = solution.proof.model_copy(update={"placement": lock.digest_placement(solution.placement)})
-    if write and now.files.candidate and now.files.candidate_proof:
-        _write(now.files.candidate, lock.dump(lock.make(now.stack, solution.placement)))
-        _write(now.files.candidate_proof, proofs.dump(proof))
-    return replace(now, placement=solution.placement, proof=proof)
+    decision = adopt(now, solve(now.stack, now.last, today=today, watch=watch), today=today)
+    if write and now.files.candidate and now.files.candidate_proof and decision.proof:
+        _write(now.files.candidate, lock.dump(lock.make(now.stack, decision.placement)))
+        _write(now.files.candidate_proof, proofs.dump(decision.proof))
+    return decision
 
 
 def _stale(it: lock.Lock, stack: Stack, today: datetime.date, running: Placement) -> tuple[str, ...]:

@@ -11,7 +11,11 @@ import typer
 from swarm_iac.cli import decisions
 from swarm_iac.cli.commands_engine import Stack
 from swarm_iac.cli.commands_fleet import Json
-from swarm_iac.cli.screen import show_json
+from swarm_iac.cli.screen import say, show, show_json, table
+from swarm_iac.decision import Decision
+
+#: A record of 1,000 nodes and 2,000 workloads has about 4 MB.
+RECORD_BYTES = 200_000_000
 
 From = Annotated[Path | None, typer.Option("--from", help="A stack file anywhere, its lock beside it; in place of --stack.")]
 
@@ -31,13 +35,110 @@ def why(
     """
     from swarm_iac.cli import answers
 
-    decision = decisions.of_file(source) if source else decisions.current(stack)
+    decision = _standing(stack, source)
     answer = answers.explain(decision, workload, datetime.date.today())
     if json:
         show_json(answers.as_json(answer, decision))
     else:
         for line in answers.lines(answer, decision, _options(stack, source)):
             typer.echo(line)
+
+
+def what_if(
+    edits: Annotated[
+        list[str] | None, typer.Argument(help="PATH=VALUE; nodes may be a range; nothing after = removes.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Another stack file, in place of this one's content.")
+    ] = None,
+    stack: Stack = "dev",
+    source: From = None,
+    json: Json = False,
+) -> None:
+    """Show what a change of the stack file would do: placement, moves, limits and cost, before and after.
+
+    Writes nothing. Edits are checked like the file itself. Exits 0, or 2 when an edit is wrong.
+
+    Examples: swarm what-if workloads.chat.replicas=4 nodes.gpu-[07-08].state=ready; swarm what-if --file draft.yaml
+    """
+    from swarm_iac.cli import live, whatif
+
+    today = datetime.date.today()
+    now = _standing(stack, source)
+    then = live.watched(lambda watch: whatif.supposed(now, edits or [], file, today, watch), lines=False)
+    if json:
+        show_json(whatif.as_json(now, then, edits or [], today))
+        return
+    show(*whatif.sections(now, then, today))
+    say(decisions.verdict_line(then))
+    say("nothing was written")
+
+
+def rebalance(
+    moves: Annotated[int | None, typer.Option("--moves", "-n", min=0, help="Write the best within so many moves.")] = None,
+    stack: Stack = "dev",
+    source: From = None,
+    json: Json = False,
+) -> None:
+    """Show what n moves of running allocations would gain, n = 0 to all; with --moves N, write that point.
+
+    A solve keeps what runs within solve.moves; this is the explicit wish to optimise all. The point is written as swarm
+    solve writes its own: stacks/NAME.lock.yaml and NAME.proof.yaml. Exits 0.
+
+    Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
+    """
+    from swarm_iac.cli import rebalance as curves
+    from swarm_iac.cli.commands_stack import show_decision
+    from swarm_iac.errors import SwarmError
+    from swarm_iac.solver.curve import curve
+
+    today = datetime.date.today()
+    if moves is not None:
+        if source:
+            raise SwarmError(f"{source} has no lock to write", hint="move it to stacks/, or leave --moves out to look")
+        show_decision(curves.chosen(stack, moves, today), json=json)
+        return
+    now = _standing(stack, source)
+    points = curve(now.stack, now.last, today, lambda text: say(f"trying {text}"))
+    if json:
+        show_json(curves.as_json(now, points))
+    else:
+        show(*curves.sections(now, points))
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="What swarm solve --record wrote.")],
+    json: Json = False,
+) -> None:
+    """Solve a recorded solve again, and compare the placements byte by byte. Exits 1 when they differ.
+
+    Example: swarm solve --record monday.json && swarm replay monday.json
+    """
+    from swarm_iac.cli import live
+    from swarm_iac.solver import digest
+    from swarm_iac.solver.record import differences, read
+    from swarm_iac.stackfile.text import decode
+    from swarm_iac.stackfile.text import read as read_bytes
+
+    recorded = read(decode(read_bytes(file, str(file), RECORD_BYTES), str(file), RECORD_BYTES), str(file))
+    solution = live.watched(recorded.replayed, lines=False)
+    found = differences(recorded.answer, solution.placement)
+    if json:
+        answer = {"same": not found, "differences": list(found), "recorded": recorded.solver, "now": solution.proof.solver}
+        show_json({**answer, "digests": [digest(recorded.answer), digest(solution.placement)]})
+    elif found:
+        show(table(f"{len(found)} differences", ("recorded → now",), [(one,) for one in found]))
+        say(f"another answer: recorded {digest(recorded.answer)} by {recorded.solver}, now {digest(solution.placement)}"
+            f" by {solution.proof.solver}")  # fmt: skip
+    else:
+        say(f"the same answer: {digest(recorded.answer)}, {len(recorded.answer.allocations)} allocations")
+    if found:
+        raise SystemExit(1)
+
+
+def _standing(stack: str, source: Path | None) -> Decision:
+    """What holds now, and nothing is written to find out."""
+    return decisions.of_file(source) if source else decisions.peek(stack)
 
 
 def _options(stack: str, source: Path | None) -> str:
@@ -47,5 +148,6 @@ def _options(stack: str, source: Path | None) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (why,):
+    for command in (why, rebalance, replay):
         app.command()(command)
+    app.command("what-if")(what_if)

@@ -12,6 +12,7 @@ from swarm_iac.cli import decisions
 from swarm_iac.cli.commands_engine import Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.screen import say, show, show_json, table
+from swarm_iac.decision import Decision
 
 
 def validate(
@@ -65,16 +66,37 @@ def schema(
         show_json(document())
 
 
-def solve(stack: Stack = "dev", json: Json = False) -> None:
-    """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing."""
-    decision = decisions.solve(stack)
+def solve(
+    stack: Stack = "dev",
+    json: Json = False,
+    record: Annotated[Path | None, typer.Option("--record", help="Also write what was solved, for swarm replay.")] = None,
+) -> None:
+    """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
+
+    While it searches, value, bound and gap of each goal are shown as they improve. Ctrl-C keeps the best so far, and the
+    proof says that it was cut.
+
+    Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json
+    """
+    from swarm_iac.cli.live import watched
+
+    decision = watched(lambda watch: decisions.recorded(stack, record, watch) if record else decisions.solve(stack, watch))
+    show_decision(decision, json=json)
+
+
+def show_decision(decision: Decision, *, json: bool) -> None:
+    """A decision as `swarm solve` shows it."""
+    from swarm_iac.cli.live import HEADS, goal_rows
+
     if json:
         show_json(decisions.decision_json(decision))
         return
     show(table("placement", decisions.PLACEMENT_HEADS, decisions.placement_rows(decision)))
     if decision.placement.unplaced:
         show(table("not placed", ("workload", "missing", "because"), decisions.unplaced_rows(decision)))
-    for line in filter(None, (decisions.cost_line(decision), decisions.proof_line(decision))):
+    if decision.proof:
+        show(table("how good it is", HEADS, goal_rows(decision.proof.goals)))
+    for line in filter(None, (decisions.cost_line(decision), decisions.verdict_line(decision))):
         say(line)
 
 

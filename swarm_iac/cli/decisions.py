@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli.engine import repository
 from swarm_iac.decision import Decision, decide, decide_file, keep, resolve
+from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.stackfile import nearest_policy
+
+if TYPE_CHECKING:
+    from swarm_iac.solver import Watch
 
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
 
@@ -25,18 +29,43 @@ def current(name: str) -> Decision:
     return decide(repository(), name, today=datetime.date.today())
 
 
+def peek(name: str) -> Decision:
+    """The same, and nothing is written."""
+    return decide(repository(), name, today=datetime.date.today(), write=False)
+
+
 def of_file(file: Path) -> Decision:
     """What holds for a stack file anywhere today. Nothing is written."""
     return decide_file(file, today=datetime.date.today())
 
 
-def solve(name: str) -> Decision:
-    """Solve if there is anything to decide, and write lock and proof."""
-    decision = current(name)
-    if decision.proof is None:
-        # The lock is valid and its proof is gone or of another lock: prove anew; solving twice changes nothing.
-        again = resolve(decision.root, name, today=datetime.date.today())
-        if again.placement.allocations == decision.placement.allocations:
+def recorded(name: str, file: Path, watch: Watch) -> Decision:
+    """Solve in any case, write lock and proof, and to `file` what was solved. Raises SwarmError when it was cut."""
+    from swarm_iac.solver.record import record
+
+    today = datetime.date.today()
+    decision = resolve(repository(), name, today=today, watch=watch)
+    assert decision.proof is not None
+    keep(decision)
+    try:
+        text = record(decision.stack, decision.last, today, decision.placement, decision.proof).text()
+        file.write_text(text)
+    except ValueError as error:
+        raise SwarmError(f"{file} is not written: {error}", hint="let it end, or lower solve.effort") from None
+    except OSError as error:
+        raise SwarmError(f"{file}: {error.strerror}") from None
+    return decision
+
+
+def solve(name: str, watch: Watch) -> Decision:
+    """Solve if there is anything to decide or to gain, and write lock and proof."""
+    decision = decide(repository(), name, today=datetime.date.today(), watch=watch)
+    cut = decision.proof is not None and "cut" in decision.proof.parameters
+    if not decision.stale and (decision.proof is None or cut or decision.placement.unplaced):
+        # The lock is valid, but its proof is gone, its search was cut, or something waits for room: look again.
+        again = resolve(decision.root, name, today=datetime.date.today(), watch=watch)
+        same = again.placement.allocations == decision.placement.allocations
+        if same or cut or len(again.placement.allocations) > len(decision.placement.allocations):
             decision = again
     keep(decision)
     return decision
@@ -72,12 +101,20 @@ def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
 
 
 def proof_line(decision: Decision) -> str:
-    """How good the placement is, in one line."""
+    """How good the placement is, in one line, with every goal."""
+    proof = decision.proof
+    goals = ", ".join(f"{goal.name} {goal.value} of {goal.bound}" for goal in proof.goals) if proof else ""
+    return verdict_line(decision) + (f": {goals}" if goals else "")
+
+
+def verdict_line(decision: Decision) -> str:
+    """Whether the placement is optimal, by whose word."""
     proof = decision.proof
     if proof is None:
         return "proof: stale (it belongs to another lock); `swarm solve` makes it anew"
-    goals = ", ".join(f"{goal.name} {goal.value} of {goal.bound}" for goal in proof.goals)
-    return f"proof: {'optimal' if proof.optimal else 'not proven optimal'} by {proof.solver}: {goals}"
+    verdict = "optimal" if proof.optimal else "not proven optimal"
+    cut = "; the search was cut by hand, and `swarm solve` goes on" if "cut" in proof.parameters else ""
+    return f"proof: {verdict} by {proof.solver}{cut}"
 
 
 def cost_line(decision: Decision) -> str:

@@ -41,7 +41,7 @@ def told(stack: Stack, before: Placement, after: Placement) -> str:
     now, then = cost(stack, after), cost(stack, before)
     if now is None or then is None:
         return ""
-    return difference(then, now) + _without(unpriced(stack, after))
+    return difference(then, now) + without_price(stack, after)
 
 
 def as_json(stack: Stack, before: Placement, after: Placement) -> dict[str, str] | None:
@@ -57,5 +57,7 @@ def difference(before: Price, after: Price) -> str:
     return f"{after}, before {before}: {sign}{delta}" if delta.amount else f"{after}, as before"
 
 
-def _without(models: tuple[str, ...]) -> str:
+def without_price(stack: Stack, placement: Placement) -> str:
+    """Which allocated models the cost leaves out, for people; empty where it is complete."""
+    models = unpriced(stack, placement)
     return f" (without {', '.join(models)}, which {'has' if len(models) == 1 else 'have'} no price)" if models else ""

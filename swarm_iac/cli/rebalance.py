@@ -1,0 +1,77 @@
+"""How does the curve of a rebalance read, and how does one of its points become the decision?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from swarm_iac.cli.engine import repository
+from swarm_iac.cli.screen import table
+from swarm_iac.decision import Decision, adopt, keep, running
+from swarm_iac.model import cost
+from swarm_iac.solver.curve import Point, better, gained, point, share
+
+BAR = 24
+_HEADS = {"moves": "moves", "misfit": "misfit", "nodes": "nodes in use"}
+
+
+def chosen(name: str, moves: int, today: datetime.date) -> Decision:
+    """The best placement within so many moves, kept as `swarm solve` keeps its own. Raises LimitExceeded."""
+    now = running(repository(), name, today=today)
+    decision = adopt(now, point(now.stack, now.last, moves, today).solution, today=today)
+    keep(decision)
+    return decision
+
+
+def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableType]:
+    """The curve for people."""
+    names = gained(points)
+    if not names:
+        yield Text("Nothing is gained by moving what runs: the placement is as good with no move as with any number.")
+        return
+    first, costs = points[0], cost.cost(now.stack, points[0].solution.placement)
+    heads = ["moves", *(_head(name) for name in names), *(["cost"] if costs else []), f"gain in {_head(names[0])}"]
+    rows = []
+    for index, one in enumerate(points):
+        cells = [str(one.budget), *(_cell(name, first.values[name], one.values[name]) for name in names)]
+        if costs:
+            cells.append(str(cost.cost(now.stack, one.solution.placement)))
+        rows.append([*cells, bar(share(points, index, names[0]))])
+    yield table("what moves would gain", heads, rows)
+    enough = next(one for one in points if one.values == points[-1].values)
+    yield Text(f"{enough.moves} moves reach all of it. To write a point: swarm rebalance --moves {enough.moves}")
+
+
+def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:
+    """The curve for machines."""
+    return [
+        {
+            "budget": one.budget,
+            "moves": [move.model_dump(mode="json") for move in one.solution.moves if move.target],
+            "figures": one.values,
+            "optimal": one.solution.proof.optimal,
+            "cost": str(cost.cost(now.stack, one.solution.placement) or "") or None,
+        }
+        for one in points
+    ]
+
+
+def bar(part: float) -> str:
+    """A share as a bar of text with its percentage."""
+    filled = round(max(0.0, min(1.0, part)) * BAR)
+    return f"{'█' * filled}{'·' * (BAR - filled)} {round(100 * part):>3}%"
+
+
+def _head(name: str) -> str:
+    level, _, what = name.rpartition("_")
+    return _HEADS.get(name) or f"{level} {'GPUs' if what == 'gpus' else what} placed"
+
+
+def _cell(name: str, first: int, value: int) -> str:
+    if value == first:
+        return str(value)
+    return f"{value} ({value - first:+d}{'' if better(name, value - first) else ', worse'})"
