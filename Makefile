@@ -63,7 +63,7 @@ check: lint unit
 test: .venv/ready
 	@eval "$$(swarm env)"
 	$(MAKE) lint
-	pytest -m 'not slow and not e2e'   # tests/e2e joins when every line of it has been seen to pass
+	pytest -m 'not slow'
 
 test-full: .venv/ready
 	@eval "$$(swarm env)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -92,7 +93,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     kept = os.environ.get("SWARM_E2E_FLEET")  # a folder to keep between runs, for work on these tests themselves
     root = Path(kept) if kept else tmp_path_factory.mktemp("fleet") / "lab"
     if (root / ".sandbox").exists():
-        yield Fleet(root, Sandbox(root / ".sandbox", BASE_PORT))
+        yield Fleet(root, Sandbox(root / ".sandbox", BASE_PORT), json.loads((root / "before.json").read_text()))
         return
     made = subprocess.run([*SWARM, "init", str(root)], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
@@ -101,6 +102,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         sandbox.up(lambda line: print(line, file=sys.__stderr__))
         one = Fleet(root, sandbox)
         one.before.update(one.dump())
+        (root / "before.json").write_text(json.dumps(one.before))
         one.swarm("up", "--yes", "--skip-preview").ok()
         yield one
     finally:

@@ -5,6 +5,7 @@ Every look at a node is plain ssh: what the kernel, systemd and the stand-in's o
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 
@@ -68,6 +69,16 @@ def test_nodes_hold_what_was_asked(fleet: Fleet) -> None:
     assert fleet.node(where, "systemctl show -p User --value swarm-pretrain_0.service") == "ada"
 
 
+def test_commands_answer_from_the_machines(fleet: Fleet) -> None:
+    assert "pretrain-0" in fleet.swarm("ps").ok().text
+    assert fleet.swarm("shell", "tidy", "--", "id", "-un").ok().text.splitlines()[-1] == "bo"
+    assert "GET / HTTP" in fleet.swarm("logs", "chat-0", "-n", "500").ok().text
+    runs = json.loads(fleet.swarm("history", "--json").ok().text)
+    assert len(runs) >= 2 and "gpu-01/start/pretrain-0" in runs[-1]["steps"] and "@" in runs[-1]["who"]
+    assert "gpus: 4 x L40S" in fleet.swarm("discover", "new=root@gpu-03").ok().text
+    assert "gpu-03" in fleet.swarm("why", "chat").ok().text
+
+
 def test_an_allocation_never_opens_anothers_gpu(fleet: Fleet) -> None:
     where = str(fleet.placed()["pretrain-0"]["node"])
     own = set(fleet.placed()["pretrain-0"]["gpus"])  # type: ignore[call-overload]
@@ -102,8 +113,6 @@ def test_bandwidth_of_a_slice_is_kept(fleet: Fleet, direction: str, share: float
     rates = []
     for _ in range(3):
         said = fleet.node(where, within_slice("pretrain-0", f"iperf3 -c {address} -t 5 -O 1 -J {direction}"))
-        import json
-
         rates.append(json.loads(said)["end"]["sum_received"]["bits_per_second"])
     # TCP payload is about 4% less than what the class counts on the wire.
     assert statistics.median(rates) == pytest.approx(20e6, rel=share)
