@@ -104,17 +104,22 @@ def plan(
     file: Annotated[Path | None, typer.Argument(help="A stack file anywhere, its lock beside it; in place of --stack.")] = None,
     stack: Stack = "dev",
     json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: take each as the lock file leaves it.")] = False,
 ) -> None:
     """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
 
-    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml
+    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --offline --markdown
     """
+    if json and markdown:
+        raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli import fleet
 
     view = fleet.look(stack, file=file, offline=offline)
     if json:
         show_json(fleet.plan_json(view))
+    elif markdown:
+        typer.echo(fleet.plan_markdown(view), nl=False)
     else:
         show(*fleet.plan_text(view))
 

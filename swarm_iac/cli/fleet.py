@@ -199,6 +199,13 @@ def plan_text(view: View) -> tuple[Any, ...]:
     return tuple(text(view.plan, _context(view)))
 
 
+def plan_markdown(view: View) -> str:
+    """The plan for a pull request."""
+    from swarm_iac.plan.markdown import markdown
+
+    return markdown(view.plan, _context(view))
+
+
 def _context(view: View) -> Any:
     from swarm_iac.plan.render import Context
 

@@ -1,10 +1,10 @@
-"""How is a plan shown: to people as tables, to machines as JSON?"""
+"""How is a plan shown: to people as tables, to machines as JSON? `sections` is what every renderer for people has to say."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -22,6 +22,9 @@ from swarm_iac.plan import cpulist, words
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
 _TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
 
+#: Of the first two letters of a cell: what comes, what goes.
+_STYLES = {"+ ": "green", "- ": "red"}
+
 
 @dataclass(frozen=True)
 class Context:
@@ -33,27 +36,52 @@ class Context:
     proof: Proof | None = None
 
 
+@dataclass
+class Rows:
+    """A table as plain text: cells are never markup."""
+
+    heads: tuple[str, ...]
+    cells: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """One row."""
+        self.cells.append(cells)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One thing worth saying: some words, a table, or both. `minor`: for whoever asks further."""
+
+    title: str
+    words: str = ""
+    rows: Rows | None = None
+    style: str = ""
+    minor: bool = False
+
+
+NOTHING = "Nothing to change: every node that answered is as desired."
+
+
+def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
+    """What a plan has to say: changes, moves, order, what is not placed, limits, cost, the bound, warnings."""
+    costs = cost.told(context.stack, context.before, context.after)
+    every = (
+        Section("What changes", rows=_changes(plan)),
+        Section("What moves, and why", rows=_moves(context)),
+        Section("What waits for what", rows=_order(plan), minor=True),
+        Section("What is not placed", rows=_unplaced(context)),
+        Section("Limits, before and after", rows=_limits(context), minor=True),
+        Section("What it costs per hour", costs),
+        _bound(context.proof),
+        Section("Warnings", "\n".join(plan.warnings), style="yellow"),
+    )
+    return tuple(section for section in every if section.words or (section.rows and section.rows.cells))
+
+
 def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
-    """Sections for people: changes, moves, order, what is not placed, limits, the bound, warnings."""
-    sections: list[RenderableType] = []
-    if plan.steps:
-        sections.append(_section("What changes", _changes(plan)))
-    else:
-        sections.append(Text("Nothing to change: every node that answered is as desired.", style="green"))
-    for title, table in (
-        ("What moves, and why", _moves(context)),
-        ("What waits for what", _order(plan)),
-        ("What is not placed", _unplaced(context)),
-        ("Limits, before and after", _limits(context)),
-    ):
-        if table.row_count:
-            sections.append(_section(title, table))
-    if costs := cost.told(context.stack, context.before, context.after):
-        sections.append(_section("What it costs per hour", Text(costs)))
-    sections.append(_section("How good the placement is", _bound(context.proof)))
-    if plan.warnings:
-        sections.append(_section("Warnings", Text("\n".join(plan.warnings), style="yellow")))
-    return tuple(sections)
+    """The sections as tables for a terminal."""
+    nothing = () if plan.steps else (Text(NOTHING, style="green"),)
+    return (*nothing, *(_shown(section) for section in sections(plan, context)))
 
 
 def as_json(plan: Plan, context: Context) -> dict[str, Any]:
@@ -90,20 +118,21 @@ def _why(context: Context, node: str) -> str:
     return "more fits this way, within the move budget"
 
 
-def _section(title: str, body: RenderableType) -> Group:
-    return Group(Text(title, style="bold"), Padding(body, (0, 0, 1, 2)))
+def _shown(section: Section) -> Group:
+    parts: list[RenderableType] = [Text(section.words, style=section.style)] if section.words else []
+    if section.rows:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for head in section.rows.heads:
+            table.add_column(head, overflow="fold")
+        for cells in section.rows.cells:
+            table.add_row(*(Text(cell, style=_STYLES.get(cell[:2], "")) for cell in cells))
+        parts.append(table)
+    return Group(Text(section.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
 
 
-def _table(*heads: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    return table
-
-
-def _changes(plan: Plan) -> Table:
+def _changes(plan: Plan) -> Rows:
     """One line per value; an allocation that comes or goes is one line."""
-    table = _table("node", "what", "old", "new")
+    table = Rows(("node", "what", "old", "new"))
     whole: dict[tuple[str, str], str] = {}
     for step in plan.steps:
         new = any(change.old is None and change.path.endswith(".slice.cpu_weight") for change in step.changes)
@@ -121,7 +150,7 @@ def _changes(plan: Plan) -> Table:
     return table
 
 
-def _cards(table: Table, node: str, mine: list[Step]) -> None:
+def _cards(table: Rows, node: str, mine: list[Step]) -> None:
     """One line for all GPUs whose setting changes alike."""
     alike: dict[tuple[str, str, str], list[int]] = {}
     for change in (change for step in mine if step.verb is Verb.GPUS for change in step.changes):
@@ -131,17 +160,17 @@ def _cards(table: Table, node: str, mine: list[Step]) -> None:
             line = (what, words.value(change.path, change.old), words.value(change.path, change.new))
             alike.setdefault(line, []).append(int(found[1]))
     for (what, old, new), gpus in sorted(alike.items()):
-        table.add_row(node, f"gpu {cpulist.write(gpus)}: {what}", old, new)
+        table.add(node, f"gpu {cpulist.write(gpus)}: {what}", old, new)
 
 
-def _values(table: Table, step: Step) -> None:
+def _values(table: Rows, step: Step) -> None:
     if not step.changes and step.verb in (Verb.STOP, Verb.PREPARE, Verb.RESTORE):
-        table.add_row(step.node, " ".join(filter(None, (step.verb.value, step.allocation))), "", step.why)
+        table.add(step.node, " ".join(filter(None, (step.verb.value, step.allocation))), "", step.why)
     for change in step.changes:
-        table.add_row(step.node, short(change.path), words.value(change.path, change.old), words.value(change.path, change.new))
+        table.add(step.node, short(change.path), words.value(change.path, change.old), words.value(change.path, change.new))
 
 
-def _whole(table: Table, node: str, name: str, why: str, mine: list[Step]) -> None:
+def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step]) -> None:
     goes = any(step.verb is Verb.RELEASE for step in mine)
     changes = {change.path.rpartition('"].')[2]: change for step in mine for change in step.changes}
     parts = [
@@ -149,8 +178,8 @@ def _whole(table: Table, node: str, name: str, why: str, mine: list[Step]) -> No
         for field in _TELLING
         if (change := changes.get(field)) is not None
     ]
-    table.add_row(node, Text(f"{'-' if goes else '+'} {name}", style="red" if goes else "green"),
-                  ", ".join(parts) if goes else "", why if goes else f"{', '.join(parts)} ({why})")  # fmt: skip
+    table.add(node, f"{'-' if goes else '+'} {name}",
+              ", ".join(parts) if goes else "", why if goes else f"{', '.join(parts)} ({why})")  # fmt: skip
 
 
 def short(path: str) -> str:
@@ -162,16 +191,16 @@ def short(path: str) -> str:
     return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
 
 
-def _moves(context: Context) -> Table:
-    table = _table("allocation", "from", "to", "why")
+def _moves(context: Context) -> Rows:
+    table = Rows(("allocation", "from", "to", "why"))
     for move in moves(context):
-        table.add_row(*move)
+        table.add(*move)
     return table
 
 
-def _order(plan: Plan) -> Table:
+def _order(plan: Plan) -> Rows:
     """Waves; empty where one is enough."""
-    table = _table("wave", "node", "steps", "waits for")
+    table = Rows(("wave", "node", "steps", "waits for"))
     waves = plan.waves()
     if len(waves) < 2:
         return table
@@ -180,15 +209,15 @@ def _order(plan: Plan) -> Table:
         for node in sorted({step.node for step in wave}):
             mine = [step for step in wave if step.node == node]
             waits = sorted({one for step in mine for one in step.after if home.get(one, number) < number - 1})
-            table.add_row(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
+            table.add(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
     return table
 
 
-def _unplaced(context: Context) -> Table:
-    table = _table("workload", "missing", "because")
+def _unplaced(context: Context) -> Rows:
+    table = Rows(("workload", "missing", "because"))
     for one in context.after.unplaced:
         reasons = "\n".join(f"{reason.text} ({reason.path or reason.rule})" for reason in one.reasons)
-        table.add_row(one.workload, str(len(one.missing)), reasons)
+        table.add(one.workload, str(len(one.missing)), reasons)
     return table
 
 
@@ -198,22 +227,23 @@ def _usages(context: Context) -> list[tuple[Usage, Usage]]:
     return [(before[one.level, one.subject, one.resource], one) for one in usage(context.stack, context.after)]
 
 
-def _limits(context: Context) -> Table:
+def _limits(context: Context) -> Rows:
     """The cluster, and every user or node whose use changes."""
-    table = _table("limit of", "resource", "before", "after", "ceiling")
+    table = Rows(("limit of", "resource", "before", "after", "ceiling"))
     for before, after in _usages(context):
         used = before.used or after.used
         if used and after.ceiling is not None and (after.level == "cluster" or before.used != after.used):
             subject = f"{after.level} {after.subject}"
-            table.add_row(subject, after.resource, before.used_text, after.used_text, after.ceiling_text)
+            table.add(subject, after.resource, before.used_text, after.used_text, after.ceiling_text)
     return table
 
 
-def _bound(proof: Proof | None) -> RenderableType:
+def _bound(proof: Proof | None) -> Section:
+    title = "How good the placement is"
     if proof is None:
-        return Text("stale: the proof belongs to another placement; `swarm solve` makes it anew", style="yellow")
-    table = _table("goal", "reached", "at best")
+        return Section(title, "stale: the proof belongs to another placement; `swarm solve` makes it anew", style="yellow")
+    table = Rows(("goal", "reached", "at best"))
     for goal in proof.goals:
-        table.add_row(goal.name, str(goal.value), str(goal.bound))
+        table.add(goal.name, str(goal.value), str(goal.bound))
     verdict = "optimal" if proof.optimal else "not proven optimal"
-    return Group(Text(f"{verdict}, by {proof.solver}"), table)
+    return Section(title, f"{verdict}, by {proof.solver}", table, minor=True)

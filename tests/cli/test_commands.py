@@ -133,6 +133,16 @@ def test_stack_file_elsewhere_is_planned_without_a_repository(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_plan_as_markdown_is_a_comment() -> None:
+    stack = "examples/06-a-drained-node/stack.yaml"
+    ended = swarm("plan", "--offline", "--markdown", stack, at=ROOT)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("**drained: 11 steps on 3 nodes, 2 moves**\n\n### What changes\n")
+    assert "| finetune-0 | gpu-02 | gpu-04 | gpu-02: drain (fan) |\n" in ended.out
+    both = swarm("plan", "--offline", "--markdown", "--json", stack, at=ROOT)
+    assert both.code == 2 and "one of --json and --markdown" in both.err
+
+
 def test_frozen_refuses_a_stale_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert swarm("init", "frozen", at=tmp_path).code == 0
     monkeypatch.setenv("SWARM_FROZEN", "1")

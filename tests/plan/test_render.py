@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 from swarm_iac.model.placement import Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Ceiling, Limits, Node
 from swarm_iac.model.state import LedgerHead, Observed
+from swarm_iac.model.workload import Run
 from swarm_iac.plan import desired, steps
+from swarm_iac.plan.markdown import MOST, markdown
 from swarm_iac.plan.render import Context, as_json, text
 from swarm_iac.units import Bytes
 from tests.plan.test_desired import PLACEMENT, allocation, stack
@@ -57,3 +60,50 @@ def test_nothing_to_do_says_so() -> None:
     with console.capture() as capture:
         console.print(*text(steps({}, {}), context))
     assert "Nothing to change" in capture.get()
+
+
+def tables(text: str) -> list[list[str]]:
+    """Cells of every row as a reader of GitHub's Markdown sees them; heads too."""
+    rows: list[list[str]] = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and token.level > 2:
+            rows[-1].append("".join(part.content for part in token.children or ()))
+    return rows
+
+
+def test_markdown_tells_what_the_text_tells() -> None:
+    context, seen = scene()
+    shown = markdown(steps(seen, desired(context.stack, context.after)), context)
+    first = shown.splitlines()[0]
+    assert first.startswith("**f: ") and first.endswith("1 move, 1 replica without a place**")
+    assert ["tidy-0", "n1", "n2", "n1: drain (fan)"] in tables(shown)
+    assert ["chat", "1", "no GPU is free (gpus_fit_node)"] in tables(shown)
+    assert "<details><summary>Limits, before and after</summary>\n\n| limit of |" in shown
+    assert "\n\n</details>" in shown and "optimal, by cp-sat 9" in shown
+    assert markdown(steps({}, {}), context).startswith("**Nothing to change")
+
+
+def test_text_of_others_is_never_markup() -> None:
+    context, _ = scene()
+    command = "ls [/b] [red] | grep <b> @bo #1 *x* _y_"
+    workloads = dict(context.stack.workloads)
+    workloads["chat"] = workloads["chat"].model_copy(update={"run": Run(command=command)})
+    asked = stack().model_copy(update={"workloads": workloads})
+    plan = steps({}, desired(asked, PLACEMENT))
+    (row,) = (cells for cells in tables(markdown(plan, Context(asked, Placement(), PLACEMENT))) if "+ chat-0" in cells)
+    assert command in row[3]
+    console = Console(width=400)
+    with console.capture() as capture:
+        console.print(*text(plan, Context(asked, Placement(), PLACEMENT)))
+    assert command in capture.get()
+
+
+def test_markdown_of_a_large_plan_fits_a_comment() -> None:
+    nodes = {f"m{i}": Node(name=f"m{i}", hardware="big", tuning="fast", ssh=f"root@m{i}") for i in range(400)}
+    asked = stack().model_copy(update={"nodes": nodes})
+    seen = {name: Observed(node=name, error="no route to host") for name in list(nodes)[:200]}
+    shown = markdown(steps(seen, desired(asked, Placement())), Context(asked, Placement(), Placement()))
+    assert shown.count("\n… and ") == 2 and len(tables(shown)) <= 1 + MOST
+    assert len(shown) < 65_536
