@@ -12,18 +12,21 @@ from swarm_iac.units import BitsPerSecond, Watts
 
 
 def gpus_have_one_owner(board: Board) -> Iterator[Violation]:
-    """For every node n and GPU g < gpus_n:  Σ_a [g ∈ gpus_a] ≤ 1, and no other g is named."""
+    """For every node n and GPU g < gpus_n:  Σ_a share_a · [g ∈ gpus_a] ≤ 1000, and no other g is named   [thousandths]"""
     for node, ones in board.by_node.items():
         owners: dict[int, str] = {}
+        held: dict[int, int] = defaultdict(int)
         count = board.stack.hardware_of(node).gpus.count
         for one in ones:
+            share = board.stack.workloads[one.workload].each.gpus.share
             for gpu in one.gpus:
+                held[gpu] += share
                 if not 0 <= gpu < count:
                     yield _on(
                         one, "gpus_have_one_owner", f"{one.name} holds GPU {gpu} of {node}, which has {count}", "each.gpus"
                     )
-                elif gpu in owners:
-                    text = f"GPU {gpu} of {node} is held by {owners[gpu]} and {one.name}"
+                elif held[gpu] > 1000:
+                    text = f"GPU {gpu} of {node} is held by {owners.get(gpu, one.name)} and {one.name}"
                     yield _on(one, "gpus_have_one_owner", text, "each.gpus")
                 owners.setdefault(gpu, one.name)
 
@@ -51,13 +54,13 @@ def cpus_have_one_owner(board: Board) -> Iterator[Violation]:
 
 
 def gpus_match_wish(board: Board) -> Iterator[Violation]:
-    """For every a with GPUs:  model_a ∈ {none, model_n}  and  memory_a ≤ gpu_memory_n"""
+    """For every a with GPUs:  model_n ∈ models_a, where a names some,  and  memory_a ≤ gpu_memory_n"""
     for one in board.known:
         if not one.gpus:
             continue
         wish = board.stack.workloads[one.workload].each.gpus
         hardware = board.stack.hardware_of(one.node)
-        if wish.model and wish.model != hardware.gpus.model:
+        if not wish.allows(hardware.gpus.model):
             text = f"{one.name} asks for {wish.model}, and {one.node} has {hardware.gpus.model}"
             yield _on(one, "gpus_match_wish", text, "each.gpus")
         elif wish.memory and wish.memory > hardware.gpu_memory:

@@ -6,7 +6,7 @@ import itertools
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from swarm_iac.model.base import Value
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
@@ -40,11 +40,22 @@ def gpu_model(product: str) -> str:
 
 
 class Gpus(Value):
-    """A number of whole GPUs, perhaps of one model, perhaps with a least memory each."""
+    """A number of GPUs, perhaps of one model, perhaps with a least memory each. One GPU may be held in part."""
 
-    count: int = Field(ge=0, le=1024, description="How many whole GPUs.")
-    model: str | None = Field(default=None, description="The model, as in `8 x H100`; any model when left out.")
+    count: int = Field(ge=0, le=1024, description="How many GPUs.")
+    model: str | None = Field(default=None, description="The model, as in `8 x H100`; any when left out; `|` between several.")
     memory: Bytes | None = Field(default=None, description="Least memory of each GPU.")
+    share: int = Field(default=1000, ge=1, le=1000, description="Thousandths of a single GPU; others may hold the rest of it.")
+
+    @model_validator(mode="after")
+    def _only_one_is_shared(self) -> Gpus:
+        if self.share < 1000 and self.count != 1:
+            raise ValueError("only a single GPU can be held in part")
+        return self
+
+    def allows(self, model: str | None) -> bool:
+        """May it be a GPU of this model?"""
+        return self.model is None or model in self.model.split("|")
 
     def __str__(self) -> str:
         text = f"{self.count} x {self.model}" if self.model else str(self.count)

@@ -1,0 +1,1 @@
+"""How is a large fleet filled? Column generation: a column is what one node of a shape could carry."""

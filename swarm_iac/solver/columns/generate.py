@@ -1,0 +1,106 @@
+"""Which columns are worth having, and what can no placement exceed?
+
+Columns are priced at a mixture of the master's prices and of those with the best bound so far (smoothing after
+Wentges, 1997). For prices π ≥ 0 of the rows no placement is worth more than
+
+    Σ_r limit_r · π_r + Σ_h count_h · best_h(π)              (Lagrange; Farley's bound is a special case)
+
+and best_h is replaced by an upper bound of itself, so the figure is a proof whatever was left unfinished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from swarm_iac.solver.columns.master import Master, Mix
+from swarm_iac.solver.columns.price import Pricer
+from swarm_iac.solver.columns.problem import Problem, Shape
+
+#: Part of the best prices in the mixture.
+SMOOTH = 0.5
+#: Shapes that promise less than this part of the mix's value wait for the next whole round.
+PROMISE = 1e-3
+#: Shapes that are priced at the same time, each by a solver of one worker; the answer does not depend on it.
+WORKERS = 2
+#: Every so many rounds prices all shapes.
+EVERY = 4
+
+
+def carries(other: Shape, shape: Shape) -> bool:
+    """Can a node of the other shape carry whatever one of this shape can?"""
+    return (
+        other.count > 0
+        and not other.tops
+        and other.cards >= shape.cards
+        and all(a >= b for a, b in zip(other.room, shape.room, strict=True))
+        and set(shape.fits) <= set(other.fits)
+    )
+
+
+@dataclass
+class Generated:
+    """Where column generation stands: the last mix, the bound, and the prices that gave it."""
+
+    mix: Mix
+    bound: float
+    prices: tuple[float, ...]
+    rounds: int = 0
+
+
+def generate(
+    problem: Problem,
+    master: Master,
+    pricers: list[Pricer],
+    *,
+    rounds: int,
+    gap: float,
+    prices: tuple[float, ...] | None = None,
+    bound: float = float("inf"),
+    stop: Callable[[], bool] = lambda: False,
+) -> Generated:
+    """Add columns until mix and bound are within `gap` of each other, nothing is found, or the rounds are used up.
+
+    A round prices the shapes that promised most last time; every EVERY-th round, and whenever those find nothing,
+    prices all and gives a bound.
+    """
+    shapes = problem.shapes
+    hosts = [[g for g, other in enumerate(shapes) if g == h or carries(other, shape)] for h, shape in enumerate(shapes)]
+    mix = master.solve()
+    state = Generated(mix, bound, mix.rows if prices is None else prices)
+    smooth = SMOOTH
+    promise = [float("inf") if shape.count else -1.0 for shape in shapes]
+    whole, centre = True, float("inf")
+    pool = ThreadPoolExecutor(WORKERS)  # CP-SAT works outside Python's lock; the answers come back in order
+    for state.rounds in range(1, rounds + 1):
+        mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
+        charges, true = master.prices(mixed), master.prices(mix.rows)
+        total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
+        least = 0.0 if whole else PROMISE * abs(mix.value)
+        added = 0
+        asked = [h for h in range(len(shapes)) if promise[h] >= least]
+        answers = pool.map(Pricer.best, [pricers[h] for h in asked], [charges] * len(asked))
+        for h, priced in zip(asked, answers, strict=True):
+            total += shapes[h].count * priced.bound
+            promise[h] = 0.0
+            cost = sum(true[k] * n for k, n in priced.pattern)
+            for other in hosts[h]:
+                gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
+                if gain > 1e-6 * master.scale:
+                    promise[other] = max(promise[other], gain * shapes[other].count)
+                    added += master.add(other, priced.pattern)
+        if whole and total < centre:
+            centre, state.prices = total, mixed
+            state.bound = min(state.bound, total)
+        state.mix = mix = master.solve() if added else mix
+        if state.bound - mix.value <= gap * abs(mix.value) or stop():
+            break
+        if whole and not added:
+            if not smooth:
+                break
+            smooth = 0.0 if smooth < 0.2 else smooth / 2
+        elif added:
+            smooth = SMOOTH
+        whole = not added or state.rounds % EVERY == 0
+    return state

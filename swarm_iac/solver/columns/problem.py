@@ -1,0 +1,82 @@
+"""What does column generation see? Kinds of replicas, shapes of nodes and rows that hold for all together.
+
+The names of workloads and nodes are gone: replicas that are alike are a number, and so are nodes that are alike. The
+size of the problem is (kinds × shapes); how many nodes there are does not enter it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: One whole GPU in thousandths.
+WHOLE = 1000
+#: (kind, replicas) for every kind that stands on a node, by kind.
+Pattern = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Replicas that are alike. `worth` is gained for each that is placed; `need` follows Shape.room."""
+
+    worth: int
+    count: int  # wanted
+    cards: int  # GPUs of one replica, all of one node
+    share: int  # thousandths of each of these GPUs; below WHOLE others may share the card
+    need: tuple[int, ...]
+    apart: bool = False  # at most one on a node
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """`bonus` is gained for each of the first `count` replicas of `kind`: they stand on this node already."""
+
+    kind: int
+    count: int
+    bonus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`count` nodes that are alike: what each has besides its cards, its cards, and who may stand there.
+
+    `tops` bounds single kinds below what room allows (cordoned nodes); `keeps` says what stands there.
+    """
+
+    count: int
+    cards: int
+    room: tuple[int, ...]
+    fits: tuple[int, ...]
+    tops: tuple[tuple[int, int], ...] = ()
+    keeps: tuple[Keep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Σ amount · replicas placed ≤ limit, over the whole fleet: what is wanted of a kind, or a ceiling."""
+
+    limit: int
+    amounts: tuple[tuple[int, int], ...]  # (kind, amount of one replica)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """max Σ worth · placed + Σ bonus · kept, on nodes of the shapes, under the rows."""
+
+    kinds: tuple[Kind, ...]
+    shapes: tuple[Shape, ...]
+    rows: tuple[Row, ...]
+
+    def value(self, shape: Shape, pattern: Pattern) -> int:
+        """What one node with this pattern is worth."""
+        kept = {keep.kind: keep for keep in shape.keeps}
+        total = 0
+        for kind, count in pattern:
+            total += self.kinds[kind].worth * count
+            if kind in kept:
+                total += kept[kind].bonus * min(count, kept[kind].count)
+        return total
+
+
+def wanted_rows(kinds: tuple[Kind, ...]) -> tuple[Row, ...]:
+    """For every kind k:  Σ placed_k ≤ count_k"""
+    return tuple(Row(kind.count, ((i, 1),)) for i, kind in enumerate(kinds))

@@ -1,0 +1,96 @@
+"""How is a large fleet filled from nothing? Greedy passes, columns, a dive, and a last fill.
+
+1  passes     several greedy methods; what their nodes carry are the first columns
+2  generate   columns at the prices of the linear program, until its value and the bound meet
+3  dive       whole nodes instead of fractions
+4  fill       what still fits into the gaps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swarm_iac.solver.columns.cards import pack
+from swarm_iac.solver.columns.dive import Plan, dive
+from swarm_iac.solver.columns.fill import Floor, passes, tightest
+from swarm_iac.solver.columns.generate import generate
+from swarm_iac.solver.columns.master import Master
+from swarm_iac.solver.columns.price import Pricer
+from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+
+#: Rounds of pricing on each level of the dive.
+DIVE = 2
+#: Mix and bound this near each other count as equal.
+GAP = 1e-4
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A placement: for each shape the pattern of each of its nodes. `bound`: no placement is worth more."""
+
+    nodes: tuple[tuple[Pattern, ...], ...]
+    value: int
+    bound: float
+    rounds: int
+    columns: int
+
+
+def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> Filled:
+    """The best placement found with so many rounds of pricing. `stop` is a guard; once true, what is there is finished."""
+    master = Master(problem)
+    greedy = passes(problem)
+    for floor in greedy:
+        for node, shape in enumerate(floor.shape):
+            master.add(int(shape), floor.pattern(node))
+    pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
+    free = [0.0] * len(problem.kinds)
+    bound = sum(shape.count * pricer.best(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
+    found = generate(problem, master, pricers, rounds=rounds, gap=GAP, bound=bound, stop=stop)
+    plan = dive(problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
+    floors = [_refilled(problem, plan), *greedy]
+    best = max(floors, key=Floor.worth)
+    return Filled(
+        nodes=_nodes(problem, best),
+        value=best.worth(),
+        bound=max(found.bound, best.worth()),
+        rounds=found.rounds,
+        columns=len(master.columns),
+    )
+
+
+def _refilled(problem: Problem, plan: Plan) -> Floor:
+    """The plan, and what still fits beside it: the largest first."""
+    floor = Floor(problem)
+    start = [0]
+    for shape in problem.shapes:
+        start.append(start[-1] + shape.count)
+    for (h, pattern), times in sorted(plan.items()):
+        cards = _cards(problem, h, pattern)
+        for node in range(start[h], start[h] + times):
+            floor.put(node, pattern, cards)
+        start[h] += times
+    kinds = problem.kinds
+    floor.fill(sorted(range(len(kinds)), key=lambda k: (-kinds[k].cards * kinds[k].share, kinds[k].need, k)), tightest)
+    return floor
+
+
+def _cards(problem: Problem, shape: int, pattern: Pattern) -> list[int]:
+    """What is left of each card of an empty node that carries the pattern."""
+    kinds = problem.kinds
+    whole = sum(kinds[k].cards * n for k, n in pattern if kinds[k].share == WHOLE)
+    shares = [kinds[k].share for k, n in pattern for _ in range(n) if kinds[k].cards and kinds[k].share < WHOLE]
+    left = [WHOLE] * (problem.shapes[shape].cards - whole)
+    chosen = pack(shares, left)
+    if chosen is None:
+        raise ValueError(f"the shares {shares} do not fit on {len(left)} cards")
+    for share, card in zip(shares, chosen, strict=True):
+        left[card] -= share
+    return [0] * whole + left
+
+
+def _nodes(problem: Problem, floor: Floor) -> tuple[tuple[Pattern, ...], ...]:
+    patterns: list[list[Pattern]] = [[] for _ in problem.shapes]
+    for node, shape in enumerate(floor.shape):
+        patterns[shape].append(floor.pattern(node))
+    return tuple(tuple(found) for found in patterns)
