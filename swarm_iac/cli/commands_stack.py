@@ -109,7 +109,7 @@ def plan(
 ) -> None:
     """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
 
-    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --offline --markdown
+    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown
     """
     if json and markdown:
         raise typer.BadParameter("one of --json and --markdown, not both")
