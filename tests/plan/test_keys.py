@@ -1,0 +1,78 @@
+"""Does every key of a stack file that describes a machine or a replica reach the machine? A key without effect is a lie."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+import yaml
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Tuning
+from swarm_iac.model.state import Desired, SettingsState
+from swarm_iac.model.workload import Each, Run, Stop
+from swarm_iac.plan import desired, rows
+from swarm_iac.solver import solve
+from swarm_iac.stackfile import loads
+
+TODAY = datetime.date(2026, 1, 1)
+#: One value for each key, other than its default.
+TUNING = {
+    "gpu_power": "500 W", "gpu_clock": "1410 MHz", "gpu_persistence": True, "governor": "performance", "tcp": "bbr",
+    "hugepages": "2 GiB", "swappiness": 5, "sysctl": {"net.core.somaxconn": 1024},
+}  # fmt: skip
+EACH = {
+    "gpus": 1, "vcpus": 3, "pinned": True, "memory": "2 GB", "tasks": 99, "scratch": "1 GB", "cache": "1 GB",
+    "io": {"read": "5 MB/s"}, "gpu_power": "450 W", "gpu_clock": "1005 MHz",
+}  # fmt: skip
+RUN = {"command": "sleep 9", "env": {"A": "b"}, "healthy": "true", "port": 99}
+STOP = {"signal": "INT", "grace": "7 s"}
+
+
+def _desired(tuning: dict[str, Any] | None = None, **workload: Any) -> Desired:
+    each = {"gpus": 2, "vcpus": 2, **workload.pop("each", {})}
+    text = {
+        "fleet": "keys",
+        "teams": {"all": {"users": ["ada"]}},
+        "tuning": {"t": tuning or {}},
+        "hardware": {"h": {"gpus": "8 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "disk": "/dev/sdb", "numa": 2}},
+        "nodes": {"n1": {"hardware": "h", "tuning": "t", "ssh": "root@n1"}},
+        "workloads": {"w": {"user": "ada", "each": each, "run": {"command": "sleep 1"}, **workload}},
+    }
+    stack = loads(yaml.safe_dump(text), "keys.yaml", today=TODAY).stack
+    return desired(stack, solve(stack, Placement(), today=TODAY).placement)["n1"]
+
+
+def _filled(section: str, values: dict[str, Any]) -> list[Any]:
+    return [pytest.param(section, key, value, id=f"{section}.{key}") for key, value in values.items()]
+
+
+def test_every_key_is_here() -> None:
+    """A new key fails here until it has a value above."""
+    for model, values in ((Tuning, TUNING), (Each, EACH), (Run, RUN), (Stop, STOP)):
+        assert values.keys() == model.model_fields.keys(), model.__name__
+
+
+@pytest.mark.parametrize(("key", "value"), TUNING.items())
+def test_a_tuning_key_reaches_the_machine_and_its_row(key: str, value: Any) -> None:
+    plain, tuned = _desired(), _desired({key: value})
+    assert plain.state != tuned.state
+    assert rows({"n1": plain}) != rows({"n1": tuned}), "what changes on a machine is seen in the preview"
+
+
+@pytest.mark.parametrize(("section", "key", "value"), [*_filled("each", EACH), *_filled("run", RUN), *_filled("stop", STOP)])
+def test_a_key_of_a_workload_reaches_its_slice_and_its_row(section: str, key: str, value: Any) -> None:
+    given = {"command": "sleep 1", key: value} if section == "run" else {key: value}
+    plain, changed = _desired(), _desired(**{section: given})
+    assert plain.state != changed.state
+    assert rows({"n1": plain}) != rows({"n1": changed})
+
+
+def test_every_setting_of_a_machine_has_a_place_in_its_row() -> None:
+    plain = _desired()
+    for key, value in {"sysctl": {"vm.swappiness": "1"}, "hugepages_2m": 4, "governor": "powersave"}.items():
+        settings = plain.state.settings.model_copy(update={key: value})
+        other = plain.model_copy(update={"state": plain.state.model_copy(update={"settings": settings})})
+        assert rows({"n1": plain}) != rows({"n1": other}), key
+    assert SettingsState.model_fields.keys() == {"sysctl", "hugepages_2m", "governor"}
