@@ -7,10 +7,11 @@ free index, over nodes in the order of their names.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from swarm_iac.model.placement import Allocation
-from swarm_iac.solver.devices import Devices, Want, assign
-from swarm_iac.solver.scene import Scene
+from swarm_iac.solver.devices import Devices, Want, assign, share_cards
+from swarm_iac.solver.scene import WHOLE, Scene
 from swarm_iac.solver.task import Pairs, Settled
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
@@ -65,12 +66,21 @@ def _name_replicas(
 
 def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
     wants = tuple(
-        Want(f"{name}-{index}", scene.asks[name].gpus, scene.asks[name].need[2], was.gpus if was else ())
+        Want(f"{name}-{index}", scene.asks[name].need[0], scene.asks[name].need[2], was.gpus if was else ())
         for name, index, was in new
     )
+    hardware = scene.stack.hardware_of(node)
     gpus = {i for a in held for i in a.gpus}
     cpus = {i for a in held for i in a.cpus}
-    devices = assign(scene.stack.hardware_of(node), gpus, cpus, wants)
+    parts: dict[int, int] = {}
+    for a in held:
+        if (ask := scene.asks[a.workload]).shared:
+            parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - ask.share
+    shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
+    empty = [i for i in range(hardware.gpus.count) if i not in gpus]
+    cards = share_cards(shares, parts, empty[: len(empty) - sum(want.gpus for want in wants)])
+    devices = assign(hardware, gpus | set(cards.values()), cpus, wants)
+    devices |= {label: replace(devices[label], gpus=(card,)) for label, card in cards.items()}
     return [_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new]
 
 

@@ -55,6 +55,8 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
     for name, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True):
         if need and name in rules:
             left = min(left, free // need)
+    if ask.shared and "gpus_fit_node" in rules:
+        left = min(left, room.shares(ask, bin_.name))
     counts = room.counts[ask.name]
     if counts and "within_keeps_together" in rules and ask.within:
         inside = group_of(bin_, ask.within)
@@ -104,7 +106,18 @@ def possible(scene: Scene) -> dict[str, int]:
         if any(node in scene.bins and scene.bins[node].state == "cordon" for node in home):
             count = reach(empty, ask, home=home)
         else:
-            key = (ask.user, ask.members, ask.need, ask.model, ask.gpu_memory, ask.select, ask.spread, ask.within, ask.power)
+            key = (
+                ask.user,
+                ask.members,
+                ask.need,
+                ask.share,
+                ask.model,
+                ask.gpu_memory,
+                ask.select,
+                ask.spread,
+                ask.within,
+                ask.power,
+            )
             if key not in known:
                 known[key] = reach(empty, ask)
             count = known[key]

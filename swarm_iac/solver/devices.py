@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swarm_iac.model.hardware import Hardware
+from swarm_iac.solver.columns.cards import pack
+from swarm_iac.solver.columns.problem import WHOLE
 from swarm_iac.solver.numa import homes, parts
 
 #: Most steps of the search on one node; beyond, the best so far stands.
@@ -54,6 +56,20 @@ def assign(hardware: Hardware, gpus_taken: set[int], cpus_taken: set[int], wants
         numa = homes(pinned, cores, hardware.numa) if pinned else (near if len(near) == 1 else ())
         result[want.name] = Devices(picked, pinned, numa)
     return result
+
+
+def share_cards(shares: dict[str, int], parts: dict[int, int], empty: list[int]) -> dict[str, int]:
+    """The card of each part of a GPU: on cards held in part (thousandths left) or empty ones, as few of these as do.
+
+    Raises ValueError when they do not fit.
+    """
+    labels = list(shares)
+    for count in range(len(empty) + 1):
+        cards = [*parts, *empty[:count]]
+        free = [*parts.values(), *([WHOLE] * count)]
+        if sum(shares.values()) <= sum(free) and (chosen := pack([shares[label] for label in labels], free)) is not None:
+            return {label: cards[card] for label, card in zip(labels, chosen, strict=True)}
+    raise ValueError("more of a GPU is wanted than the node has free")
 
 
 def _nearest(want: Want, gpus: list[list[int]], home: int | None) -> tuple[int, ...]:

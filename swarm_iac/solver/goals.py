@@ -10,7 +10,8 @@
     nodes                   min     Σ open[n]                               fewest nodes in use
     (tie)                   min     Σ rank[n] · x[w,n]                      fullest, then lowest name; not reported
 
-worth_w = gpus_w · (1 + R) + 1, with R the replicas wanted at the level: GPUs first, then replicas, strictly, since all
+worth_w = gpus_w · (1 + R) + 1, with R the replicas wanted at the level, and GPUs counted in thousandths on a fleet
+where parts of them are asked for: GPUs first, then replicas, strictly, since all
 replicas together are worth less than one GPU. Because of the order, a running allocation is stopped only where that
 places a higher priority. A rebalance puts moves and shifts after nodes.
 """
@@ -40,6 +41,7 @@ class Aim:
     best: int
     base: int = 0  # 1 + R where the value is worth; 0 elsewhere
     share: float = 1.0  # of the effort
+    unit: str = "gpus"  # what worth counts before replicas
 
     def measure(self, values: Values) -> int:
         """Its value in a placement."""
@@ -62,7 +64,9 @@ def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: st
     scene, base = board.task.scene, board.task.base
     asks = [ask for ask in scene.asks.values() if ask.priority == PRIORITIES[level]]
     step = 1 + sum(ask.members for ask in asks)
-    worth = {ask.name: ask.gpus * step + 1 for ask in asks}
+    milli = any(ask.shared for ask in scene.asks.values())
+    unit = "gpu_milli" if milli else "gpus"
+    worth = {ask.name: ask.gpus * (ask.share if milli else 1) * step + 1 for ask in asks}
     fixed = {ask.name: base.counts[ask.name].total() for ask in asks}
     free = {ask.name: min(board.task.free.get(ask.name, 0), max(0, possible[ask.name] - fixed[ask.name])) for ask in asks}
     constant = sum(worth[name] * count for name, count in fixed.items())
@@ -70,10 +74,10 @@ def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: st
     for name, least in ((f"{level}_stay", keeping.stayed), (f"{level}_running", keeping.ran)):
         mine = [(var, worth[w]) for w, var in least.items() if w in worth]
         top = sum(c * min(board.top_of(var), free[w]) for w, var in least.items() if (c := worth.get(w)))
-        result.append(Aim(name, mine, constant, 1, constant + top, step))
+        result.append(Aim(name, mine, constant, 1, constant + top, step, unit=unit))
     every = [(var, worth[ask.name]) for ask in asks for var in board.of(ask.name)]
     top = sum(worth[name] * count for name, count in free.items())
-    result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step))
+    result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step, unit=unit))
     return result
 
 

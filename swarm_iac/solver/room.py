@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from swarm_iac.solver.scene import ENDLESS, Ask, Bin, Scene
+from swarm_iac.solver.scene import ENDLESS, WHOLE, Ask, Bin, Scene
 
 
 def group_of(bin_: Bin, level: str) -> str:
@@ -27,6 +27,13 @@ class Room:
         self.racks = {name: list(values) for name, values in scene.racks.items()}
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in scene.asks}
         self.load: Counter[str] = Counter()
+        #: Cards held in part, by node: what each has left. `free[node][0]` counts the empty ones.
+        self.parts: dict[str, dict[int, int]] = {}
+        self.held: dict[tuple[str, str], list[int]] = {}
+
+    def partial(self, node: str) -> dict[int, int]:
+        """Cards of the node that are held in part: thousandths left of each."""
+        return self.parts.get(node, {})
 
     def copy(self) -> Room:
         """An independent copy."""
@@ -38,6 +45,8 @@ class Room:
         other.racks = {name: list(values) for name, values in self.racks.items()}
         other.counts = {name: Counter(values) for name, values in self.counts.items()}
         other.load = Counter(self.load)
+        other.parts = {name: dict(cards) for name, cards in self.parts.items()}
+        other.held = {pair: list(cards) for pair, cards in self.held.items()}
         return other
 
     def most(self, ask: Ask, bin_: Bin) -> int:
@@ -48,8 +57,15 @@ class Room:
                 fit = min(fit, free // need)
                 if fit <= 0:
                     return 0
+        if ask.shared:
+            fit = min(fit, self.shares(ask, bin_.name))
         fit = min(fit, self._by_ceiling(ask), self._by_rack(ask, bin_), self._by_shape(ask, bin_))
         return max(fit, 0)
+
+    def shares(self, ask: Ask, node: str) -> int:
+        """How many more parts of a GPU of this size the node's cards could hold."""
+        empty = max(0, self.free[node][0]) * (WHOLE // ask.share)
+        return empty + sum(left // ask.share for left in self.partial(node).values())
 
     def _by_ceiling(self, ask: Ask) -> int:
         fit = ENDLESS
@@ -76,8 +92,15 @@ class Room:
             return 0 if taken else 1
         return ENDLESS
 
-    def take(self, ask: Ask, bin_: Bin, count: int) -> None:
-        """Put `count` replicas on the node; a negative count gives them back."""
+    def take(self, ask: Ask, bin_: Bin, count: int, gpus: tuple[int, ...] = ()) -> None:
+        """Put `count` replicas on the node; a negative count gives them back.
+
+        A part of a GPU goes to the card `gpus` where one is named, else to the fullest that has room, else to an empty
+        one, which gets a negative number of its own.
+        """
+        if ask.shared:
+            for _ in range(abs(count)):
+                self._give(ask, bin_.name) if count < 0 else self._share(ask, bin_.name, gpus)
         free = self.free[bin_.name]
         for i, need in enumerate(ask.need):
             free[i] -= need * count
@@ -94,3 +117,21 @@ class Room:
         counts[bin_.name] += count
         if not counts[bin_.name]:
             del counts[bin_.name]
+
+    def _share(self, ask: Ask, node: str, gpus: tuple[int, ...]) -> None:
+        cards = self.parts.setdefault(node, {})
+        fitting = sorted((left, card) for card, left in cards.items() if left >= ask.share)
+        card = gpus[0] if gpus else (fitting[0][1] if fitting else min(0, *cards, 0) - 1)
+        if card not in cards:
+            cards[card] = WHOLE
+            self.free[node][0] -= 1
+        cards[card] -= ask.share
+        self.held.setdefault((ask.name, node), []).append(card)
+
+    def _give(self, ask: Ask, node: str) -> None:
+        card = self.held[ask.name, node].pop()
+        cards = self.parts[node]
+        cards[card] += ask.share
+        if cards[card] == WHOLE:
+            del cards[card]
+            self.free[node][0] += 1

@@ -13,6 +13,8 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Ceiling, Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 
+#: One GPU in thousandths.
+WHOLE = 1000
 #: No ceiling.
 ENDLESS = 1 << 60
 #: What a node has: the hardware's seven, then the six that `limits.node` caps.
@@ -46,10 +48,17 @@ class Ask:
     spread: str | None
     within: str | None
     power: int | None  # per GPU [W]; None: the node's
+    share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
 
     @property
     def gpus(self) -> int:
-        return self.need[0]
+        """GPUs that it stands on."""
+        return self.usage[0]
+
+    @property
+    def shared(self) -> bool:
+        """May others stand on its GPU?"""
+        return self.share < WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
     vcpus = int(each.vcpus)
     cores = vcpus // 1000 if each.pinned else 0
     out, into = int(workload.egress), int(workload.ingress)
+    whole = each.gpus.count if each.gpus.share == WHOLE else 0
     usage = (each.gpus.count, vcpus, int(each.memory), int(workload.storage), out, into)
     return Ask(
         name=name,
@@ -124,7 +134,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
         members=workload.members,
         wanted=workload.members,
         gang=workload.gang is not None,
-        need=(each.gpus.count, vcpus, cores, int(each.memory), int(workload.storage), out, into, *usage),
+        need=(whole, vcpus, cores, int(each.memory), int(workload.storage), out, into, *usage),
         usage=usage,
         model=each.gpus.model if each.gpus.count else None,
         gpu_memory=int(each.gpus.memory or 0) if each.gpus.count else 0,
@@ -132,6 +142,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
         spread=workload.place.spread,
         within=workload.place.within,
         power=None if each.gpu_power is None else int(each.gpu_power),
+        share=each.gpus.share,
     )
 
 

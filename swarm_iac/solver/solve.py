@@ -23,6 +23,8 @@ from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
+from swarm_iac.solver.large import fill
+from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import neighbourhood
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.change import moves_stay_in_budget
@@ -32,7 +34,10 @@ from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
+from swarm_iac.solver.worth import total, worth
 
+#: Above this many nodes, too, the fleet is filled by columns.
+NODES = 100
 #: Up to this many pairs (workload, node) all is decided at once.
 EXACT = 60_000
 #: Above this many pairs each workload looks at its best WIDEST nodes only.
@@ -60,6 +65,8 @@ def solve(
     most = possible(scene)
     size = sum(1 for _ in scene.asks) * len(scene.bins)
     watch = watch or Watch()
+    if not scene.running and _large(scene):
+        return _filled(stack, scene, settled, most, watch)
     first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
     found, counts, cut = _search(scene, first, most, None, repair, watch)
     local = False
@@ -75,6 +82,40 @@ def solve(
         proof=_proof(stack, scene, found, placement, cut=cut or local, stopped=watch.stopped),
         moves=_moves(scene, settled, placement),
     )
+
+
+def _large(scene: Scene) -> bool:
+    return len(scene.bins) > NODES or len(scene.asks) * len(scene.bins) > EXACT
+
+
+def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
+    """A large fleet on which nothing runs yet."""
+    task = narrow(scene, settled)
+    counts = greedy(task)
+    rounds = 0
+    bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    if any(_placed(counts)[name] < count for name, count in most.items()):
+        answer = fill(task, most, stack.solve.effort, lambda: watch.stopped)
+        counts, bound, rounds = max(counts, answer.counts, key=lambda one: total(scene, one)), answer.bound, answer.rounds
+    goals = goals_of_large(scene, counts, most, bound)
+    watch.tell(goals)
+    placement = _placement(scene, settled, counts)
+    how = {"workers": 1, "seed": SEED, "effort": stack.solve.effort, "rounds": rounds}
+    proof = Proof(
+        optimal=all(goal.value == goal.bound for goal in goals),
+        goals=goals,
+        solver=f"OR-Tools CP-SAT and GLOP {version('ortools')}",
+        parameters=how | ({"cut": "by hand"} if watch.stopped else {}),
+        placement=digest(placement),
+    )
+    return Solution(placement=placement, proof=proof)
+
+
+def _placed(counts: Pairs) -> Counter[str]:
+    placed: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        placed[name] += count
+    return placed
 
 
 def _short(name: str, value: int, bound: int) -> bool:

@@ -47,11 +47,12 @@ class Settled:
 
 def same_size(ask: Ask, allocation: Allocation) -> bool:
     """Does the allocation hold exactly what one replica asks for now?"""
+    whole = 0 if ask.shared else len(allocation.gpus)
     held = (
-        len(allocation.gpus), int(allocation.vcpus), len(allocation.cpus), int(allocation.memory),
+        whole, int(allocation.vcpus), len(allocation.cpus), int(allocation.memory),
         int(allocation.storage), int(allocation.egress), int(allocation.ingress),
     )  # fmt: skip
-    return held == ask.need[:7]
+    return held == ask.need[:7] and len(allocation.gpus) == ask.gpus
 
 
 def settle(scene: Scene) -> Settled:
@@ -67,9 +68,11 @@ def settle(scene: Scene) -> Settled:
                 continue
             gpus = taken.setdefault((bin_.name, "gpu"), set())
             cpus = taken.setdefault((bin_.name, "cpu"), set())
-            devices = _free(allocation.gpus, bin_.room[0], gpus) and _free(allocation.cpus, bin_.room[2], cpus)
+            # A card may be held by several, as long as each holds only a part of it and there is so much left.
+            open_ = {card for card, left in room.partial(bin_.name).items() if ask.shared and left >= ask.share}
+            devices = _free(allocation.gpus, bin_.room[0], gpus - open_) and _free(allocation.cpus, bin_.room[2], cpus)
             if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
-                room.take(ask, bin_, 1)
+                room.take(ask, bin_, 1, allocation.gpus)
                 gpus.update(allocation.gpus)
                 cpus.update(allocation.cpus)
                 settled.stay[allocation.name] = allocation
@@ -109,7 +112,7 @@ def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
     base = Room(scene)
     for name in sorted(fixed):
         allocation = settled.stay[name]
-        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1)
+        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.gpus)
     free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
     return Task(
         scene=scene,

@@ -84,6 +84,6 @@ def goals_of(aim: Aim, value: int, bound: int) -> tuple[Goal, ...]:
     gpus, best = value // aim.base, bound // aim.base
     replicas = bound % aim.base if gpus == best else aim.base - 1
     return (
-        Goal(name=f"{aim.name}_gpus", value=gpus, bound=best),
+        Goal(name=f"{aim.name}_{aim.unit}", value=gpus, bound=best),
         Goal(name=f"{aim.name}_replicas", value=value % aim.base, bound=replicas),
     )

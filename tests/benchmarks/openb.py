@@ -47,8 +47,7 @@ def measured(method: str, asked: argparse.Namespace) -> Row:
     stack = openb_trace.stack(trace)
     begin = time.monotonic()
     if method == "swarm":
-        end = begin + GUARD * asked.seconds
-        placement, bound = swarm(stack, lambda: time.monotonic() > end)
+        placement, bound = swarm(stack, GUARD * asked.seconds)
     else:
         methods: dict[str, Callable[[], tuple[baselines.Where, float | None]]] = {
             "best fit": lambda: baselines.best_fit(trace),

@@ -46,7 +46,7 @@ def dive(
         mix = master.solve()
         if rounds and not stop():
             pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
-            mix = generate(problem, master, pricers, rounds=rounds, gap=1e-4, prices=mix.rows, stop=stop).mix
+            mix = generate(problem, master, pricers, rounds=rounds, slack=problem.unit / 100, prices=mix.rows, stop=stop).mix
             columns = list(dict.fromkeys([*columns, *master.columns]))
     return plan
 

@@ -55,12 +55,12 @@ def generate(
     pricers: list[Pricer],
     *,
     rounds: int,
-    gap: float,
+    slack: float,
     prices: tuple[float, ...] | None = None,
     bound: float = float("inf"),
     stop: Callable[[], bool] = lambda: False,
 ) -> Generated:
-    """Add columns until mix and bound are within `gap` of each other, nothing is found, or the rounds are used up.
+    """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
 
     A round prices the shapes that promised most last time; every EVERY-th round, and whenever those find nothing,
     prices all and gives a bound.
@@ -87,14 +87,14 @@ def generate(
             cost = sum(true[k] * n for k, n in priced.pattern)
             for other in hosts[h]:
                 gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
-                if gain > 1e-6 * master.scale:
+                if gain > 1e-6 * problem.unit:
                     promise[other] = max(promise[other], gain * shapes[other].count)
                     added += master.add(other, priced.pattern)
         if whole and total < centre:
             centre, state.prices = total, mixed
             state.bound = min(state.bound, total)
         state.mix = mix = master.solve() if added else mix
-        if state.bound - mix.value <= gap * abs(mix.value) or stop():
+        if state.bound - mix.value <= slack or stop():
             break
         if whole and not added:
             if not smooth:

@@ -29,7 +29,7 @@ class Master:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.scale = max((kind.worth for kind in problem.kinds), default=1) or 1
+        self.scale = problem.unit
         self.model = mathopt.Model(name="columns")
         self.model.objective.is_maximize = True
         self.rows = [self.model.add_linear_constraint(ub=row.limit) for row in problem.rows]

@@ -66,6 +66,12 @@ class Problem:
     shapes: tuple[Shape, ...]
     rows: tuple[Row, ...]
 
+    @property
+    def unit(self) -> float:
+        """The least that a whole GPU is worth, or a replica where nothing has GPUs: differences far below do not count."""
+        rates = [kind.worth * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards]
+        return min(rates or [float(kind.worth) for kind in self.kinds], default=1.0)
+
     def value(self, shape: Shape, pattern: Pattern) -> int:
         """What one node with this pattern is worth."""
         kept = {keep.kind: keep for keep in shape.keeps}

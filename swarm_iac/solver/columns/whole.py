@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from swarm_iac.solver.columns.cards import pack
 from swarm_iac.solver.columns.dive import Plan, dive
 from swarm_iac.solver.columns.fill import Floor, passes, tightest
-from swarm_iac.solver.columns.generate import generate
+from swarm_iac.solver.columns.generate import Generated, generate
 from swarm_iac.solver.columns.master import Master
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
 
 #: Rounds of pricing on each level of the dive.
 DIVE = 2
-#: Mix and bound this near each other count as equal.
+#: Mix and bound count as equal within this part of all GPUs, at what the least valued GPU is worth.
 GAP = 1e-4
 
 
@@ -38,15 +38,7 @@ class Filled:
 
 def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> Filled:
     """The best placement found with so many rounds of pricing. `stop` is a guard; once true, what is there is finished."""
-    master = Master(problem)
-    greedy = passes(problem)
-    for floor in greedy:
-        for node, shape in enumerate(floor.shape):
-            master.add(int(shape), floor.pattern(node))
-    pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
-    free = [0.0] * len(problem.kinds)
-    bound = sum(shape.count * pricer.best(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
-    found = generate(problem, master, pricers, rounds=rounds, gap=GAP, bound=bound, stop=stop)
+    master, found, greedy = _generated(problem, rounds, stop)
     plan = dive(problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
     floors = [_refilled(problem, plan), *greedy]
     best = max(floors, key=Floor.worth)
@@ -57,6 +49,24 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lamb
         rounds=found.rounds,
         columns=len(master.columns),
     )
+
+
+def bound_of(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> float:
+    """What no placement is worth more than; as `fill_fleet`, without placing anything."""
+    return _generated(problem, rounds, stop)[1].bound
+
+
+def _generated(problem: Problem, rounds: int, stop: Callable[[], bool]) -> tuple[Master, Generated, list[Floor]]:
+    master = Master(problem)
+    greedy = passes(problem)
+    for floor in greedy:
+        for node, shape in enumerate(floor.shape):
+            master.add(int(shape), floor.pattern(node))
+    pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
+    free = [0.0] * len(problem.kinds)
+    slack = GAP * problem.unit * sum(shape.count * shape.cards for shape in problem.shapes)
+    bound = sum(shape.count * pricer.best(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
+    return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop), greedy
 
 
 def _refilled(problem: Problem, plan: Plan) -> Floor:

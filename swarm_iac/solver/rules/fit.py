@@ -18,8 +18,8 @@ def selector_matches(ask: Ask, bin_: Bin) -> bool:
 
 
 def gpu_model_matches(ask: Ask, bin_: Bin) -> bool:
-    """x[w,n] = 0 unless model_w is left out or model_w = model_n."""
-    return ask.model is None or ask.model == bin_.model
+    """x[w,n] = 0 unless model_w is left out or model_n is among those it names."""
+    return ask.model is None or (bin_.model is not None and bin_.model in ask.model.split("|"))
 
 
 def gpu_memory_suffices(ask: Ask, bin_: Bin) -> bool:

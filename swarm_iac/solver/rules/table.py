@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swarm_iac.solver.board import Board
-from swarm_iac.solver.rules import ceilings, node, rack, shape
+from swarm_iac.solver.rules import ceilings, node, parts, rack, shape
 
 #: Added to every model, in this order.
 RULES: tuple[Callable[[Board], None], ...] = (
@@ -14,6 +14,7 @@ RULES: tuple[Callable[[Board], None], ...] = (
     shape.spread_keeps_apart,
     shape.within_keeps_together,
     node.gpus_fit_node,
+    parts.parts_fit_cards,
     node.vcpus_fit_node,
     node.cores_fit_node,
     node.memory_fits_node,

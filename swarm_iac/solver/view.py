@@ -1,0 +1,125 @@
+"""How does a scene look to column generation? Workloads that are alike become a kind, nodes that are alike a shape.
+
+Only workloads whose replicas do not depend on each other across nodes, and that no rack bounds, are seen; what else
+stands somewhere is already taken from the nodes. What is not placed here any more bounds nothing: the rows of the
+problem are the replicas wanted, and the ceilings of users and of the cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
+from swarm_iac.solver.room import Room
+from swarm_iac.solver.rules.fit import suits
+from swarm_iac.solver.scene import CEILINGS, ENDLESS, NODE_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.task import Pairs
+from swarm_iac.solver.worth import worth
+
+
+def simple(scene: Scene, ask: Ask) -> bool:
+    """Do its replicas stand each for itself?"""
+    if (ask.gang and ask.members > 1) or (ask.within and ask.members > 1) or ask.spread == "rack":
+        return False
+    tight = [any(rack[i] < ENDLESS for rack in scene.racks.values()) for i in range(3)]
+    power = ask.power is not None and ask.gpus > 0
+    return not ((tight[0] and ask.need[5]) or (tight[1] and ask.need[6]) or (tight[2] and power))
+
+
+@dataclass(frozen=True)
+class View:
+    """A problem, and whom its numbers mean: workloads of each kind, nodes of each shape."""
+
+    problem: Problem
+    asks: tuple[tuple[str, ...], ...]
+    bins: tuple[tuple[str, ...], ...]
+    kind_of: dict[str, int]
+
+
+def view(room: Room, names: list[str]) -> View:
+    """The workloads `names` on ready nodes, with what is left of everything in `room`."""
+    scene = room.scene
+    asks = [scene.asks[name] for name in names]
+    limited = {user for user in {ask.user for ask in asks} if any(value < ENDLESS // 2 for value in room.users[user])}
+    by_kind: dict[tuple[object, ...], list[Ask]] = {}
+    for ask in asks:
+        alike = (
+            -ask.priority, ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select,
+            ask.user if ask.user in limited else "", ask.name if ask.spread else "",
+        )  # fmt: skip
+        by_kind.setdefault(alike, []).append(ask)
+    groups = list(by_kind.values())
+    dims = [i for i in range(1, len(NODE_DIMS)) if any(group[0].need[i] for group in groups)]
+    dims = [i for i in dims if any(free[i] < ENDLESS // 2 for free in room.free.values())]
+    steps = [math.gcd(*(group[0].need[i] for group in groups)) for i in dims]
+    kinds = tuple(
+        Kind(
+            worth=worth(group[0]),
+            count=sum(ask.members - room.counts[ask.name].total() for ask in group),
+            cards=group[0].gpus,
+            share=group[0].share,
+            need=tuple(group[0].need[i] // step for i, step in zip(dims, steps, strict=True)),
+            apart=group[0].spread == "node",
+        )
+        for group in groups
+    )
+    bins, shapes = _shapes(room, [group[0] for group in groups], dims, steps)
+    return View(
+        problem=Problem(kinds, shapes, wanted_rows(kinds) + _ceilings(room, groups, limited)),
+        asks=tuple(tuple(ask.name for ask in group) for group in groups),
+        bins=bins,
+        kind_of={ask.name: k for k, group in enumerate(groups) for ask in group},
+    )
+
+
+def _shapes(
+    room: Room, asks: list[Ask], dims: list[int], steps: list[int]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[Shape, ...]]:
+    keys = sorted({key for ask in asks for key, _ in ask.select})
+    fits: dict[tuple[object, ...], tuple[int, ...]] = {}
+    by_shape: dict[tuple[int, tuple[int, ...], tuple[int, ...]], list[Bin]] = {}
+    for bin_ in room.scene.bins.values():
+        if bin_.state != "ready":
+            continue
+        labels = tuple(bin_.labels.get(key) for key in keys)
+        like = (bin_.model, bin_.gpu_memory, labels)
+        if like not in fits:
+            fits[like] = tuple(k for k, ask in enumerate(asks) if suits(ask, bin_))
+        free = room.free[bin_.name]
+        rooms = tuple(max(0, free[i]) // step for i, step in zip(dims, steps, strict=True))
+        by_shape.setdefault((max(0, free[0]), rooms, fits[like]), []).append(bin_)
+    shapes = tuple(
+        Shape(count=len(alike), cards=cards, room=rooms, fits=suited) for (cards, rooms, suited), alike in by_shape.items()
+    )
+    return tuple(tuple(bin_.name for bin_ in alike) for alike in by_shape.values()), shapes
+
+
+def _ceilings(room: Room, groups: list[list[Ask]], limited: set[str]) -> tuple[Row, ...]:
+    rows = []
+    for i in range(len(CEILINGS)):
+        for user in sorted(limited):
+            mine = tuple((k, group[0].usage[i]) for k, group in enumerate(groups) if group[0].user == user)
+            rows.append((room.users[user][i], mine))
+        rows.append((room.cluster[i], tuple((k, group[0].usage[i]) for k, group in enumerate(groups))))
+    kept = [(limit, tuple((k, use) for k, use in uses if use)) for limit, uses in rows]
+    return tuple(Row(max(0, limit), uses) for limit, uses in kept if uses and limit < ENDLESS // 2)
+
+
+def named(seen: View, room: Room, counts: dict[str, Counter[int]]) -> Pairs:
+    """Replicas of workloads on nodes, from counts of kinds on nodes: kinds are handed out in the order of names."""
+    left = {name: room.scene.asks[name].members - room.counts[name].total() for names in seen.asks for name in names}
+    pairs: Pairs = Counter()
+    for node in sorted(counts):
+        for kind, count in sorted(counts[node].items()):
+            rest = count
+            for name in seen.asks[kind]:
+                take = min(rest, left[name])
+                if take:
+                    pairs[name, node] += take
+                    left[name] -= take
+                    rest -= take
+                if not rest:
+                    break
+    return pairs
