@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.screen import say
+from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.cli.toolchain import require_pulumi
 
 Stack = Annotated[str, typer.Option("--stack", "-s", help="Name of the stack: stacks/NAME.yaml.", envvar="SWARM_STACK_NAME")]
@@ -47,6 +47,30 @@ def destroy(context: typer.Context, stack: Stack = "dev") -> None:
     _run("destroy", stack, context.args)
 
 
+def adopt(
+    lineage: Annotated[str | None, typer.Argument(help="The lineage to take over, as the nodes' ledgers name it.")] = None,
+    stack: Stack = "dev",
+    json: Annotated[bool, typer.Option("--json", help="One JSON document for machines.")] = False,
+) -> None:
+    """After a lost state: show whose the nodes are, or, with a LINEAGE, make this repository their owner again.
+
+    Examples: swarm adopt; swarm adopt 0b0c…; then swarm up, which changes only what differs
+    """
+    from swarm_iac.cli import adopt as adoption
+
+    if lineage is None:
+        found = adoption.find(stack)
+        if json:
+            show_json([vars(one) for one in found.owners])
+        else:
+            show(table("whose the nodes are", adoption.HEADS, found.rows()))
+        for node, why in sorted(found.dark.items()):
+            say(f"{node}: {why}")
+        raise SystemExit(4 if found.dark else 0)
+    adoption.adopt(engine.repository(), stack, lineage, say)
+    say(f"this repository's state is of lineage {lineage} now; swarm preview shows what differs")
+
+
 def env() -> None:
     """Print the environment for bare `pulumi`: eval "$(swarm env)"."""
     for name, value in engine.environment(engine.repository(), say).items():
@@ -81,5 +105,5 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     for command in (preview, up, refresh, destroy):
         app.command(context_settings=_PASS)(command)
-    for plain in (env, toolchain, init, demo):
+    for plain in (adopt, env, toolchain, init, demo):
         app.command()(plain)

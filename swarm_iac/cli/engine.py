@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -56,17 +56,28 @@ def reaching(root: Path) -> dict[str, str]:
 
 
 def pulumi(
-    root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False
+    root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer."""
-    (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
-    variables = {**os.environ, **environment(root, say)}
-    _clear_dead_lock(root, stack, say)
-    _select(root, stack, variables)
+    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer. `more`: further variables."""
+    variables = {**ensure_stack(root, stack, say), **(more or {})}
     return subprocess.run(
         ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
     )  # fmt: skip
+
+
+def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
+    """Make the stack if it is not there, and clear what a dead run left. The environment for `pulumi`."""
+    (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
+    variables = {**os.environ, **environment(root, say)}
+    _clear_dead_lock(root, stack, say)
+    _select(root, stack, variables)
+    return variables
+
+
+def exported(root: Path, stack: str, say: Say) -> str:
+    """The stack's state as Pulumi exports it, as text."""
+    return pulumi(root, stack, ["stack", "export"], say, capture=True).stdout
 
 
 def _select(root: Path, stack: str, variables: dict[str, str]) -> None:

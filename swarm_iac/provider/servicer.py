@@ -103,7 +103,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Create(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn):
             self._fresh_lineage = not request.preview
-            return pb.CreateResponse(id="" if request.preview else str(uuid.uuid4()))
+            return pb.CreateResponse(id="" if request.preview else os.environ.get("SWARM_ADOPT") or str(uuid.uuid4()))
         if self._fresh_lineage and os.environ.get("PULUMI_SKIP_CHECKPOINTS") == "true":
             await _refuse(context, "the lineage is not saved yet, and PULUMI_SKIP_CHECKPOINTS is set", _LINEAGE_HINT)
         news = from_struct(request.properties)

@@ -1,0 +1,82 @@
+"""How does a fleet whose state was lost get one again? The nodes' ledgers know whose they are; a person says that it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from swarm_iac.cli import engine, fleet
+from swarm_iac.cli.engine import Say
+from swarm_iac.errors import Refused, SwarmError
+
+HEADS = ("lineage", "fleet", "serial", "nodes", "allocations")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One lineage that nodes of the stack file name in their ledgers."""
+
+    lineage: str
+    fleet: str
+    serial: int
+    nodes: tuple[str, ...]
+    allocations: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the ledgers say. `fleet`: the stack file's own name; `dark`: nodes that did not answer, with why."""
+
+    fleet: str
+    owners: tuple[Owner, ...]
+    dark: dict[str, str]
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Rows below HEADS."""
+        for one in self.owners:
+            yield one.lineage, one.fleet, str(one.serial), " ".join(one.nodes), str(one.allocations)
+
+
+def find(stack: str) -> Found:
+    """Read every node's ledger. Changes nothing."""
+    view = fleet.look(stack)
+    by: dict[tuple[str, str], list[str]] = {}
+    for name, seen in sorted(view.observed.items()):
+        if seen.ledger is not None and not seen.error:
+            by.setdefault((seen.ledger.lineage, seen.ledger.fleet), []).append(name)
+    owners = []
+    for (lineage, owner), nodes in sorted(by.items()):
+        held = [view.observed[name] for name in nodes]
+        serial = max(seen.ledger.serial for seen in held if seen.ledger)
+        owners.append(Owner(lineage, owner, serial, tuple(nodes), sum(len(seen.state.allocations) for seen in held)))
+    return Found(
+        view.decision.stack.fleet, tuple(owners), {name: one.error for name, one in view.observed.items() if one.error}
+    )
+
+
+def adopt(root: Path, stack: str, lineage: str, say: Say) -> None:
+    """Give this repository's empty state the lineage of its machines. Raises Refused when that is not what they say."""
+    found = find(stack)
+    owners = [one for one in found.owners if one.lineage == lineage]
+    if not owners:
+        known = ", ".join(one.lineage for one in found.owners) or "none at all"
+        raise Refused(f"no node of this stack names the lineage {lineage}", hint=f"their ledgers name {known}")
+    if any(one.fleet != found.fleet for one in owners):
+        raise Refused(
+            f"lineage {lineage} is of fleet {owners[0].fleet}, and this stack file describes fleet {found.fleet}",
+            hint="the stack file of another fleet must not take these machines; correct `fleet:` if it was renamed",
+        )
+    engine.ensure_stack(root, stack, say)
+    if "swarm:index:Lineage" in engine.exported(root, stack, say):
+        raise Refused("this state has a lineage already, so it is not lost", hint="adopt from a repository with an empty state")
+    done = engine.pulumi(
+        root,
+        stack,
+        ["up", "--yes", "--skip-preview", "--target", "**Lineage**"],
+        say,
+        capture=True,
+        more={"SWARM_ADOPT": lineage},
+    )
+    if done.returncode:
+        raise SwarmError(f"pulumi could not write the lineage:\n{(done.stdout + done.stderr).strip()[-2000:]}")
