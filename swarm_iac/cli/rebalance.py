@@ -15,7 +15,7 @@ from swarm_iac.decision import Decision, adopt, keep, running
 from swarm_iac.model import cost
 from swarm_iac.solver.curve import Point, better, gained, point, share
 
-BAR = 24
+BAR = 18
 _HEADS = {"moves": "moves", "misfit": "misfit", "nodes": "nodes in use"}
 
 

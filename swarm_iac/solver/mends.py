@@ -19,15 +19,17 @@ from swarm_iac.solver.facts import conflict_of
 from swarm_iac.solver.offers import Kind, Offer, Offers
 from swarm_iac.solver.scene import scene_of
 from swarm_iac.solver.solution import Mend, Solution
-from swarm_iac.solver.solve import EXACT, solve
+from swarm_iac.solver.solve import solve
 
 KINDS: tuple[Kind, ...] = ("limit", "node", "move", "request")
 #: So many mends of each kind are told.
 MOST = 3
-#: So many offers of each kind are solved; on a large fleet, where a solve takes seconds, fewer.
-TRIES, TRIES_LARGE = 6, 2
+#: So many offers of each kind are solved.
+TRIES = 6
 #: At most so many edits together, and so many solves to find them.
 DEPTH, TOGETHER = 3, 24
+#: Above so many pairs (workload, node) a solve takes seconds: only what counting is sure of is solved, and less of it.
+LARGE, TRIES_LARGE, TOGETHER_LARGE = 2_500, 2, 3
 #: More moves than any fleet has allocations.
 ENDLESS_MOVES = 1_000_000
 
@@ -74,18 +76,19 @@ class Bench:
 
 def mends(bench: Bench, moves: int | None) -> tuple[Mend, ...]:
     """The cheapest mends of each kind. `moves`: what `needed_moves` found."""
-    tries = TRIES if len(bench.stack.nodes) * len(bench.stack.workloads) <= EXACT else TRIES_LARGE
+    large = len(bench.stack.nodes) * len(bench.stack.workloads) > LARGE
+    tries = TRIES_LARGE if large else TRIES
     offers = _offers(bench, ())
     if moves is not None and moves > bench.stack.solve.moves:
         offers.append(Offer("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
     found: list[Mend] = []
     for kind in KINDS:
-        mine = [offer for offer in offers if offer.kind == kind][:tries]
+        mine = [offer for offer in offers if offer.kind == kind and (offer.whole or not large)][:tries]
         made = [mend for offer in mine if (mend := bench.mend(kind, (offer.edit,)))]
         change = {str(offer.edit): offer.change for offer in mine}
         made.sort(key=lambda mend: (len(mend.stops), len(mend.moves), change[str(mend.edits[0])]))
         found += made[:MOST]
-    return tuple(found) or _together(bench, offers, tries)
+    return tuple(found) or _together(bench, offers, large=large)
 
 
 def _offers(bench: Bench, edits: tuple[Edit, ...]) -> list[Offer]:
@@ -100,18 +103,20 @@ def _offers(bench: Bench, edits: tuple[Edit, ...]) -> list[Offer]:
     return [offer for offer in Offers(stack, room, ask, bench.today).of(conflict_of(room, ask)) if offer.edit.path not in taken]
 
 
-def _together(bench: Bench, offers: list[Offer], tries: int) -> tuple[Mend, ...]:
+def _together(bench: Bench, offers: list[Offer], *, large: bool) -> tuple[Mend, ...]:
     """Two edits at once, or three; the fewest that were found."""
     front: list[tuple[tuple[Edit, ...], int]] = [((offer.edit,), offer.change) for offer in offers]
-    left = TOGETHER if tries == TRIES else TRIES_LARGE
+    left = TOGETHER_LARGE if large else TOGETHER
     found: list[Mend] = []
     for _ in range(DEPTH - 1):
         wider: list[tuple[tuple[Edit, ...], bool, int]] = []
-        for edits, change in front[:tries]:
-            for offer in _offers(bench, edits)[:tries]:
+        for edits, change in front[:TRIES]:
+            for offer in _offers(bench, edits)[:TRIES]:
                 wider.append(((*edits, offer.edit), offer.whole, change + offer.change))
         wider.sort(key=lambda one: (not one[1], one[2], str(one[0])))
-        for edits, _, _ in wider[:left]:
+        for edits, whole, _ in wider[:left]:
+            if large and not whole:
+                continue
             left -= 1
             if mend := bench.mend("together", edits):
                 found.append(mend)

@@ -162,9 +162,10 @@ class Offers:
         """A higher priority stops others, so it is tried last."""
         for name, level in sorted(PRIORITIES.items(), key=lambda pair: pair[1]):
             if level > self.ask.priority:
-                yield Offer(
-                    "request", Edit(path=f"{self.here}.priority", value=name), 2000 * (level - self.ask.priority), False
-                )
+                lower = {key for key, other in self.room.scene.asks.items() if other.priority < level}
+                whole = self._fits(without(self.room, lower - {self.ask.name}))
+                change = 2000 * (level - self.ask.priority)
+                yield Offer("request", Edit(path=f"{self.here}.priority", value=name), change, whole)
 
     def _given_up(self, holder: str) -> Iterator[Offer]:
         """Another workload asks for fewer replicas; a gang goes as a whole. The dearest wish, since it is someone else's."""
