@@ -17,7 +17,7 @@ def cost(stack: Stack, placement: Placement) -> Price | None:
     total: Price | None = None
     held = _held(stack, placement)
     for model, price in stack.prices.items():
-        part = price * held[model]
+        part = Price(price.amount * held[model] // 1000, price.currency)
         total = part if total is None else total + part
     return total
 
@@ -28,11 +28,13 @@ def unpriced(stack: Stack, placement: Placement) -> tuple[str, ...]:
 
 
 def _held(stack: Stack, placement: Placement) -> Counter[str]:
-    """Allocated GPUs by model. Nodes that have left the stack are no longer paid for."""
+    """Allocated GPUs by model, in thousandths. What stands on a node that has left the stack is not known any more."""
     held: Counter[str] = Counter()
     for one in placement.allocations:
         if one.gpus and one.node in stack.nodes:
-            held[stack.hardware_of(one.node).gpus.model or "(no model)"] += len(one.gpus)
+            wish = stack.workloads.get(one.workload)
+            share = wish.each.gpus.share if wish else 1000
+            held[stack.hardware_of(one.node).gpus.model or "(no model)"] += len(one.gpus) * share
     return held
 
 

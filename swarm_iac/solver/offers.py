@@ -129,8 +129,9 @@ class Offers:
         elif rule == "within_keeps_together":
             yield self._request("place.within", None, 600)
         elif rule == "gpu_model_matches":
-            memory = workload.each.gpus.memory
-            yield self._request("each.gpus.model", None, 500) if memory else self._request("each.gpus", self.ask.gpus, 500)
+            gpus = workload.each.gpus
+            plain = gpus.memory is None and gpus.share == 1000
+            yield self._request("each.gpus", gpus.count, 500) if plain else self._request("each.gpus.model", None, 500)
         elif rule == "gpu_memory_suffices":
             most = self.ask.gpu_memory
             for less in sorted({b.gpu_memory for b in self.room.scene.bins.values() if 0 < b.gpu_memory < most}):

@@ -1,0 +1,93 @@
+"""Is it true for whose sake something moved, and what the second best place would cost?"""
+
+from __future__ import annotations
+
+import datetime
+
+from swarm_iac.limits import judge
+from swarm_iac.model.edit import changed
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import solve, why
+from tests.solver.crowded import crowded
+from tests.solver.fleets import stack_of
+
+FLEETS = 200
+
+
+def put_back(placement: Placement, last: Placement, name: str) -> Placement:
+    """The placement, with one allocation where it stood last, on its old devices."""
+    was = last.by_name()[name]
+    return placement.model_copy(update={"allocations": tuple(was if a.name == name else a for a in placement.allocations)})
+
+
+def test_whoever_made_room_would_be_in_the_way_of_those_it_names() -> None:
+    seen = {"makes_room": 0, "node_is_ready": 0}
+    for seed in range(FLEETS):
+        before, stack = crowded(seed)
+        last = solve(before).placement
+        found = solve(stack, last)
+        names = {a.name for a in found.placement.allocations}
+        for name in sorted({move.name.rpartition("-")[0] for move in found.moves}):
+            for reason in why(stack, found.placement, name, last=last).moved:
+                mover = reason.text.split(":")[0]
+                seen[reason.rule] = seen.get(reason.rule, 0) + 1
+                if reason.rule == "node_is_ready":
+                    assert stack.nodes[last.by_name()[mover].node].state in ("drain", "lost")
+                if reason.rule == "makes_room" and mover in names:
+                    back = put_back(found.placement, last, mover)
+                    assert judge(stack, back, kept=frozenset(names)), f"seed {seed}: {reason.text}, and it could have stayed"
+                    without = [a for a in back.allocations if a.workload != reason.path.split(".")[1]]
+                    assert len(judge(stack, Placement(allocations=tuple(without)), kept=frozenset(names))) < len(
+                        judge(stack, back, kept=frozenset(names))
+                    )
+    assert seen["makes_room"] >= 3 and seen["node_is_ready"] >= 3, seen
+
+
+def test_the_second_best_avoids_the_node_and_never_gains_a_place() -> None:
+    homeless = 0
+    for seed in range(FLEETS):
+        before, stack = crowded(seed)
+        placement = solve(stack, solve(before).placement).placement
+        for name in sorted({a.workload for a in placement.allocations})[:1]:
+            answer = why(stack, placement, name)
+            if answer.missing:
+                continue
+            second = answer.second
+            assert second is not None
+            assert second.avoids not in second.nodes
+            assert not any("more" in part and "placed" in part for part in second.price[:1]), f"seed {seed}: {second}"
+            homeless += not second.nodes
+    assert homeless >= 10
+
+
+def two_sites() -> tuple[Stack, Placement]:
+    stack = stack_of({"a": {}, "b": {"hardware": "l40s"}}, {"w": {"each": {"gpus": 2}}, "v": {"each": {"gpus": "6 x H100"}}})
+    return stack, solve(stack).placement
+
+
+def test_the_price_of_the_second_best_is_told_in_the_goals_that_differ() -> None:
+    stack, placement = two_sites()
+    second = why(stack, placement, "w").second
+    assert second is not None
+    assert (second.avoids, second.nodes) == ("b", ("a",))
+    assert second.price == (
+        "1 more running allocation moves",
+        "1 more step of finer GPUs than were asked for",
+        "1 fewer node in use",
+    )
+
+
+def test_an_exception_that_has_ended_is_named_and_its_extension_mends() -> None:
+    wish = {"user": "bo", "replicas": 2, "each": {"gpus": 4}}
+    limits = {"user": {"gpus": 2}, "except": [{"user": "bo", "gpus": 8, "until": "2026-05-31", "why": "paper"}]}
+    today = datetime.date(2026, 6, 1)
+    last = solve(stack_of({"a": {}}, {"w": wish | {"replicas": 1}}, limits=limits)).placement
+    stack = stack_of({"a": {}}, {"w": wish}, limits=limits)
+    placement = solve(stack, last, today=today).placement
+    answer = why(stack, placement, "w", last=last, today=today)
+    assert (answer.placed, answer.missing) == (1, 1)
+    assert [one.path for one in answer.reasons] == ["limits.except"]
+    assert [str(mend.edits[0]) for mend in answer.mends if mend.kind == "limit"] == ["limits.except[0].until=2026-07-01"]
+    after = solve(changed(stack, answer.mends[0].edits[0]), last, today=today).placement
+    assert len(after.allocations) == 2
