@@ -48,6 +48,11 @@ class Fleet:
     before: dict[str, str] = field(default_factory=dict)  # node -> dump, taken before the first `up`
 
     @property
+    def python(self) -> str:
+        """The interpreter that has the package."""
+        return sys.executable
+
+    @property
     def stack(self) -> Path:
         return self.root / "stacks" / "dev.yaml"
 
