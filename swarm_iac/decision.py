@@ -118,7 +118,7 @@ def running(root: Path, name: str, *, today: datetime.date) -> Decision:
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
     loaded = load(_relative(files.stack), today=today)
-    last = _read(files.lock).placement
+    last = lock.renamed(_read(files.lock), loaded.stack).placement
     return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
 
 
@@ -163,7 +163,7 @@ def _decide(
     watch: Watch | None = None,
 ) -> Decision:
     loaded = load(_relative(files.stack), today=today)
-    last = _read(files.lock)
+    last = lock.renamed(_read(files.lock), loaded.stack)
     stale = _stale(last, loaded.stack, today, last.placement)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)
     if not stale:

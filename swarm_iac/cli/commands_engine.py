@@ -16,25 +16,32 @@ Stack = Annotated[str, typer.Option("--stack", "-s", help="Name of the stack: st
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-def _run(verb: str, stack: str, extra: list[str]) -> None:
+AllowStop = Annotated[
+    int,
+    typer.Option("--allow-stop", min=0, help="Running allocations that this run may stop, in place of solve.stops.", metavar="N"),
+]
+
+
+def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0) -> None:
     root = engine.repository()
-    raise SystemExit(engine.pulumi(root, stack, [verb, *extra], say).returncode)
+    more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else None
+    raise SystemExit(engine.pulumi(root, stack, [verb, *extra], say, more=more).returncode)
 
 
-def preview(context: typer.Context, stack: Stack = "dev") -> None:
+def preview(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0) -> None:
     """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
 
     Examples: swarm preview --diff; swarm preview --expect-no-changes
     """
-    _run("preview", stack, context.args)
+    _run("preview", stack, context.args, allow_stop)
 
 
-def up(context: typer.Context, stack: Stack = "dev") -> None:
+def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0) -> None:
     """Mend every difference. Takes pulumi's options too.
 
     Examples: swarm up; swarm up --yes
     """
-    _run("up", stack, context.args)
+    _run("up", stack, context.args, allow_stop)
 
 
 def refresh(context: typer.Context, stack: Stack = "dev") -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import decisions
-from swarm_iac.cli.commands_engine import Stack
+from swarm_iac.cli.commands_engine import AllowStop, Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
@@ -106,6 +106,7 @@ def plan(
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: take each as the lock file leaves it.")] = False,
+    allow_stop: AllowStop = 0,
 ) -> None:
     """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
 
@@ -116,6 +117,7 @@ def plan(
     from swarm_iac.cli import fleet
 
     view = fleet.look(stack, file=file, offline=offline)
+    fleet.guard(view, allow_stop)
     if json:
         show_json(fleet.plan_json(view))
     elif markdown:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,15 +70,25 @@ def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
     from swarm_iac.converge import agent_digest
     from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
+    from swarm_iac.plan.parking import may_stand
 
     decision = decisions.of_file(file) if file else decisions.current(name)
     wanted = desired(decision.stack, decision.placement)
+    budget, fits = decision.stack.solve, partial(may_stand, decision.stack)
     if offline:
         seen = _as_locked(decision)
-        return View(decision, wanted, seen, steps(seen, wanted))
+        return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits))
     targets = {node: one.address for node, one in wanted.items()}
     seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
-    return View(decision, wanted, seen, steps(seen, wanted, agent=agent_digest()))
+    return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits))
+
+
+def guard(view: View, allowed: int) -> None:
+    """Raises Refused where `up` would: see plan.guards."""
+    from swarm_iac.plan import guards
+
+    guards.refuse_rename(view.observed, view.desired)
+    guards.refuse_mass_stop(guards.stopped(view.plan, view.desired), view.decision.stack.solve.stops, allowed)
 
 
 def _as_locked(decision: Decision) -> dict[str, Observed]:
@@ -150,7 +161,9 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
     """One row per allocation, and one per workload without a place."""
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
-        health = "unreachable" if seen is None or seen.error else seen.health.get(one.name, "not there yet")
+        health = (
+            "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "not there yet")
+        )
         gpus = ",".join(map(str, one.gpus)) or "-"
         cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
         yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health
@@ -164,7 +177,7 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
     answer: list[dict[str, Any]] = []
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
-        health = "unreachable" if seen is None or seen.error else seen.health.get(one.name, "absent")
+        health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
         answer.append({**one.model_dump(mode="json"), "health": health})
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer
@@ -234,7 +247,7 @@ def find(name: str, allocation: str) -> Chosen:
         raise SwarmError(f"{allocation} has {len(all_of)} replicas", hint=f"name one: {', '.join(one.name for one in all_of)}")
     one = all_of[0]
     user, node = decision.stack.workloads[one.workload].user, decision.stack.nodes[one.node]
-    return Chosen(one.name, user, one.node, node.ssh, ssh_config(decision.root))
+    return Chosen(decision.stack.runs_as(one), user, one.node, node.ssh, ssh_config(decision.root))
 
 
 def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False) -> int:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Account, Name, Value
 from swarm_iac.model.hardware import Hardware, Model, Rack
+from swarm_iac.model.placement import Allocation
 from swarm_iac.model.workload import Workload
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Hertz, Price, Watts
 
@@ -140,6 +141,11 @@ class Stack(Value):
         """The settings of `node`; empty when it names none."""
         name = self.nodes[node].tuning
         return self.tuning[name] if name else Tuning()
+
+    def runs_as(self, allocation: Allocation) -> str:
+        """Name of the allocation on its node: that of the workload it was `formerly`, where there is one."""
+        workload = self.workloads[allocation.workload].formerly or allocation.workload
+        return f"{workload}-{allocation.index}"
 
     def users(self) -> frozenset[str]:
         """All known users."""

@@ -7,10 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from swarm_iac.model.state import AllocationState, Desired, Handover, NodeState, Observed
+from swarm_iac.model.step import Verb
 from swarm_iac.plan import resources
-from swarm_iac.plan.diff import diff, restart_for, settled
+from swarm_iac.plan.diff import diff, ended, restart_for, settled
+from swarm_iac.plan.ends import keep_ends
+from swarm_iac.plan.resources import Turn, Waits
 
 Kind = Literal["come", "go", "restart", "start", "live", "stay"]
+#: Those whose service keeps its healthy replicas while they change.
+SERVES: tuple[Handover, ...] = ("healthy-first", "one-by-one")
+#: For each node, when its allocations take and give.
+Turns = Mapping[str, Turn]
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,14 @@ class Act:
 
 @dataclass(frozen=True)
 class Machine:
-    """One node, as found and as wanted. `waits`: for each allocation, who must give before it takes."""
+    """One node, as found and as wanted. `waits`: by the step that takes, for each allocation, who must give before it."""
 
     seen: Observed
     old: NodeState
     new: NodeState
-    handover: Mapping[str, Handover]
-    managed: bool
-    waits: Mapping[str, set[str]] = field(default_factory=dict)
+    wanted: Desired
+    waits: Mapping[Verb, Waits] = field(default_factory=dict)
+    split: Mapping[Verb, frozenset[str]] = field(default_factory=dict)
     acts: Mapping[str, Act] = field(default_factory=dict)
 
     @property
@@ -49,68 +56,99 @@ class Machine:
         return self.seen.node
 
     @property
-    def split(self) -> frozenset[str]:
-        """Allocations that stay and must give before they take, since others wait for them while they wait for others."""
-        asked = {giver for givers in self.waits.values() for giver in givers}
-        return frozenset(name for name in self.waits if name in asked and name in self.old.allocations)
+    def handover(self) -> Mapping[str, Handover]:
+        """How each allocation that is wanted here changes."""
+        return self.wanted.handover
+
+    @property
+    def managed(self) -> bool:
+        """Is it to be ours?"""
+        return self.wanted.managed
+
+    def up(self, name: str) -> bool:
+        """Does it run here, and well (as far as anyone knows)?"""
+        state = self.seen.state.allocations.get(name)
+        return state is not None and state.unit.active and self.seen.health.get(name, "") in ("healthy", "")
+
+    def fell(self, name: str) -> bool:
+        """Is it to be started again, since it fell?"""
+        return self.seen.health.get(name, "") in ("failed", "stopped") and not ended(self.seen, name)
 
 
-def machines(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> dict[str, Machine]:
-    """Every node that is known, with what happens to each allocation on it."""
+def machines(
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], turns: Turns | None = None
+) -> dict[str, Machine]:
+    """Every node that is known, with what happens to each allocation on it. `turns`: see plan.turns."""
     found: dict[str, Machine] = {}
     for name in sorted(observed.keys() | desired.keys()):
-        seen, wanted = observed.get(name, Observed(node=name)), desired.get(name)
-        managed = wanted is not None and wanted.managed
-        new = wanted.state if wanted is not None and managed else NodeState()
-        found[name] = Machine(seen, settled(seen), new, wanted.handover if wanted else {}, managed)
-    late = _late(found)
+        seen = observed.get(name, Observed(node=name))
+        wanted = desired.get(name) or Desired(node=name, address="local", fleet=name, managed=False)
+        new = wanted.state if wanted.managed else NodeState()
+        found[name] = Machine(seen, settled(seen), new, wanted)
+    kept = keep_ends({name: (each.seen, each.new) for name, each in found.items() if each.managed})
+    found = {name: replace(each, new=kept.get(name, each.new)) for name, each in found.items()}
     came_from, goes_to = homes(found)
-    found = {name: _with_acts(machine, late[name], came_from, goes_to) for name, machine in found.items()}
+    turns = turns if turns is not None else _late(found)
+    found = {name: _with_acts(machine, turns.get(name, Turn()), came_from, goes_to) for name, machine in found.items()}
     return _with_gangs(found)
 
 
-def homes(all_of: Mapping[str, Machine]) -> tuple[dict[str, str], dict[str, str]]:
-    """The node of each allocation, found and wanted."""
-    old = {allocation: name for name, each in all_of.items() for allocation in each.old.allocations}
+def homes(all_of: Mapping[str, Machine]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The nodes on which each allocation is found (two, when a run was cut short), and the one where it is wanted."""
+    old: dict[str, tuple[str, ...]] = {}
+    for name, each in all_of.items():
+        for allocation in each.old.allocations:
+            old[allocation] = (*old.get(allocation, ()), name)
     new = {allocation: name for name, each in all_of.items() for allocation in each.new.allocations}
     return old, new
 
 
-def _late(all_of: Mapping[str, Machine]) -> dict[str, frozenset[str]]:
-    """On each node, services that leave it only when they are healthy elsewhere."""
-    _, new = homes(all_of)
-    return {
-        name: frozenset(
-            one for one in each.old.allocations
-            if new.get(one, name) != name and all_of[new[one]].handover.get(one) == "healthy-first"
-        )
-        for name, each in all_of.items()
-    }  # fmt: skip
+def keepers(all_of: Mapping[str, Machine]) -> dict[str, str]:
+    """Of each replica of a service that moves: the node it leaves only when it is healthy in its new place.
+
+    After a run that was cut short it may be up in two places: the one where fewer others want to come is kept.
+    """
+    old, new = homes(all_of)
+    found = {}
+    for name, there in new.items():
+        if name in old and all_of[there].handover.get(name) in SERVES and not all_of[there].up(name):
+            up = [node for node in old[name] if all_of[node].up(name)]
+            if up:
+                found[name] = min(up, key=lambda node: len(all_of[node].new.allocations.keys() - all_of[node].old.allocations))
+    return found
 
 
-def _with_acts(machine: Machine, late: frozenset[str], came_from: Mapping[str, str], goes_to: Mapping[str, str]) -> Machine:
+def _late(all_of: Mapping[str, Machine]) -> Turns:
+    """Services that leave a node only when they are healthy elsewhere are asked last to give."""
+    late: dict[str, dict[str, float]] = {}
+    for name, node in keepers(all_of).items():
+        late.setdefault(node, {})[name] = 1.0
+    return {node: Turn(gives=gives) for node, gives in late.items()}
+
+
+def _with_acts(machine: Machine, turn: Turn, came_from: Mapping[str, tuple[str, ...]], goes_to: Mapping[str, str]) -> Machine:
     old, new = machine.old.allocations, machine.new.allocations
-    waits = resources.waits(old, new, machine.seen.facts.memory, late)
-    ready = replace(machine, waits=waits)
-    split = ready.split
+    has = resources.capacity(machine.seen, machine.old, machine.new)
+    waits = resources.waits(old, new, has, turn)
+    split = resources.split(waits, old)
     acts: dict[str, Act] = {}
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
             where = goes_to.get(name)
             acts[name] = Act("go", f"moves to {where}" if where else "no longer wanted here")
         elif name not in old:
-            where = came_from.get(name)
-            acts[name] = Act("come", f"moves from {where}" if where else "new")
+            acts[name] = Act("come", f"moves from {', '.join(came_from[name])}" if name in came_from else "new")
         else:
-            acts[name] = _change(machine, name, old[name], new[name], name in split)
-    return replace(ready, acts=acts)
+            acts[name] = _change(machine, name, old[name], new[name], name in split[Verb.SLICE])
+    return replace(machine, waits=waits, split=split, acts=acts)
 
 
 def _change(machine: Machine, name: str, old: AllocationState, new: AllocationState, split: bool) -> Act:
     reasons = restart_for(old, new)
-    if reasons:
+    over = ended(machine.seen, name) and old.unit == new.unit and old.workload == new.workload
+    if reasons and not over:
         return Act("restart", f"restarts for: {', '.join(reasons)}")
-    if split and resources.no_core_in_common(old, new):
+    if split and not over and resources.no_core_in_common(old, new):
         return Act("restart", "restarts for: it has no core to stay on while cores change hands")
     health = machine.seen.health.get(name, "")
     if new.unit.active and not old.unit.active:
@@ -122,9 +160,18 @@ def _change(machine: Machine, name: str, old: AllocationState, new: AllocationSt
 
 def gangs(all_of: Mapping[str, Machine]) -> dict[str, list[tuple[str, str]]]:
     """Of each gang: node and allocation of all its members, found or wanted."""
+    return _members(all_of, ("together",))
+
+
+def services(all_of: Mapping[str, Machine]) -> dict[str, list[tuple[str, str]]]:
+    """Of each service that is wanted: node and allocation of all its replicas, found or wanted."""
+    return _members(all_of, SERVES)
+
+
+def _members(all_of: Mapping[str, Machine], handovers: tuple[Handover, ...]) -> dict[str, list[tuple[str, str]]]:
     workloads = {
         state.workload for each in all_of.values() for name, state in each.new.allocations.items()
-        if each.handover.get(name) == "together"
+        if each.handover.get(name) in handovers
     }  # fmt: skip
     found: dict[str, list[tuple[str, str]]] = {}
     for node, name, state in _states(all_of):
@@ -140,11 +187,12 @@ def _states(all_of: Mapping[str, Machine]) -> Iterator[tuple[str, str, Allocatio
 
 
 def _with_gangs(all_of: dict[str, Machine]) -> dict[str, Machine]:
-    """When one member comes, goes or restarts, those that would stay restart too: a gang starts whole."""
+    """When one member comes, goes, restarts or fell, those that would stay restart too: a gang starts whole."""
     forced: dict[str, dict[str, Act]] = {}
     for workload, members in gangs(all_of).items():
         kinds = {all_of[node].acts[name].kind for node, name in members}
-        if kinds & {"come", "go", "restart", "start"} and kinds & {"stay", "live"}:
+        fell = any(all_of[node].fell(name) for node, name in members)
+        if (fell or kinds & {"come", "go", "restart", "start"}) and kinds & {"stay", "live"}:
             for node, name in members:
                 if all_of[node].acts[name].kind in ("stay", "live"):
                     forced.setdefault(node, {})[name] = Act("restart", f"its gang {workload} starts whole")

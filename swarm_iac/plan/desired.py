@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack, Tuning
@@ -58,19 +60,27 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
             interface_bps=int(hardware.nic) if hardware.interface else 0,
             disk=hardware.disk,
             allocations={
-                allocation.name: _allocation(stack.workloads[allocation.workload], allocation, hardware, shared)
-                for allocation in sorted(allocations, key=lambda each: each.name)
+                name: _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name)
+                for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
             },
         ),
-        handover={allocation.name: handover(stack.workloads[allocation.workload]) for allocation in allocations},
+        handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
+        **_rack(stack, name),
     )
+
+
+def _rack(stack: Stack, name: str) -> dict[str, Any]:
+    rack = stack.nodes[name].rack
+    power = stack.racks[rack].power if rack in stack.racks else None
+    return {} if power is None else {"rack": rack, "rack_power_w": int(power)}
 
 
 def handover(workload: Workload) -> Handover:
     """How its replicas change place."""
     if workload.gang is not None:
         return "together"
-    return "healthy-first" if workload.kind == "serve" else "stop-first"
+    ways: dict[str, Handover] = {"surge": "healthy-first", "roll": "one-by-one", "recreate": "stop-first"}
+    return ways[workload.on_update] if workload.kind == "serve" else "stop-first"
 
 
 def _settings(tuning: Tuning) -> SettingsState:
@@ -106,9 +116,9 @@ def _gpus(stack: Stack, hardware: Hardware, tuning: Tuning, allocations: tuple[A
     return found
 
 
-def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str) -> AllocationState:
+def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, name: str) -> AllocationState:
     return AllocationState(
-        workload=allocation.workload,
+        workload=name.rpartition("-")[0],
         gpus=allocation.gpus,
         slice=_slice(workload, allocation, hardware, shared),
         scratch=_directory(workload.each.scratch, workload, hardware),
@@ -158,8 +168,12 @@ def _bandwidth(allocation: Allocation, hardware: Hardware) -> BandwidthState:
 
 
 def _unit(workload: Workload) -> UnitState:
-    """Jobs (train, batch) are not started again when they end or fail: their end is an answer. Services and holders are."""
+    """Jobs (train, batch) are not started again when they end or fail: their end is an answer. Services and holders are.
+
+    `restart` says otherwise for failures; it never starts again what ended well.
+    """
     run = workload.run
+    lasting = run is None or workload.kind == "serve"
     return UnitState(
         user=workload.user,
         command=run.command if run else "",
@@ -168,5 +182,5 @@ def _unit(workload: Workload) -> UnitState:
         grace_s=int(workload.stop.grace),
         healthy=run.healthy if run else "",
         port=run.port if run else None,
-        restart=run is None or workload.kind == "serve",
+        restart=lasting if workload.restart is None else workload.restart == "on-failure",
     )

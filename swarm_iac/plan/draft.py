@@ -14,6 +14,8 @@ from swarm_iac.plan.resources import kept
 
 #: What counts as well.
 WELL = ("healthy", "done", "")
+#: Ends the id of a step that lowers power limits before others rise.
+LOWER = "lower"
 
 
 @dataclass
@@ -97,7 +99,10 @@ def _node(machine: Machine) -> Iterator[Draft]:
 
 
 def _gpus(machine: Machine) -> Iterator[Draft]:
-    """One step for each allocation whose GPUs change hands, one for all others, so nobody waits for strangers."""
+    """One step for each allocation whose GPUs change hands, one for all others, so nobody waits for strangers.
+
+    In a rack with a budget, limits that fall and limits that rise within one step are two: see plan.racks.
+    """
     old = {gpu: name for name, state in machine.old.allocations.items() for gpu in state.gpus}
     new = {gpu: name for name, state in machine.new.allocations.items() for gpu in state.gpus}
     groups: dict[str, dict[int, tuple[Change, ...]]] = {}
@@ -107,19 +112,30 @@ def _gpus(machine: Machine) -> Iterator[Draft]:
             before, after = old.get(gpu, ""), new.get(gpu, "")
             groups.setdefault("" if before == after else after or before, {})[gpu] = changes
     for name, found in sorted(groups.items()):
-        want = {str(gpu): machine.new.gpus.get(gpu, GpuState()).model_dump(mode="json") for gpu in found}
-        givers = {old[gpu] for gpu in found if name and gpu in old}
-        yield Draft(
-            machine.name, Verb.GPUS, "", tuple(change for each in found.values() for change in each), {"gpus": want},
-            f"of {name}" if name else "", tail=name, after={_gives(machine, giver) for giver in givers},
-        )  # fmt: skip
+        falls = {gpu: each for gpu, each in found.items() if machine.wanted.rack and rise(machine, gpu) < 0}
+        rest = {gpu: each for gpu, each in found.items() if gpu not in falls}
+        for tail, part in ((LOWER if rest else "", falls), ("", rest)):
+            if part:
+                want = {str(gpu): machine.new.gpus.get(gpu, GpuState()).model_dump(mode="json") for gpu in part}
+                givers = {old[gpu] for gpu in part if name and gpu in old}
+                yield Draft(
+                    machine.name, Verb.GPUS, "", tuple(change for each in part.values() for change in each), {"gpus": want},
+                    f"of {name}" if name else "", tail="/".join(filter(None, (name, tail))),
+                    after={_gives(machine, giver, Verb.SLICE) for giver in givers},
+                )  # fmt: skip
 
 
-def _gives(machine: Machine, name: str) -> str:
-    """Id of the step after which others may take what `name` gives."""
+def rise(machine: Machine, gpu: int) -> int:
+    """By how much the power limit of a GPU rises. One that is not managed counts 0, as in limits. [W]"""
+    old, new = (state.gpus.get(gpu, GpuState()).power_w or 0 for state in (machine.old, machine.new))
+    return new - old
+
+
+def _gives(machine: Machine, name: str, verb: Verb) -> str:
+    """Id of the step after which others may take what `name` gives, of what `verb` takes."""
     if name not in machine.new.allocations:
         return f"{machine.name}/{Verb.RELEASE}/{name}"
-    return f"{machine.name}/{Verb.SLICE}/{name}" + ("/give" if name in machine.split else "")
+    return f"{machine.name}/{verb}/{name}" + ("/give" if name in machine.split.get(verb, ()) else "")
 
 
 def _allocation(machine: Machine, name: str, act: Act) -> Iterator[Draft]:
@@ -129,13 +145,14 @@ def _allocation(machine: Machine, name: str, act: Act) -> Iterator[Draft]:
     if new is None:
         yield Draft(machine.name, Verb.RELEASE, name, diff(old, None, within(name)), why=act.why)
         return
-    if old is not None and name in machine.split:
-        less = kept(old, new)
-        yield Draft(
-            machine.name, Verb.SLICE, name, diff(old, less, within(name)), _want(machine, name, less),
-            "gives before others take", "give",
-        )  # fmt: skip
-        old = less
+    for verb in (Verb.SLICE, Verb.TRAFFIC):
+        if old is not None and name in machine.split[verb]:
+            less = kept(old, new, verb)
+            yield Draft(
+                machine.name, verb, name, diff(old, less, within(name)), _want(machine, name, less),
+                "gives before others take", "give",
+            )  # fmt: skip
+            old = less
     yield from _parts(machine, name, act, old, new)
 
 
@@ -183,15 +200,17 @@ def _order(machine: Machine, found: dict[str, Draft]) -> None:
             draft.after &= found.keys()
             continue
         before = [f"{Verb.STOP}/{name}"]
-        if draft.verb in (Verb.SLICE, Verb.START) and not draft.tail:
-            before.append(f"{Verb.SLICE}/{name}/give")
-            draft.after |= {_gives(machine, giver) for giver in machine.waits.get(name, ())} & found.keys()
+        takes = Verb.SLICE if draft.verb is Verb.START else draft.verb
+        if takes in machine.waits and not draft.tail:
+            before.append(f"{takes}/{name}/give")
+            draft.after |= {_gives(machine, giver, takes) for giver in machine.waits[takes].get(name, ())}
         if draft.verb is Verb.DIRECTORIES and machine.new.disk:
             before.append(Verb.STORAGE)
         if draft.verb is Verb.TRAFFIC:
-            before += [Verb.TRAFFIC, f"{Verb.SLICE}/{name}"]
+            before += [Verb.TRAFFIC] if draft.tail else [Verb.TRAFFIC, f"{Verb.SLICE}/{name}"]
         if draft.verb is Verb.START:
             before += [f"{verb}/{name}" for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC, Verb.GPUS)]
+            before.append(f"{Verb.GPUS}/{name}/{LOWER}")
         if draft.verb is Verb.HEALTH:
             before.append(f"{Verb.START}/{name}")
         draft.after |= _known(machine, before, found)

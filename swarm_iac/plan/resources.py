@@ -1,27 +1,44 @@
 """On one node, who takes what another has to give first?
 
-GPUs and pinned cores have one owner at a time; memory is counted. What an allocation holds is what its slice holds.
+GPUs and pinned cores have one owner at a time; memory, disk and bandwidth are counted. What an allocation holds is what
+its slice, its directories and its classes hold, so each is taken and given by the step that makes that part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from swarm_iac.model.state import AllocationState
+from swarm_iac.model.state import AllocationState, BandwidthState, NodeState, Observed
+from swarm_iac.model.step import Verb
 from swarm_iac.plan import cpulist
 
 Allocations = Mapping[str, AllocationState]
+#: For each allocation that takes: those that must give before it may.
+Waits = dict[str, set[str]]
+#: What is counted, and the step that takes it.
+COUNTED = {"memory": Verb.SLICE, "storage": Verb.DIRECTORIES, "out": Verb.TRAFFIC, "into": Verb.TRAFFIC}
 
 
 @dataclass(frozen=True)
 class Hold:
-    """What one allocation holds. `memory` in bytes; `pinned`: its cores are its own."""
+    """What one allocation holds. `memory`, `storage` in bytes, `out`, `into` in bit/s; `pinned`: its cores are its own."""
 
     gpus: frozenset[int] = frozenset()
     cpus: frozenset[int] = frozenset()
     pinned: bool = False
     memory: int = 0
+    storage: int = 0
+    out: int = 0
+    into: int = 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When each allocation on a node takes and gives, where that is settled; the lesser first, what is not named at 0."""
+
+    takes: Mapping[str, float] = field(default_factory=dict)
+    gives: Mapping[str, float] = field(default_factory=dict)
 
 
 def hold(state: AllocationState | None) -> Hold:
@@ -33,27 +50,37 @@ def hold(state: AllocationState | None) -> Hold:
         cpus=cpulist.read(state.slice.cpus),
         pinned=bool(state.slice.cpus) and state.slice.cpu_quota_m is None,
         memory=state.slice.memory_max or 0,
+        storage=sum(each.quota for each in (state.scratch, state.cache) if each is not None),
+        out=state.bandwidth.out_bps or 0,
+        into=state.bandwidth.in_bps or 0,
     )
 
 
-def waits(old: Allocations, new: Allocations, capacity: int, late: frozenset[str]) -> dict[str, set[str]]:
-    """For each allocation in `new`: those in `old` that must give before it may take.
+def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
+    """What the node has of each counted thing; 0 where nobody knows."""
+    wire = max(old.interface_bps, new.interface_bps)
+    disk = seen.facts.disks.get(new.disk or old.disk, 0)
+    return {"memory": seen.facts.memory, "storage": disk, "out": wire, "into": wire}
 
-    `capacity` is the node's memory in bytes, 0 when unknown. `late` are those that give only after others elsewhere are
-    healthy, so memory is asked of them last.
-    """
+
+def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn) -> dict[Verb, Waits]:
+    """By the step that takes: for each allocation in `new`, those in `old` that must give before it. `has`: see capacity."""
     before = {name: hold(state) for name, state in old.items()}
     after = {name: hold(state) for name, state in new.items()}
-    found: dict[str, set[str]] = {name: set() for name in new}
+    found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)}
     gpu_of = {gpu: name for name, each in before.items() for gpu in each.gpus}
     for name, wanted in after.items():
-        found[name] = {gpu_of[gpu] for gpu in wanted.gpus if gpu_of.get(gpu, name) != name}
-    _wait_for_cores(before, after, found)
-    _wait_for_memory(before, after, found, capacity, late)
-    return {name: givers for name, givers in found.items() if givers}
+        found[Verb.SLICE][name] |= {gpu_of[gpu] for gpu in wanted.gpus if gpu_of.get(gpu, name) != name}
+    _wait_for_cores(before, after, found[Verb.SLICE])
+    for what, verb in COUNTED.items():
+        held = {name: getattr(each, what) for name, each in before.items()}
+        wanted_ = {name: getattr(each, what) for name, each in after.items()}
+        for name, givers in counted(held, wanted_, has.get(what, 0), turn, found[verb]).items():
+            found[verb][name] |= givers
+    return {verb: {name: givers for name, givers in each.items() if givers} for verb, each in found.items()}
 
 
-def _wait_for_cores(before: Mapping[str, Hold], after: Mapping[str, Hold], found: dict[str, set[str]]) -> None:
+def _wait_for_cores(before: Mapping[str, Hold], after: Mapping[str, Hold], found: Waits) -> None:
     """∀ t ∈ after, g ∈ before, g ≠ t: cpus'(t) ∩ cpus(g) ≠ ∅ ∧ (pinned'(t) ∨ pinned(g)) ⇒ t waits for g"""
     pins = {name for name, each in after.items() if each.pinned}
     pinned = {name for name, each in before.items() if each.pinned}
@@ -63,34 +90,60 @@ def _wait_for_cores(before: Mapping[str, Hold], after: Mapping[str, Hold], found
                 found[name].add(giver)
 
 
-def _wait_for_memory(
-    before: Mapping[str, Hold], after: Mapping[str, Hold], found: dict[str, set[str]], capacity: int, late: frozenset[str]
-) -> None:
+def counted(
+    before: Mapping[str, int], after: Mapping[str, int], limit: int, turn: Turn, busy: Mapping[str, Iterable[str]]
+) -> Waits:
     """Takers are served in order; the i-th waits for the least first givers G with  free + Σ_G given ≥ Σ_{j≤i} taken.
 
-    Because the i-th waits for no less than the ones before it, no order of what is left exceeds the capacity.
+    Because the i-th waits for no less than the ones before it, no order of what is left exceeds the limit (0: unknown).
+    A limit that is exceeded before or after counts as what is held then. Who is `busy` waiting for others anyway is
+    served last, unless `turn` says otherwise.
     """
-    used = sum(each.memory for each in before.values())
-    free = max(capacity, used, sum(each.memory for each in after.values())) - used
-    empty = Hold()
-    gives = {name: each.memory - after.get(name, empty).memory for name, each in before.items()}
-    takes = {name: each.memory - before.get(name, empty).memory for name, each in after.items()}
-    givers = sorted((name for name, amount in gives.items() if amount > 0), key=lambda name: (name in late, name))
+    used = sum(before.values())
+    free = max(limit, used, sum(after.values())) - used
+    takes = {name: amount - before.get(name, 0) for name, amount in after.items() if amount > before.get(name, 0)}
+    gives = {name: amount - after.get(name, 0) for name, amount in before.items() if amount > after.get(name, 0)}
+    givers = sorted(gives, key=lambda name: (turn.gives.get(name, 0), name))
+    found: Waits = {}
     asked: list[str] = []
-    for name in sorted((name for name, amount in takes.items() if amount > 0), key=lambda name: (bool(found[name]), name)):
+    for name in sorted(takes, key=lambda name: (turn.takes.get(name, 0), bool(busy.get(name)), name)):
         free -= takes[name]
         while free < 0 and len(asked) < len(givers):
             free += gives[givers[len(asked)]]
             asked.append(givers[len(asked)])
-        found[name].update(asked)
+        found[name] = set(asked)
+    return found
 
 
-def kept(old: AllocationState, new: AllocationState) -> AllocationState:
+def split(asking: Mapping[Verb, Waits], old: Allocations) -> dict[Verb, frozenset[str]]:
+    """By step: allocations that stay and must give before they take, since others wait for them while they wait for others.
+
+    A disk is one number, of which nobody both gives and takes.
+    """
+    found = {}
+    for verb in (Verb.SLICE, Verb.TRAFFIC):
+        asked = {giver for givers in asking.get(verb, {}).values() for giver in givers}
+        found[verb] = frozenset(name for name in asking.get(verb, {}) if name in asked and name in old)
+    return found
+
+
+def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -> AllocationState:
     """What an allocation keeps while others take what it gives: the lesser of old and new in everything it holds.
 
-    A cpuset cannot be empty (that means all), so with no core in common the new list stands; whoever calls this has
-    stopped the allocation then.
+    `verb`: only what that step takes. A cpuset cannot be empty (that means all), so with no core in common the new list
+    stands; whoever calls this has stopped the allocation then.
     """
+    if verb is Verb.TRAFFIC:
+        bandwidth = BandwidthState(
+            out_bps=_least(old.bandwidth.out_bps, new.bandwidth.out_bps),
+            in_bps=_least(old.bandwidth.in_bps, new.bandwidth.in_bps),
+        )
+        return old.model_copy(update={"bandwidth": bandwidth})
+    if verb is None:
+        old = kept(old, new, Verb.TRAFFIC)
+        quotas = {kind: getattr(new, kind) for kind in ("scratch", "cache")}
+        shrinks = hold(new).storage < hold(old).storage
+        old = old.model_copy(update=quotas if shrinks else {})
     common = cpulist.read(old.slice.cpus) & cpulist.read(new.slice.cpus)
     ceiling = [each for each in (old.slice.memory_max, new.slice.memory_max) if each is not None]
     high = [each for each in (old.slice.memory_high, new.slice.memory_high) if each is not None]
@@ -108,6 +161,11 @@ def kept(old: AllocationState, new: AllocationState) -> AllocationState:
             ),
         }
     )
+
+
+def _least(old: int | None, new: int | None) -> int | None:
+    """Of two rates that are reserved; one that is not reserved takes nothing."""
+    return None if old is None or new is None else min(old, new)
 
 
 def no_core_in_common(old: AllocationState, new: AllocationState) -> bool:

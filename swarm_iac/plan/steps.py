@@ -5,29 +5,39 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
+from swarm_iac.model.stack import Solve
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Step, Verb
-from swarm_iac.plan.acts import Machine, gangs, homes, machines
+from swarm_iac.plan.acts import Machine, gangs, homes
 from swarm_iac.plan.diff import ended
-from swarm_iac.plan.draft import drafts
-from swarm_iac.plan.handover import Graph, order, waiting_for
+from swarm_iac.plan.graph import Graph, waiting_for
+from swarm_iac.plan.parking import Fits
+from swarm_iac.plan.safe import safe
 
 _RANK = {verb: number for number, verb in enumerate(Verb)}
 
 
-def steps(observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str = "") -> Plan:
+def anywhere(workload: str, node: str) -> bool:
+    """Any workload may stand on any node."""
+    return True
+
+
+def steps(
+    observed: Mapping[str, Observed],
+    desired: Mapping[str, Desired],
+    agent: str = "",
+    budget: Solve | None = None,
+    fits: Fits = anywhere,
+) -> Plan:
     """The plan for all nodes. `agent` is the digest of the node program that should be installed; "": any.
 
     A desired node that was not observed counts as blank. An observed node that is not desired is restored. The steps of
     a node that did not answer are left out, and with them whatever waits for them; warnings name both. Pass such nodes
     too, with their last known state: what they hold decides who may not start elsewhere.
-    Raises Refused when no order is safe.
+    Where no order of the wanted changes is safe, at most `budget.moves` replicas of services stand elsewhere for a while,
+    on nodes that `fits` them. Raises Refused when no order is safe even so.
     """
-    all_of = machines(observed, desired)
-    graph: Graph = {}
-    for machine in all_of.values():
-        graph |= drafts(machine, agent)
-    order(all_of, graph)
+    all_of, graph = safe(observed, desired, agent, budget or Solve(), fits)
     warnings = _without_dark(all_of, graph) + _ended(all_of)
     return Plan(steps=_sorted(graph), warnings=tuple(warnings))
 
@@ -50,6 +60,7 @@ def _sorted(graph: Graph) -> tuple[Step, ...]:
             left[each] -= 1
             if not left[each]:
                 heapq.heappush(ready, key(each))
+    assert len(found) == len(graph), "steps wait for each other"
     return tuple(found)
 
 

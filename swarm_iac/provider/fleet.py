@@ -58,6 +58,7 @@ def foresee(machines: Machines, news: Mapping[str, Any], before: Before) -> Outc
     if _offline():
         return Outcome(wanted, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
     seen = Sight.look(machines, asked)
+    seen.guard(_allowed())
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
     still = (before.rows.keys() & wanted.keys() - touched) | (seen.blocked.keys() & before.rows.keys())
@@ -71,13 +72,19 @@ def apply(
     *,
     on_progress: Callable[[str], None],
     stop: threading.Event,
+    guarded: bool = True,
 ) -> Outcome:
-    """Make the machines as asked and read them again. Raises Refused when SWARM_OFFLINE is set or no order is safe."""
+    """Make the machines as asked and read them again. Raises Refused when SWARM_OFFLINE is set or no order is safe.
+
+    `guarded`: also when more would stop than anyone can have meant (plan.guards).
+    """
     if _offline():
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
     asked = Asked.of(news, before.inputs, before.outputs)
     on_progress("reading the machines")
     first = Sight.look(machines, asked)
+    if guarded:
+        first.guard(_allowed())
     now, failures = first, {}
     if first.plan.steps:
         results = machines.converge(
@@ -108,7 +115,7 @@ def apply(
 
 def give_back(machines: Machines, before: Before, *, on_progress: Callable[[str], None], stop: threading.Event) -> Outcome:
     """Restore every machine. Rows that are left belong to what could not be given back."""
-    done = apply(machines, {**before.inputs, "spec": ""}, before, on_progress=on_progress, stop=stop)
+    done = apply(machines, {**before.inputs, "spec": ""}, before, on_progress=on_progress, stop=stop, guarded=False)
     failures = dict(done.failures)
     for name in done.outputs["leaving"]:
         why = [text for row, text in done.failures.items() if home(row, before.rows) == name]
@@ -116,6 +123,14 @@ def give_back(machines: Machines, before: Before, *, on_progress: Callable[[str]
     bad = {home(row, before.rows) for row in failures}
     rows = {row: value for row, value in before.rows.items() if home(row, before.rows) in bad}
     return Outcome(rows, done.outputs, failures, done.warnings)
+
+
+def _allowed() -> int:
+    """How many running allocations a person allowed this run to stop. Raises Refused for what is no number."""
+    text = os.environ.get("SWARM_ALLOW_STOP", "") or "0"
+    if not text.isdigit():
+        raise Refused(f"SWARM_ALLOW_STOP is {text[:40]!r} and no number", hint="write how many may be stopped, such as 12")
+    return int(text)
 
 
 def _offline() -> bool:

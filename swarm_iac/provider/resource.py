@@ -80,6 +80,8 @@ class Fleet(pulumi.CustomResource):
         }
         if stack is not None and placement is not None:
             props["wish"] = spec.pack_wish(stack, placement, kept, source)
+        if stack is not None:
+            props["guard"] = spec.pack_guard(stack)
         if ssh_config is not None:
             props["sshConfig"] = ssh_config
         super().__init__("swarm:index:Fleet", name, props, opts)

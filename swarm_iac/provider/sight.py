@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
+from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observed
 from swarm_iac.model.step import Plan
+from swarm_iac.plan import guards, steps
 from swarm_iac.plan import rows as show
-from swarm_iac.plan import steps
 from swarm_iac.provider import spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
@@ -40,9 +40,9 @@ class Asked:
         serial = int(olds.get("serial") or 0)
         past = spec.unpack_nodes(olds.get("leaving") or {}) | before.nodes
         gone = {
-            name: Desired(node=name, address=value.address, fleet=value.fleet, managed=False)
+            name: value.model_copy(update={"managed": False, "state": NodeState(), "handover": {}})
             for name, value in past.items()
-            if name not in inputs.nodes
+            if name not in inputs.nodes and name not in inputs.lost
         }
         last = {
             name: Observed(
@@ -122,7 +122,14 @@ class Sight:
         """A node on its way out that is not ours (any more) is past asking."""
         gone = {name for name in self.asked.leaving if name in observed and not observed[name].ledger}
         desired = {name: value for name, value in self.asked.all.items() if name not in gone}
-        return steps({name: node for name, node in observed.items() if name not in gone}, desired, self.agent)
+        known = {name: node for name, node in observed.items() if name not in gone}
+        return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits)
+
+    def guard(self, allowed: int) -> None:
+        """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
+        guards.refuse_rename(self.observed, self.asked.all)
+        guards.refuse_removal(self.observed, self.asked.leaving, self.asked.all)
+        guards.refuse_mass_stop(guards.stopped(self.plan, self.asked.kept), self.asked.inputs.solve.stops, allowed)
 
     def rows(self, old: Rows) -> Rows:
         """Rows as found; of a node that did not answer, as last known. A node without a ledger is not ours (yet)."""

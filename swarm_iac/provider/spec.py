@@ -1,12 +1,13 @@
 """What is the Fleet resource given, and what does it give back?
 
-Inputs on the wire: `fleet`, `lineage`, `digest`, `spec` and `wish`, perhaps `sshConfig`. `spec` (the desired state of
-every node) and `wish` (stack and placement, for the limits) are JSON in text: the SDK takes seconds to walk a nested
-value of 1,000 nodes, and none for a text.
+Inputs on the wire: `fleet`, `lineage`, `digest`, `spec`, `wish` and `guard`, perhaps `sshConfig`. `spec` (the desired
+state of every node), `wish` (stack and placement, for the limits) and `guard` (the budget of a change) are JSON in text:
+the SDK takes seconds to walk a nested value of 1,000 nodes, and none for a text.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -18,8 +19,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired
+from swarm_iac.plan.parking import Fits, may_stand
+from swarm_iac.plan.steps import anywhere
 
 _NODES = TypeAdapter(dict[str, Desired])
 
@@ -55,6 +58,9 @@ class Inputs:
     nodes: dict[str, Desired] = field(default_factory=dict)
     lineage: str = ""
     ssh_config: Path | None = None
+    solve: Solve = field(default_factory=Solve)
+    lost: frozenset[str] = frozenset()
+    fits: Fits = anywhere
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Inputs:
@@ -64,7 +70,26 @@ class Inputs:
             nodes=unpack(raw.get("spec")),
             lineage=str(raw.get("lineage") or ""),
             ssh_config=Path(config).absolute() if config else None,
+            **_unpack_guard(raw.get("guard"), raw.get("wish")),
         )
+
+
+def pack_guard(stack: Stack) -> str:
+    """What a change may cost, and which nodes are given up, as the text of `guard`."""
+    lost = sorted(name for name, node in stack.nodes.items() if node.state == "lost")
+    return json.dumps({"solve": stack.solve.model_dump(mode="json"), "lost": lost}, sort_keys=True, separators=(",", ":"))
+
+
+def _unpack_guard(guard: Any, wish: Any) -> dict[str, Any]:
+    """Without one the defaults of a stack file hold. The wish is read only when a detour asks where one may stand."""
+    given = json.loads(guard) if guard else {}
+
+    @functools.cache
+    def stack() -> Stack:
+        return unpack_wish(wish).stack
+
+    found = {"solve": Solve.model_validate(given.get("solve") or {}), "lost": frozenset(given.get("lost") or ())}
+    return {**found, "fits": lambda workload, node: may_stand(stack(), workload, node)} if wish else found
 
 
 def host_of(address: str) -> str:

@@ -122,6 +122,7 @@ class _Checker:
             self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
         self.sizes(path, workload)
         self.running(path, workload)
+        self.life(name, workload)
 
     def sizes(self, path: str, workload: Workload) -> None:
         each = workload.each
@@ -152,6 +153,17 @@ class _Checker:
         for key, value in run.env.items():
             if value == "secret:" or (value.startswith("secret:") and "/" in value):
                 self.say(f"{path}.run.env.{key}", f"{value!r} names no secret", "write secret:NAME, as in secret:hf")
+
+    def life(self, name: str, workload: Workload) -> None:
+        """How it changes suits its kind, and its former name is free."""
+        path = f"workloads.{name}"
+        if workload.on_update != "surge" and (workload.kind != "serve" or workload.gang is not None):
+            hint = "only replicas of a service change one beside the other; write `kind: serve`, or delete the key"
+            self.say(f"{path}.on_update", f"{name} is no service of replicas, so it always stops first", hint)
+        others = {each for key, one in self.stack.workloads.items() if key != name for each in (key, one.formerly)}
+        if workload.formerly is not None and workload.formerly in others | {name}:
+            hint = "a name is given up before another takes it; delete the key, or rename the other workload"
+            self.say(f"{path}.formerly", f"{workload.formerly} is the name of a workload here", hint)
 
     def select(self, path: str, label: str, value: str) -> None:
         if "nodes" in self.sections:

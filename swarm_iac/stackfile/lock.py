@@ -27,6 +27,8 @@ from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 MAX_BYTES = 10_000_000
 MAX_NODES = 1_250_000
 
+#: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
+_LIVE = {"run", "stop", "priority", "on_update", "restart", "formerly"}
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
 
 
@@ -72,10 +74,10 @@ class _File(Value):
 def digest_of(stack: Stack, workload: str, node: str | None) -> str:
     """12 hex digits over what one allocation is decided from: the wish, and the shape of the node that holds it.
 
-    How it runs and stops and how urgent it is are left out: changing these moves nothing. A node's state is left out
-    too; `validity` looks at it. Raises KeyError when the stack has no such workload or node.
+    What is in _LIVE is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has no such
+    workload or node.
     """
-    wish = stack.workloads[workload].model_dump(mode="json", exclude={"run", "stop", "priority"}, exclude_defaults=True)
+    wish = stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
     each = wish.get("each", {})
     for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
         each.pop(live, None)
@@ -163,6 +165,24 @@ def parse(text: str | bytes, file: str) -> Lock:
     )
     digests = {name: block.digest for name, block in shape.allocations.items()}
     return Lock(placement, digests, {name: one.digest for name, one in shape.unplaced.items()})
+
+
+def renamed(lock: Lock, stack: Stack) -> Lock:
+    """The lock with every workload that has another name now under that name, as `formerly` in the stack says."""
+    names = {
+        one.formerly: name for name, one in stack.workloads.items() if one.formerly and one.formerly not in stack.workloads
+    }
+    found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
+    if not found and not any(one.workload in names for one in lock.placement.unplaced):
+        return lock
+    fresh = {old: one.model_copy(update={"workload": to, "name": f"{to}-{one.index}"}) for old, (to, one) in found.items()}
+    unplaced = (one.model_copy(update={"workload": names.get(one.workload, one.workload)}) for one in lock.placement.unplaced)
+    placement = Placement(
+        allocations=tuple(sorted((fresh.get(one.name, one) for one in lock.placement.allocations), key=lambda one: one.name)),
+        unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
+    )
+    digests = {fresh[name].name if name in fresh else name: digest for name, digest in lock.digests.items()}
+    return Lock(placement, digests, {names.get(name, name): digest for name, digest in lock.unplaced_digests.items()})
 
 
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from swarm_iac.model.state import (
     Desired,
     DirectoryState,
     Facts,
+    GpuFacts,
     GpuState,
     Handover,
     LedgerHead,
@@ -24,26 +25,32 @@ from swarm_iac.model.state import (
 from swarm_iac.plan import cpulist
 
 NODES = ("n1", "n2", "n3")
-GPUS, CPUS, MEMORY = 3, 6, 100
+RACKS = {"n1": "r1", "n2": "r1", "n3": ""}
+GPUS, CPUS, MEMORY, DISK, WIRE = 3, 6, 100, 100, 500
 HANDOVER: dict[str, Handover] = {
     "train-0": "stop-first", "train-1": "stop-first", "chat-0": "healthy-first", "chat-1": "healthy-first",
-    "chat-2": "healthy-first", "gang-0": "together", "gang-1": "together",
+    "chat-2": "healthy-first", "code-0": "healthy-first", "web-0": "one-by-one", "web-1": "one-by-one",
+    "gang-0": "together", "gang-1": "together",
 }  # fmt: skip
+#: What one allocation may ask for, so that two or three of them fill a node.
+SIZES = (1, 20, 33, 50)
 
 
-def allocation(name: str, gpus: tuple[int, ...], cpus: tuple[int, ...], memory: int, command: str = "x") -> AllocationState:
+def allocation(
+    name: str, gpus: tuple[int, ...], cpus: tuple[int, ...], memory: int, command: str = "x", *, disk: int = 0, out: int = 0
+) -> AllocationState:
     """One allocation; its shared cores are filled in by `node`."""
     return AllocationState(
         workload=name.rpartition("-")[0],
         gpus=gpus,
         slice=SliceState(cpus=cpulist.write(cpus), cpu_quota_m=None if cpus else 1000, memory_max=memory),
-        scratch=DirectoryState(quota=4096, owner="ada") if memory % 2 else None,
-        bandwidth=BandwidthState(out_bps=8000 if memory % 3 else None),
+        scratch=DirectoryState(quota=disk, owner="ada") if disk else None,
+        bandwidth=BandwidthState(out_bps=out or None, in_bps=WIRE - out if out else None),
         unit=UnitState(user="ada", command=command),
     )
 
 
-def node(allocations: Mapping[str, AllocationState], swappiness: str = "10") -> NodeState:
+def node(allocations: Mapping[str, AllocationState], swappiness: str = "10", power: int = 300) -> NodeState:
     """A node whose sharing allocations have the cores that nobody pins."""
     pinned = {cpu for one in allocations.values() for cpu in cpulist.read(one.slice.cpus)}
     shared = cpulist.write(set(range(CPUS)) - pinned)
@@ -51,26 +58,42 @@ def node(allocations: Mapping[str, AllocationState], swappiness: str = "10") -> 
         name: one if one.slice.cpus else one.model_copy(update={"slice": one.slice.model_copy(update={"cpus": shared})})
         for name, one in sorted(allocations.items())
     }
-    power = {gpu: GpuState(power_w=300 + len(name)) for name, one in filled.items() for gpu in one.gpus}
+    gpus = {gpu: GpuState(power_w=power) for gpu in range(GPUS)}
+    gpus |= {gpu: GpuState(power_w=400) for name, one in filled.items() if name.endswith("0") for gpu in one.gpus}
     return NodeState(
-        settings=SettingsState(sysctl={"vm.swappiness": swappiness}), gpus=power,
-        interface="eth1", interface_bps=10**9, disk="/dev/vdb", allocations=filled,
+        settings=SettingsState(sysctl={"vm.swappiness": swappiness}), gpus=gpus,
+        interface="eth1", interface_bps=WIRE, disk="/dev/vdb", allocations=filled,
     )  # fmt: skip
 
 
-def observed(states: Mapping[str, NodeState]) -> dict[str, Observed]:
+def observed(states: Mapping[str, NodeState], health: Mapping[str, str] | None = None) -> dict[str, Observed]:
     head = LedgerHead(lineage="l", serial=1, fleet="f")
-    facts = Facts(memory=MEMORY, cpus=CPUS)
-    return {name: Observed(node=name, facts=facts, ledger=head, state=state) for name, state in states.items()}
-
-
-def desired(states: Mapping[str, NodeState]) -> dict[str, Desired]:
+    cards = tuple(GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=1) for index in range(GPUS))
+    facts = Facts(memory=MEMORY, cpus=CPUS, gpus=cards, disks={"/dev/vdb": DISK})
     return {
-        name: Desired(
-            node=name, address="local", fleet="f", state=state, handover={one: HANDOVER[one] for one in state.allocations}
+        name: Observed(
+            node=name, facts=facts, ledger=head, state=state,
+            health={one: told for one, told in (health or {}).items() if one in state.allocations},
         )
         for name, state in states.items()
-    }
+    }  # fmt: skip
+
+
+def desired(states: Mapping[str, NodeState], before: Mapping[str, NodeState] | None = None) -> dict[str, Desired]:
+    """What is wanted; the budget of a rack is just enough for what it is and what it becomes."""
+    budget = {rack: max(_watts(states, rack), _watts(before or {}, rack)) for rack in RACKS.values()}
+    return {
+        name: Desired(
+            node=name, address="local", fleet="f", state=state, rack=RACKS.get(name, ""),
+            rack_power_w=budget[RACKS[name]] if name in RACKS else 0,
+            handover={one: HANDOVER[one] for one in state.allocations},
+        )
+        for name, state in states.items()
+    }  # fmt: skip
+
+
+def _watts(states: Mapping[str, NodeState], rack: str) -> int:
+    return sum(gpu.power_w or 0 for name, state in states.items() if RACKS.get(name) == rack for gpu in state.gpus.values())
 
 
 @st.composite
@@ -78,19 +101,32 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
     """Any feasible state: each allocation somewhere or nowhere, a gang whole or not at all; one CPU is never pinned."""
     free = {name: set(range(GPUS)) for name in NODES}
     cores = {name: set(range(1, CPUS)) for name in NODES}
-    left = dict.fromkeys(NODES, MEMORY)
+    left = {name: {"memory": MEMORY, "disk": DISK} for name in NODES}
+    rates = {name: [100, 400] for name in NODES}
     found: dict[str, dict[str, AllocationState]] = {name: {} for name in NODES}
     gang = draw(st.booleans())
-    for name in HANDOVER:
+    for name in draw(st.permutations(sorted(HANDOVER))):
         home = draw(st.sampled_from(NODES if name.startswith("gang") else (*NODES, "")))
         if not home or (name.startswith("gang") and not gang):
             continue
-        gpus = draw(st.sets(st.sampled_from(sorted(free[home])), max_size=2)) if free[home] else set()
-        pins = draw(st.sets(st.sampled_from(sorted(cores[home])), max_size=2)) if cores[home] else set()
-        memory = draw(st.integers(1, max(1, min(60, left[home] - len(HANDOVER)))))
-        free[home] -= gpus
-        cores[home] -= pins
-        left[home] -= memory
-        command = draw(st.sampled_from("xy"))
-        found[home][name] = allocation(name, tuple(sorted(gpus)), tuple(sorted(pins)), memory, command)
-    return {name: node(each, draw(st.sampled_from(["1", "60"]))) for name, each in found.items()}
+        gpus = sorted(free[home])[: draw(st.integers(0, 2))]
+        if draw(st.booleans()):
+            gpus = sorted(free[home])[-len(gpus) :] if gpus else []
+        pins = draw(st.sampled_from([(), (), tuple(sorted(cores[home]))[:1], tuple(sorted(cores[home]))[-2:]]))
+        sizes = {}
+        for what in ("memory", "disk"):
+            least = 1 if what == "memory" else 0
+            later = len(HANDOVER) if what == "memory" else 0
+            fits = [size for size in (least, *SIZES) if size <= left[home][what] - later]
+            sizes[what] = draw(st.sampled_from(fits)) if fits else least
+            left[home][what] -= sizes[what]
+        out = draw(st.sampled_from([0, *rates[home]]))
+        rates[home] = [rate for rate in rates[home] if rate != out]
+        command = draw(st.sampled_from("xxxxy"))
+        free[home] -= set(gpus)
+        cores[home] -= set(pins)
+        found[home][name] = allocation(name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["disk"], out=out)
+    return {
+        name: node(each, draw(st.sampled_from(["1", "60"])), draw(st.sampled_from([200, 300, 500])))
+        for name, each in found.items()
+    }

@@ -1,4 +1,4 @@
-"""What would a fleet become if these steps ran? A small pure stand-in for the nodes."""
+"""What would a fleet become if these steps ran? A small pure stand-in for the nodes, that knows every law and no plan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
+    Desired,
     GpuState,
     LedgerHead,
     NodeState,
@@ -18,46 +19,121 @@ from swarm_iac.model.state import (
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import cpulist
 
+At = tuple[str, str]
+
 
 class Fleet:
-    """Nodes that do what a step wants, and refuse what must never happen."""
+    """Nodes that do what a step wants; after each step every law is looked at, on every node."""
 
-    def __init__(self, observed: Mapping[str, Observed]) -> None:
+    def __init__(self, observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> None:
         self.nodes = {name: each.state for name, each in observed.items()}
         self.facts = {name: each.facts for name, each in observed.items()}
-        self.healthy = {
-            (name, one) for name, each in observed.items() for one, state in each.state.allocations.items() if state.unit.active
-        }
+        self.desired = desired
+        self.healthy = {at for name, each in observed.items() for at in self._well(name, each)}
+        self.started: set[At] = set()
+        self.kind = {one: kind for each in desired.values() for one, kind in each.handover.items()}
+        self.twice = self._running_twice()
+        self.promised = {workload: self._promise(workload) for workload in self._services()}
+        self.judge()
+
+    @staticmethod
+    def _well(node: str, seen: Observed) -> list[At]:
+        states = seen.state.allocations.items()
+        return [(node, one) for one, state in states if state.unit.active and seen.health.get(one, "healthy") == "healthy"]
+
+    def _services(self) -> set[str]:
+        return {one.rpartition("-")[0] for one, kind in self.kind.items() if kind in ("healthy-first", "one-by-one")}
+
+    def _promise(self, workload: str) -> int:
+        wanted = [one for one, kind in self.kind.items() if one.rpartition("-")[0] == workload]
+        spare = self.kind[wanted[0]] == "one-by-one"
+        before = {one for _, one in self.healthy if one.rpartition("-")[0] == workload}
+        return max(0, min(len(before), len(wanted)) - spare)
+
+    def _count(self, workload: str) -> int:
+        return sum(one.rpartition("-")[0] == workload for _, one in self.healthy)
 
     def observed(self, agent: str = "") -> dict[str, Observed]:
         head = LedgerHead(lineage="l", serial=1, fleet="f")
         return {
-            name: Observed(node=name, facts=self.facts[name], ledger=head, state=state, agent=agent)
+            name: Observed(
+                node=name, facts=self.facts[name], ledger=head, state=state, agent=agent,
+                health={one: self._told(name, one, each) for one, each in state.allocations.items()},
+            )
             for name, state in self.nodes.items()
-        }
+        }  # fmt: skip
+
+    def _told(self, node: str, one: str, state: AllocationState) -> str:
+        return "healthy" if (node, one) in self.healthy else "starting" if state.unit.active else "stopped"
 
     def run(self, step: Step) -> None:
         node = self.nodes.setdefault(step.node, NodeState())
         self.nodes[step.node] = getattr(self, f"_{step.verb.value}")(node, step)
-        self.judge(step.node)
+        self.judge(step)
 
-    def judge(self, name: str) -> None:
-        """No GPU and no pinned core with two owners; no more memory than there is."""
+    # -- the laws
+
+    def judge(self, step: Step | None = None) -> None:
+        for name in self.nodes:
+            self._one_owner(name)
+            self._no_more_than_there_is(name)
+        self._racks()
+        self._jobs_run_once()
+        for workload, promised in self.promised.items():
+            assert self._count(workload) >= promised, f"{workload}: {self._count(workload)} healthy, {promised} promised"
+        if step and step.verb is Verb.START and self.kind.get(step.allocation) == "together":
+            self._gang_starts_whole(step.allocation.rpartition("-")[0])
+
+    def _one_owner(self, name: str) -> None:
         node = self.nodes[name]
         owners = [gpu for state in node.allocations.values() for gpu in state.gpus]
         assert len(owners) == len(set(owners)), f"{name}: a GPU has two owners"
-        capacity = self.facts[name].memory if name in self.facts else 0
-        assert not capacity or sum(one.slice.memory_max or 0 for one in node.allocations.values()) <= capacity, "memory"
         running = [one.slice for one in node.allocations.values() if one.unit.active]
         for one in running:
             for other in running:
                 if one is not other and one.cpu_quota_m is None and one.cpus:
                     assert not cpulist.read(one.cpus) & cpulist.read(other.cpus), f"{name}: a pinned core is shared"
 
-    def active(self) -> set[tuple[str, str]]:
+    def _no_more_than_there_is(self, name: str) -> None:
+        node, facts = self.nodes[name], self.facts.get(name)
+        ones = node.allocations.values()
+        memory = sum(one.slice.memory_max or 0 for one in ones)
+        assert not facts or not facts.memory or memory <= facts.memory, f"{name}: memory {memory}"
+        disk = sum(each.quota for one in ones for each in (one.scratch, one.cache) if each)
+        assert not facts or not facts.disks or disk <= facts.disks[node.disk], f"{name}: disk {disk}"
+        for field in ("out_bps", "in_bps"):
+            rate = sum(getattr(one.bandwidth, field) or 0 for one in ones)
+            assert rate <= node.interface_bps, f"{name}: {field} {rate}"
+
+    def _racks(self) -> None:
+        used: dict[str, int] = {}
+        for name, each in self.desired.items():
+            watts = sum(gpu.power_w or 0 for gpu in self.nodes.get(name, NodeState()).gpus.values())
+            used[each.rack] = used.get(each.rack, 0) + watts
+            assert not each.rack or used[each.rack] <= each.rack_power_w, f"rack {each.rack} draws {used[each.rack]} W"
+
+    def _running_twice(self) -> set[str]:
+        names = [one for _, one in self.active() if self.kind.get(one) in ("stop-first", "together")]
+        return {one for one in names if names.count(one) > 1}
+
+    def _jobs_run_once(self) -> None:
+        assert self._running_twice() <= self.twice, "a job runs in two places"
+
+    def _gang_starts_whole(self, workload: str) -> None:
+        old = {at for at in self.active() if at[1].rpartition("-")[0] == workload} - self.started
+        assert not old, f"{workload}: {old} still run while others start"
+        for name, each in self.desired.items():
+            for one, wanted in each.state.allocations.items():
+                if one.rpartition("-")[0] == workload:
+                    here = self.nodes[name].allocations.get(one)
+                    assert here and here.gpus == wanted.gpus and here.slice == wanted.slice, f"{one} has no place yet"
+
+    def active(self) -> set[At]:
         return {
             (name, one) for name, node in self.nodes.items() for one, state in node.allocations.items() if state.unit.active
         }
+
+    # -- what steps do
 
     def _with(self, node: NodeState, step: Step, **values: Any) -> NodeState:
         old = node.allocations.get(step.allocation)
@@ -75,6 +151,7 @@ class Fleet:
 
     def _stop(self, node: NodeState, step: Step) -> NodeState:
         self.healthy.discard((step.node, step.allocation))
+        self.started.discard((step.node, step.allocation))
         unit = node.allocations[step.allocation].unit
         return self._with(node, step, unit=unit.model_copy(update={"active": False}))
 
@@ -108,7 +185,10 @@ class Fleet:
         return self._with(node, step, scratch=self._wanted(step).scratch, cache=self._wanted(step).cache)
 
     def _start(self, node: NodeState, step: Step) -> NodeState:
-        wanted = self._wanted(step)
+        wanted, here = self._wanted(step), node.allocations[step.allocation]
+        assert (here.gpus, here.slice) == (wanted.gpus, wanted.slice), "started before it has its place"
+        if not here.unit.active:
+            self.started.add((step.node, step.allocation))
         return self._with(node, step, unit=wanted.unit, workload=wanted.workload)
 
     def _health(self, node: NodeState, step: Step) -> NodeState:

@@ -1,0 +1,76 @@
+"""Would this change stop more than anyone can have meant?
+
+A typo can empty a stack file, a bad merge can cut its list of nodes in half, a fleet can be renamed. None of this is an
+error of form, so it is the number of running allocations that would stop which decides, and a person who says so.
+A replica of a service that is handed over healthy does not count: nobody misses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from swarm_iac.errors import Refused
+from swarm_iac.model.state import Desired, Observed
+from swarm_iac.model.step import Plan, Verb
+from swarm_iac.plan.diff import ended
+
+_SERVES = ("healthy-first", "one-by-one")
+#: Names that a refusal lists.
+_SHOWN = 8
+
+
+def stopped(plan: Plan, desired: Mapping[str, Desired]) -> tuple[str, ...]:
+    """Allocations that the plan stops and that are missed for it: for good, or until they started again."""
+    goes_on = {name for node in desired.values() if node.managed for name in node.state.allocations
+               if node.handover.get(name) in _SERVES}  # fmt: skip
+    return tuple(sorted({step.allocation for step in plan.steps if step.verb is Verb.STOP} - goes_on))
+
+
+def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
+    """Raises Refused when more than `stops` (and than was `allowed` for this run) would be stopped."""
+    found = list(names)
+    if len(found) > max(stops, allowed):
+        raise Refused(
+            f"this would stop {len(found)} running allocations ({_some(found)}), and solve.stops is {stops}",
+            hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
+        )
+
+
+def refuse_removal(observed: Mapping[str, Observed], leaving: Iterable[str], desired: Mapping[str, Desired]) -> None:
+    """Raises Refused when a node that leaves the stack still holds work, or the end of a job that is still asked for."""
+    asked = {name for node in desired.values() if node.managed for name in node.state.allocations}
+    working: dict[str, list[str]] = {}
+    for node in sorted(leaving):
+        seen = observed.get(node)
+        for name, state in seen.state.allocations.items() if seen else ():
+            over = seen is not None and ended(seen, name)
+            if (state.unit.active and not over) or (over and name in asked):
+                working.setdefault(node, []).append(name)
+    if working:
+        count = sum(map(len, working.values()))
+        told = "; ".join(f"{node}: {_some(names)}" for node, names in working.items())
+        raise Refused(
+            f"{len(working)} nodes that left the stack still hold {count} allocations ({told})",
+            hint="put them back with `state: drain`, run up, and remove them then; a machine that is gone gets `state: lost`",
+        )
+
+
+def refuse_rename(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> None:
+    """Raises Refused when nodes of one fleet are asked for under another fleet's name."""
+    other = {
+        name: seen.ledger.fleet for name, seen in observed.items()
+        if seen.ledger and name in desired and seen.ledger.fleet and seen.ledger.fleet != desired[name].fleet
+    }  # fmt: skip
+    if other:
+        running = sum(state.unit.active for name in other for state in observed[name].state.allocations.values())
+        fleets = ", ".join(sorted(set(other.values())))
+        raise Refused(
+            f"{_some(sorted(other))} belong to the fleet {fleets}, and the stack file says "
+            f"{', '.join(sorted({desired[name].fleet for name in other}))}: {running} running allocations are at stake",
+            hint=f"write `fleet: {fleets}` again; another fleet gets these nodes when this one has given them back",
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

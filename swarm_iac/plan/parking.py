@@ -1,0 +1,198 @@
+"""Where can a replica stand for a while, so that the others can change around it?
+
+When no order of the wanted changes is safe, a detour may make one: a replica of a service first becomes healthy on a node
+that has room now. Either it leaves its old place at once (its place is what others wait for), or it stands in while the
+replica in its old place restarts. Then the plan goes on from there, as if the detour were done, with its steps ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
+from swarm_iac.model.step import Verb
+from swarm_iac.plan import cpulist
+from swarm_iac.plan.acts import Machine, machines
+from swarm_iac.plan.draft import drafts
+from swarm_iac.plan.graph import Graph
+from swarm_iac.plan.handover import order
+from swarm_iac.plan.resources import COUNTED, capacity, hold
+
+#: May a workload stand on a node, whatever its place there?
+Fits = Callable[[str, str], bool]
+#: Nodes that are tried for one replica.
+TRIES = 3
+
+
+def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
+    """Would `place` and `gpus` of the workload that runs under this name let it stand there, and is the node open to new?"""
+    home = stack.nodes.get(node)
+    found = next((one for name, one in stack.workloads.items() if (one.formerly or name) == runs_as), None)
+    if home is None or found is None or home.state != "ready":
+        return False
+    labels = {**home.labels, "site": home.site, "rack": home.rack}
+    if any(labels.get(label) != value for label, value in found.place.select.items()):
+        return False
+    wish, hardware = found.each.gpus, stack.hardware_of(node)
+    return not wish.count or (
+        wish.model in (None, hardware.gpus.model) and (wish.memory is None or wish.memory <= hardware.gpu_memory)
+    )
+
+
+@dataclass(frozen=True)
+class Detour:
+    """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself."""
+
+    name: str
+    workload: str
+    here: str
+    there: str
+    leaves: bool
+
+
+def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, fits: Fits) -> Iterator[Detour]:
+    """Every detour that could help, for those replicas (node, allocation) that wait."""
+    for here, name in sorted(set(waiting)):
+        machine = all_of[here]
+        if name not in machine.old.allocations or not machine.up(name) or machine.seen.error:
+            continue
+        old = machine.old.allocations[name]
+        found = 0
+        for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
+            place = all_of[there]
+            # What a run that was cut short left of a detour can be used again.
+            usable = name not in place.new.allocations and not place.up(name) and fits(old.workload, there)
+            if there != here and usable and _stand(place, machine, name) is not None:
+                yield Detour(name, old.workload, here, there, leaves)
+                found += 1
+                if found == TRIES:
+                    break
+
+
+def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
+    """Empty nodes first, and siblings apart."""
+    ones = machine.old.allocations | machine.new.allocations
+    return any(each.workload == workload for each in ones.values()), len(ones), machine.name
+
+
+def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], detour: Detour) -> dict[str, Observed]:
+    """What the fleet is once the detour is taken."""
+    here, there = observed[detour.here], observed[detour.there]
+    standing = _stand(all_of[detour.there], all_of[detour.here], detour.name)
+    assert standing is not None
+    found = {**observed, detour.there: _with(there, detour.name, standing)}
+    if detour.leaves:
+        found[detour.here] = _with(here, detour.name, None)
+    return found
+
+
+def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], detour: Detour) -> Graph:
+    """The steps of the detour itself: found as the plan from `observed` to `after`, and nothing else."""
+    desired = {
+        name: Desired(
+            node=name, address="local", fleet=name, state=after[name].state, handover={detour.name: "healthy-first"}
+        )
+        for name in (detour.here, detour.there)
+    }  # fmt: skip
+    all_of = machines({name: observed[name] for name in desired}, desired)
+    graph: Graph = {}
+    for machine in all_of.values():
+        graph |= {one: draft for one, draft in drafts(machine, "").items() if draft.allocation == detour.name}
+    if detour.leaves:
+        order(all_of, graph)
+    for draft in graph.values():
+        draft.after &= graph.keys()
+        draft.why = f"stands on {detour.there} for a while, so that others can change"
+    return graph
+
+
+def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[tuple[str, str]]]) -> Graph:
+    """The steps of the detour before those that count on it.
+
+    rest ∋ takes on `here`            wait for its release there
+    rest ∋ takes on `there`           wait until it has its place, which may be less than what an earlier run left of it
+    rest ∋ stops of its service       wait for its health on `there`
+    ahead                             waits for the program of its nodes
+    """
+    health = f"{detour.there}/{Verb.HEALTH}/{detour.name}"
+    release = f"{detour.here}/{Verb.RELEASE}/{detour.name}"
+    stops = {f"{node}/{Verb.STOP}/{name}" for node, name in services.get(detour.workload, ())}
+    parts = (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
+    place = {f"{detour.there}/{verb}/{detour.name}" for verb in parts} & ahead.keys()
+    for draft in rest.values():
+        takes = draft.verb in (*parts, Verb.GPUS, Verb.START)
+        if takes and draft.node == detour.here and release in ahead:
+            draft.after.add(release)
+        if takes and draft.node == detour.there:
+            draft.after |= place
+        if draft.id in stops:
+            draft.after.add(health)
+    for draft in ahead.values():
+        prepare = f"{draft.node}/{Verb.PREPARE}"
+        if prepare in rest:
+            draft.after.add(prepare)
+    return ahead | rest
+
+
+def _with(seen: Observed, name: str, state: AllocationState | None) -> Observed:
+    others = {each: one for each, one in seen.state.allocations.items() if each != name}
+    allocations = others | ({name: state} if state else {})
+    health = {each: told for each, told in seen.health.items() if each != name} | ({name: "healthy"} if state else {})
+    return seen.model_copy(update={"state": seen.state.model_copy(update={"allocations": allocations}), "health": health})
+
+
+def _stand(place: Machine, home: Machine, name: str) -> AllocationState | None:
+    """What it would be there, where it has room now; None without. It runs as it is wanted at last, else as it runs now.
+
+    Cores are shared there, with as much CPU time as it had: whoever shares has no cores to give.
+    """
+    wanted, found = home.new.allocations.get(name), home.old.allocations[name]
+    shapes = (found if wanted is None else wanted, found)
+    return next((one for state in shapes if (one := _as(place, home, name, state)) is not None), None)
+
+
+def _as(place: Machine, home: Machine, name: str, state: AllocationState) -> AllocationState | None:
+    seen = place.seen
+    begun = place.old.allocations.get(name)
+    if begun is not None and begun.unit.active:
+        return begun if begun.unit == state.unit else None
+    held = {each: one for each, one in place.old.allocations.items() if each != name}
+    ones = [*held.values(), *place.new.allocations.values()]
+    pinned = {cpu for each in map(hold, ones) if each.pinned for cpu in each.cpus}
+    cpus = set(range(seen.facts.cpus)) - pinned
+    models = {card.index: card.model for card in home.seen.facts.gpus}
+    own = {models.get(gpu) for gpu in state.gpus}
+    taken = {gpu for one in held.values() for gpu in one.gpus}
+    free = [card.index for card in seen.facts.gpus if card.index not in taken and card.model in own]
+    disk = place.old.disk == place.new.disk != ""
+    wire = place.old.interface == place.new.interface != ""
+    if (
+        not (place.managed and seen.ledger and not seen.error and cpus)
+        or len(free) < len(state.gpus)
+        or (not disk and (state.scratch or state.cache))
+        or any(one.unit.port == state.unit.port is not None for one in ones)
+    ):
+        return None
+    shares = state.slice.model_copy(
+        update={
+            "cpus": cpulist.write(cpus),
+            "mems": "",
+            "cpu_quota_m": state.slice.cpu_quota_m or 1000 * len(cpulist.read(state.slice.cpus)),
+            "io_read_bps": state.slice.io_read_bps if disk else None,
+            "io_write_bps": state.slice.io_write_bps if disk else None,
+        }
+    )
+    bandwidth = state.bandwidth if wire else BandwidthState()
+    standing = state.model_copy(update={"gpus": tuple(free[: len(state.gpus)]), "slice": shares, "bandwidth": bandwidth})
+    return standing if _room(place, held.values(), standing) else None
+
+
+def _room(place: Machine, held: Iterable[AllocationState], standing: AllocationState) -> bool:
+    has, wanted = capacity(place.seen, place.old, place.new), hold(standing)
+    used = [hold(one) for one in held]
+    return all(
+        not getattr(wanted, what) or sum(getattr(each, what) for each in used) + getattr(wanted, what) <= has[what]
+        for what in COUNTED
+    )

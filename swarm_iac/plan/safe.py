@@ -1,0 +1,108 @@
+"""Which order of the steps keeps every law, and does it need a detour?
+
+In this order, the first that keeps them:
+    as it comes      every wait that a law asks for, in the plainest order
+    taking turns     the replicas of services in an order that was searched for (plan.turns)
+    with a detour    one replica stands elsewhere for a while (plan.parking), then two, and so on within the budget
+    none             Refused, with the circle or the service that the plainest order fails on
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from swarm_iac.errors import Refused
+from swarm_iac.model.stack import Solve
+from swarm_iac.model.state import Desired, Observed
+from swarm_iac.plan import handover, parking, promise, racks, rollout
+from swarm_iac.plan.acts import Machine, Turns, machines, services
+from swarm_iac.plan.draft import drafts
+from swarm_iac.plan.graph import Graph
+from swarm_iac.plan.parking import Detour, Fits
+from swarm_iac.plan.turns import turns
+
+#: Situations that are looked at before giving up: each is a whole plan.
+ATTEMPTS = 40
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    """Why an order is not safe, and who could stand elsewhere for a while: at once, or in for itself."""
+
+    refusal: Refused
+    waiting: tuple[tuple[str, str], ...]
+    leaves: bool
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What the fleet is after some detours."""
+
+    observed: Mapping[str, Observed]
+    taken: tuple[tuple[Detour, Graph], ...] = ()
+
+
+def safe(
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
+) -> tuple[dict[str, Machine], Graph]:
+    """Every node, and all steps with their waits. Raises Refused when no order is safe."""
+    promised = promise.promised(machines(observed, desired))
+    queue = deque([_Situation(observed)])
+    first: Refused | None = None
+    for _ in range(ATTEMPTS):
+        if not queue:
+            break
+        now = queue.popleft()
+        all_of, graph, trouble = _ordered(now.observed, desired, agent, budget, promised)
+        if trouble is None:
+            for detour, ahead in reversed(now.taken):
+                graph = parking.join(graph, ahead, detour, services(all_of))
+            return all_of, graph
+        first = first or trouble.refusal
+        if len(now.taken) < budget.moves:
+            away = {detour.name for detour, _ in now.taken}
+            waiting = [(node, name) for node, name in trouble.waiting if name not in away]
+            for detour in parking.detours(all_of, waiting, trouble.leaves, fits):
+                after = parking.take(now.observed, all_of, detour)
+                ahead = parking.steps(now.observed, after, detour)
+                queue.append(_Situation(after, (*now.taken, (detour, ahead))))
+    assert first is not None
+    raise Refused(f"{first.message}\n  and no detour was found with solve.moves: {budget.moves}", hint=first.hint)
+
+
+def _ordered(
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, promised: Mapping[str, int]
+) -> tuple[dict[str, Machine], Graph, _Trouble | None]:
+    """Steps with their waits, and what is wrong with them."""
+    all_of = machines(observed, desired)
+    graph, trouble = _try(all_of, agent, budget, promised, None)
+    if trouble is None:
+        return all_of, graph, None
+    found = turns(all_of, promised)
+    if found is not None:
+        other = machines(observed, desired, found)
+        graph, again = _try(other, agent, budget, promised, found)
+        if again is None:
+            return other, graph, None
+    return all_of, graph, trouble
+
+
+def _try(
+    all_of: dict[str, Machine], agent: str, budget: Solve, promised: Mapping[str, int], found: Turns | None
+) -> tuple[Graph, _Trouble | None]:
+    graph: Graph = {}
+    for machine in all_of.values():
+        graph |= drafts(machine, agent)
+    rollout.order(all_of, graph, budget.max_unavailable, racks.order(all_of, graph))
+    circle = handover.order(all_of, graph, found)
+    served = services(all_of)
+    replicas = {replica for each in served.values() for replica in each}
+    if circle:
+        inside = [(graph[one].node, graph[one].allocation) for one in circle]
+        return graph, _Trouble(handover.refusal(graph, circle), tuple(one for one in inside if one in replicas), True)
+    for workload, worst in promise.broken(all_of, graph, promised):
+        restarting = [(node, name) for node, name in served[workload] if all_of[node].acts[name].kind in ("restart", "go")]
+        return graph, _Trouble(promise.refusal(workload, worst, promised[workload]), tuple(restarting), False)
+    return graph, None

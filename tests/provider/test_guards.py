@@ -1,0 +1,48 @@
+"""Does the engine's user see a change refused that nobody can have meant, and do the machines stay as they were?"""
+
+from __future__ import annotations
+
+from tests.provider.conftest import Project, node, two_nodes
+
+NONE_MAY_STOP = {"stack": {"fleet": "lab", "solve": {"stops": 0}}, "placement": {"allocations": []}}
+
+
+def test_a_list_of_nodes_cut_in_half_is_refused_and_destroy_is_not(standing: Project) -> None:
+    before = standing.real()
+    standing.give({"n1": two_nodes()["n1"]})
+    for text in (standing.pulumi("preview", ok=False), standing.up(ok=False)):
+        assert "1 nodes that left the stack still hold 1 allocations (n2: serve-0)" in text
+    assert standing.real() == before
+    standing.pulumi("destroy", "--yes", "--skip-preview")
+    assert standing.real() == {"n1": {}, "n2": {}}
+
+
+def test_a_mass_stop_needs_its_number(standing: Project) -> None:
+    before = standing.real()
+    standing.give({"n1": node("n1"), "n2": node("n2")}, **NONE_MAY_STOP)
+    assert "would stop 2 running allocations (serve-0, train-0), and solve.stops is 0" in standing.up(ok=False)
+    assert "would stop 2" in standing.up(ok=False, env={"SWARM_ALLOW_STOP": "1"})
+    assert standing.real() == before
+    standing.up(env={"SWARM_ALLOW_STOP": "2"})
+    assert not standing.real()["n1"]["state"]["allocations"]
+
+
+def test_a_fleet_under_another_name_is_refused(standing: Project) -> None:
+    before = standing.real()
+    standing.give({name: {**each, "fleet": "lba"} for name, each in two_nodes().items()})
+    assert "n1, n2 belong to the fleet lab, and the stack file says lba: 2 running allocations" in standing.up(ok=False)
+    assert standing.real() == before
+
+
+def test_a_node_that_is_given_up_is_forgotten_and_asked_nothing(standing: Project) -> None:
+    machines = standing.real()
+    machines["n2"]["error"] = "ssh: connect to host n2 port 22: No route to host"
+    standing.tamper(machines)
+    lost = {"fleet": "lab", "hardware": {"h": {"vcpus": 8, "memory": "64 GB"}},
+            "nodes": {"n2": {"name": "n2", "hardware": "h", "ssh": "root@n2", "state": "lost"}}}  # fmt: skip
+    taken = two_nodes()["n1"]["state"]["allocations"]["train-0"]
+    moved = {**taken, "gpus": [2]}
+    standing.give({"n1": node("n1", train_0=taken, serve_0=moved)}, stack=lost, placement={"allocations": []})
+    standing.up()
+    assert "serve-0" in standing.real()["n1"]["state"]["allocations"]
+    assert "Node n2" not in standing.state()
