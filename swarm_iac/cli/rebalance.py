@@ -43,7 +43,8 @@ def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableTyp
         rows.append([*cells, bar(share(points, index, names[0]))])
     yield table("what moves would gain", heads, rows)
     enough = next(one for one in points if one.values == points[-1].values)
-    yield Text(f"{enough.moves} moves reach all of it. To write a point: swarm rebalance --moves {enough.moves}")
+    count = f"{enough.moves} move{'s' if enough.moves != 1 else ''}"
+    yield Text(f"All of it takes {count}. To write a point: swarm rebalance --moves {enough.moves}")
 
 
 def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ def curve(
     free = point(stack, last, None, today)
     points: list[Point] = []
     for budget in budgets(free.moves):
-        tell(f"{budget} moves")
+        tell(f"{budget} move{'s' if budget != 1 else ''}")
         found = point(stack, last, budget, today)
         if points and rank(found.values) <= rank(points[-1].values):
             # Nothing is gained, or effort ended too early: what fewer moves reach stands.
