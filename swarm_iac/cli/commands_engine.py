@@ -18,7 +18,7 @@ _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 AllowStop = Annotated[
     int,
-    typer.Option("--allow-stop", min=0, help="Running allocations that this run may stop, in place of solve.stops.", metavar="N"),
+    typer.Option("--allow-stop", min=0, metavar="N", help="Running allocations this run may stop, in place of solve.stops."),
 ]
 
 
