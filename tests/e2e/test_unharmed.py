@@ -102,11 +102,14 @@ class Stage:
 
     def up(self) -> Record:
         for node in NODES:
-            self.fleet.node(node, f"systemd-run -q --unit=recorder python3 /root/recorder.py /root/record {PORT}")
+            self.fleet.node(
+                node,
+                f"systemctl -q stop recorder; systemd-run -q --collect --unit=recorder python3 /root/recorder.py /root/record {PORT}",
+            )
         try:
             self.fleet.pulumi("up", "--yes", "--skip-preview").ok()
         finally:
-            lines = {node: self.fleet.node(node, "systemctl stop recorder; cat /root/record").splitlines() for node in NODES}
+            lines = {node: self.fleet.node(node, "systemctl -q stop recorder; cat /root/record").splitlines() for node in NODES}
         return Record({node: [json.loads(line) for line in found] for node, found in lines.items()})
 
     def place(self, name: str) -> str:
