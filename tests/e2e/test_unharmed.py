@@ -107,7 +107,7 @@ class Stage:
                 f"systemctl -q stop recorder; systemd-run -q --collect --unit=recorder python3 /root/recorder.py /root/record {PORT}",
             )
         try:
-            self.fleet.pulumi("up", "--yes", "--skip-preview").ok()
+            self.fleet.swarm("up", "--yes", "--skip-preview").ok()
         finally:
             lines = {node: self.fleet.node(node, "systemctl -q stop recorder; cat /root/record").splitlines() for node in NODES}
         return Record({node: [json.loads(line) for line in found] for node, found in lines.items()})
