@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from swarm_iac.model.state import AllocationState, BandwidthState, NodeState, Observed, SliceState
+from swarm_iac.model.state import AllocationState, NodeState, Observed
 from swarm_iac.plan.diff import ended, settled
-
-#: What is left to a job that is only remembered. [bytes]
-_LITTLE = 2**20
 
 
 def keep_ends(nodes: Mapping[str, tuple[Observed, NodeState]]) -> dict[str, NodeState]:
@@ -47,13 +44,8 @@ def same_run(old: AllocationState, new: AllocationState) -> bool:
 
 
 def remembered(old: AllocationState) -> AllocationState:
-    """The record of a job that holds nothing any more."""
-    return AllocationState(
-        workload=old.workload,
-        slice=SliceState(memory_max=_LITTLE, tasks_max=old.slice.tasks_max, cpu_quota_m=old.slice.cpu_quota_m or 1),
-        bandwidth=BandwidthState(),
-        unit=old.unit,
-    )
+    """The record of a job that holds nothing any more: nothing runs in its slice, so that needs no ceiling."""
+    return AllocationState(workload=old.workload, unit=old.unit)
 
 
 def _with(state: NodeState, name: str, allocation: AllocationState | None) -> NodeState:

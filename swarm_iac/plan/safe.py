@@ -9,7 +9,8 @@ In this order, the first that keeps them:
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,11 +30,15 @@ ATTEMPTS = 40
 
 @dataclass(frozen=True)
 class _Trouble:
-    """Why an order is not safe, and who could stand elsewhere for a while: at once, or in for itself."""
+    """Why an order is not safe, and who could stand elsewhere for a while: at once, or in for itself.
+
+    `least`: no fewer detours than these mend it.
+    """
 
     refusal: Refused
     waiting: tuple[tuple[str, str], ...]
     leaves: bool
+    least: int
 
 
 @dataclass(frozen=True)
@@ -49,27 +54,34 @@ def safe(
 ) -> tuple[dict[str, Machine], Graph]:
     """Every node, and all steps with their waits. Raises Refused when no order is safe."""
     promised = promise.promised(machines(observed, desired))
-    queue = deque([_Situation(observed)])
-    first: Refused | None = None
+    # By the detours that it takes at least, those taken included; among equals the one that is further on.
+    queue = [(0, 0, 0, _Situation(observed))]
+    count = itertools.count(1)
+    first: _Trouble | None = None
     for _ in range(ATTEMPTS):
         if not queue:
             break
-        now = queue.popleft()
+        *_, now = heapq.heappop(queue)
         all_of, graph, trouble = _ordered(now.observed, desired, agent, budget, promised)
         if trouble is None:
             for detour, ahead in reversed(now.taken):
                 graph = parking.join(graph, ahead, detour, services(all_of))
             return all_of, graph
-        first = first or trouble.refusal
-        if len(now.taken) < budget.moves:
+        first = first or trouble
+        least = len(now.taken) + trouble.least
+        if least <= budget.moves:
             away = {detour.name for detour, _ in now.taken}
             waiting = [(node, name) for node, name in trouble.waiting if name not in away]
             for detour in parking.detours(all_of, waiting, trouble.leaves, fits):
                 after = parking.take(now.observed, all_of, detour)
                 ahead = parking.steps(now.observed, after, detour)
-                queue.append(_Situation(after, (*now.taken, (detour, ahead))))
+                further = _Situation(after, (*now.taken, (detour, ahead)))
+                heapq.heappush(queue, (least, -len(further.taken), next(count), further))
     assert first is not None
-    raise Refused(f"{first.message}\n  and no detour was found with solve.moves: {budget.moves}", hint=first.hint)
+    told = f"no detour was found with solve.moves: {budget.moves}" + (
+        f", and it takes at least {first.least}" if first.least > budget.moves else ""
+    )
+    raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
 
 
 def _ordered(
@@ -101,8 +113,11 @@ def _try(
     replicas = {replica for each in served.values() for replica in each}
     if circle:
         inside = [(graph[one].node, graph[one].allocation) for one in circle]
-        return graph, _Trouble(handover.refusal(graph, circle), tuple(one for one in inside if one in replicas), True)
-    for workload, worst in promise.broken(all_of, graph, promised):
-        restarting = [(node, name) for node, name in served[workload] if all_of[node].acts[name].kind in ("restart", "go")]
-        return graph, _Trouble(promise.refusal(workload, worst, promised[workload]), tuple(restarting), False)
-    return graph, None
+        return graph, _Trouble(handover.refusal(graph, circle), tuple(one for one in inside if one in replicas), True, 1)
+    broken = list(promise.broken(all_of, graph, promised))
+    if not broken:
+        return graph, None
+    workload, worst = broken[0]
+    restarting = [(node, name) for node, name in served[workload] if all_of[node].acts[name].kind in ("restart", "go")]
+    refusal = promise.refusal(workload, worst, promised[workload])
+    return graph, _Trouble(refusal, tuple(restarting), False, len(broken))

@@ -169,9 +169,7 @@ def parse(text: str | bytes, file: str) -> Lock:
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
     """The lock with every workload that has another name now under that name, as `formerly` in the stack says."""
-    names = {
-        one.formerly: name for name, one in stack.workloads.items() if one.formerly and one.formerly not in stack.workloads
-    }
+    names = {one.formerly: name for name, one in stack.workloads.items() if one.formerly}
     found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
     if not found and not any(one.workload in names for one in lock.placement.unplaced):
         return lock

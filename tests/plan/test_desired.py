@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from swarm_iac.model.hardware import Gpus, Hardware
+import pytest
+
+from swarm_iac.model.hardware import Gpus, Hardware, Rack
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Node, Stack, Team, Tuning
 from swarm_iac.model.workload import DiskIo, Each, Network, Replicas, Run, Stop, Workload
@@ -114,6 +116,47 @@ def test_jobs_are_not_started_again_and_services_are() -> None:
     assert found["chat-0"].unit.restart and found["chat-0"].unit.grace_s == 90
     assert found["tidy-0"].unit.restart, "a holder keeps its cgroup"
     assert found["tidy-0"].unit.command == ""
+
+
+def changed(**values: object) -> Stack:
+    """The stack with another chat."""
+    before = stack()
+    chat = Workload.model_validate({**before.workloads["chat"].model_dump(), **values})
+    return before.model_copy(update={"workloads": {**before.workloads, "chat": chat}})
+
+
+@pytest.mark.parametrize(
+    ("on_update", "handover"), [("surge", "healthy-first"), ("roll", "one-by-one"), ("recreate", "stop-first")]
+)
+def test_a_service_changes_as_its_stack_file_says(on_update: str, handover: str) -> None:
+    assert desired(changed(on_update=on_update), PLACEMENT)["n1"].handover["chat-0"] == handover
+
+
+def test_restart_says_otherwise_for_failures() -> None:
+    assert not desired(changed(restart="never"), PLACEMENT)["n1"].state.allocations["chat-0"].unit.restart
+    assert desired(changed(kind="batch", restart="on-failure"), PLACEMENT)["n1"].state.allocations["chat-0"].unit.restart
+    assert not desired(changed(kind="batch"), PLACEMENT)["n1"].state.allocations["chat-0"].unit.restart
+
+
+def test_a_renamed_workload_runs_on_as_it_was() -> None:
+    before, new = stack(), stack()
+    chat = new.workloads.pop("chat").model_copy(update={"formerly": "chat"})
+    renamed = new.model_copy(update={"workloads": {**new.workloads, "talk": chat}})
+    placed = tuple(
+        one.model_copy(update={"workload": "talk", "name": f"talk-{one.index}"}) if one.workload == "chat" else one
+        for one in PLACEMENT.allocations
+    )
+    assert desired(renamed, Placement(allocations=placed)) == desired(before, PLACEMENT)
+
+
+def test_a_rack_with_a_budget_is_known_to_its_nodes() -> None:
+    racks = {"r1": Rack(power=Watts(9000)), "r2": Rack()}
+    homes = {"n1": "r1", "n2": "r2", "n3": "r1", "n4": None}
+    nodes = {name: node.model_copy(update={"rack": homes[name]}) for name, node in stack().nodes.items()}
+    found = desired(stack().model_copy(update={"racks": racks, "nodes": nodes}), PLACEMENT)
+    assert {name: (one.rack, one.rack_power_w) for name, one in found.items()} == {
+        "n1": ("r1", 9000), "n2": ("", 0), "n4": ("", 0),
+    }  # fmt: skip
 
 
 def test_rows_read_like_the_stack_file() -> None:

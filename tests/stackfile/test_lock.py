@@ -141,3 +141,22 @@ def test_proof_reads_as_it_was_written_and_knows_its_lock() -> None:
     assert proof.parse(proof.dump(made), "dev.proof.yaml") == made
     assert proof.belongs(made, placement)
     assert not proof.belongs(made, placement.model_copy(update={"allocations": placement.allocations[1:]}))
+
+
+def test_a_workload_under_another_name_keeps_its_lock() -> None:
+    of = stack()
+    held = lock.make(of, placed(of))
+    now = stack(("  chat:\n", "  talk:\n    formerly: chat\n"), ("  tidy:\n", "  neat:\n    formerly: tidy\n"))
+    assert lock.validity(held, now), "its name is unknown there"
+    fresh = lock.renamed(held, now)
+    assert lock.validity(fresh, now) == ()
+    assert [one.name for one in fresh.placement.allocations] == ["pretrain-0", "talk-0", "talk-1"]
+    assert fresh.placement.unplaced[0].workload == "neat"
+    assert lock.parse(lock.dump(fresh), "x").placement == fresh.placement, "the next lock carries the new names"
+    assert lock.renamed(fresh, now) == fresh
+
+
+def test_how_a_workload_changes_and_is_called_moves_nothing() -> None:
+    of = stack()
+    now = stack(("    kind: serve\n", "    kind: serve\n    on_update: roll\n    restart: never\n"))
+    assert lock.validity(lock.make(of, placed(of)), now) == ()
