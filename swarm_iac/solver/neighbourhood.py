@@ -1,7 +1,7 @@
 """Which few nodes should be cleared for what found no place? For fleets too large to decide all at once.
 
-For each unplaced workload, by priority: the nodes that suit it, those first where the fewest and least important
-replicas stand in the way. What stands there may go to the freest nodes.
+One workload at a time, by priority: the nodes that suit it where the fewest and least important replicas stand in the
+way. What stands there may go to the freest nodes.
 """
 
 from __future__ import annotations
@@ -11,31 +11,46 @@ from swarm_iac.solver.rules.fit import suits
 from swarm_iac.solver.scene import Ask, Scene
 from swarm_iac.solver.task import Pairs, Settled, Task, around
 
-#: Nodes to clear for each unplaced workload, and workloads looked at.
-CLEAR = 6
-WORKLOADS = 8
+#: Nodes to clear.
+CLEAR = 8
+#: Weights of a replica in the way: it can move; it would be stopped; it can do neither yet.
+MOVED, STOPPED, STUCK, NEVER = 1, 4, 50, 100_000
 #: Nodes that may receive what is cleared.
 RECEIVE = 40
 
 
-def neighbourhood(scene: Scene, settled: Settled, counts: Pairs) -> Task | None:
-    """The task, or None when nothing is unplaced that any node suits."""
+def short(scene: Scene, counts: Pairs) -> list[Ask]:
+    """Workloads that are not placed whole, in the order in which they are looked at."""
+    placed = dict.fromkeys(scene.asks, 0)
+    for (name, _), count in counts.items():
+        placed[name] += count
+    found = [ask for name, ask in scene.asks.items() if placed[name] < ask.members]
+    return sorted(found, key=lambda ask: (-ask.priority, -ask.gpus * ask.share, ask.name))
+
+
+def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask) -> Task | None:
+    """The task of making room for `ask`, or None when no node suits it."""
     room = Room(scene)
-    standing: dict[str, list[tuple[Ask, int]]] = {}
+    for allocation in settled.stay.values():
+        if room.counts[allocation.workload][allocation.node] < counts[allocation.workload, allocation.node]:
+            room.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.gpus)
     for (name, node), count in sorted(counts.items()):
-        room.take(scene.asks[name], scene.bins[node], count)
-        standing.setdefault(node, []).append((scene.asks[name], count))
-    short = [ask for name, ask in scene.asks.items() if room.counts[name].total() < ask.members]
-    short.sort(key=lambda ask: (-ask.priority, -ask.gpus, ask.name))
-    clear: set[str] = set()
-    for ask in short[:WORKLOADS]:
-        ranked = sorted((_cost(room, ask, node, standing.get(node, [])), node) for node in scene.bins if _may(scene, ask, node))
-        clear.update(node for _, node in ranked[: max(CLEAR, min(2 * ask.members, 4 * CLEAR))])
+        if rest := count - room.counts[name][node]:
+            room.take(scene.asks[name], scene.bins[node], rest)
+    standing: dict[str, list[Ask]] = {}
+    for (name, node), count in sorted(counts.items()):
+        standing.setdefault(node, []).extend([scene.asks[name]] * count)
+    weights = _Weights(room, ask)
+    ranked = sorted(
+        (_cost(room, ask, node, standing.get(node, []), weights), node) for node in scene.bins if _may(scene, ask, node)
+    )
+    missing = ask.members - room.counts[ask.name].total()
+    clear = {node for _, node in ranked[: max(CLEAR, min(2 * missing, 4 * CLEAR))]}
     if not clear:
         return None
-    freest = sorted(scene.bins, key=lambda node: (-room.free[node][0], -room.free[node][1], node))
+    freest = sorted(scene.bins, key=lambda node: (-sum(room.partial(node).values()) - 1000 * room.free[node][0], node))
     ready = [node for node in freest if scene.bins[node].state == "ready" and node not in clear]
-    return around(scene, settled, frozenset(clear), frozenset(ready[:RECEIVE]))
+    return around(scene, settled, counts, frozenset(clear), frozenset(ready[:RECEIVE]))
 
 
 def _may(scene: Scene, ask: Ask, node: str) -> bool:
@@ -43,15 +58,44 @@ def _may(scene: Scene, ask: Ask, node: str) -> bool:
     return suits(ask, bin_) and all(need <= whole for need, whole in zip(ask.need, bin_.room, strict=True))
 
 
-def _cost(room: Room, ask: Ask, node: str, standing: list[tuple[Ask, int]]) -> tuple[int, int]:
-    """(GPUs short, replicas that would have to go): first those of lower priority."""
-    short = max(0, ask.gpus - room.free[node][0])
-    gone = 0
-    for other, count in sorted(standing, key=lambda pair: (pair[0].priority, -pair[0].gpus, pair[0].name)):
-        if short <= 0:
-            break
-        if other.gpus:
-            take = min(count, -(-short // other.gpus))
-            short -= take * other.gpus
-            gone += take * (1 + other.priority)
-    return short, gone
+class _Weights:
+    """What it weighs that one replica has to leave: MOVED where some other node has room for it now, else more."""
+
+    def __init__(self, room: Room, ask: Ask) -> None:
+        self.room, self.ask = room, ask
+        self.known: dict[str, int] = {}
+
+    def of(self, other: Ask) -> int:
+        """The weight of one replica of another workload."""
+        if other.name not in self.known:
+            bins = self.room.scene.bins.values()
+            room = any(suits(other, bin_) and self.room.fits(other, bin_) for bin_ in bins)
+            self.known[other.name] = MOVED if room else (STOPPED if other.priority < self.ask.priority else STUCK)
+        return self.known[other.name]
+
+
+def _cost(room: Room, ask: Ask, node: str, standing: list[Ask], weights: _Weights) -> tuple[int, int]:
+    """(Weight of the replicas that would have to go, how many): taken away one by one until one of `ask` fits.
+
+    The next to go is the lightest; of these the one that holds most of what is short.
+    """
+    bin_ = room.scene.bins[node]
+    gone: list[Ask] = []
+    rest = [other for other in standing if not other.gang and other.name != ask.name]
+    while rest and room.most(ask, bin_) <= 0:
+        free = room.free[node]
+        lacks = [i for i, need in enumerate(ask.need) if need > free[i]]
+
+        def helps(other: Ask, lacks: list[int] = lacks, free: list[int] = free) -> tuple[int, float]:
+            use = (other.gpus, *other.need[1:])
+            return (weights.of(other), -sum(min(1.0, use[i] / (ask.need[i] - free[i])) for i in lacks))
+
+        other = min(rest, key=helps)
+        rest.remove(other)
+        room.take(other, bin_, -1)
+        gone.append(other)
+    fits = room.most(ask, bin_) > 0
+    for other in gone:
+        room.take(other, bin_, 1)
+    weight = sum(weights.of(other) for other in gone)
+    return (weight if fits else NEVER + weight, len(gone))

@@ -62,6 +62,13 @@ class Room:
         fit = min(fit, self._by_ceiling(ask), self._by_rack(ask, bin_), self._by_shape(ask, bin_))
         return max(fit, 0)
 
+    def fits(self, ask: Ask, bin_: Bin) -> bool:
+        """Does the node have room for one more, whatever is wanted and wherever its others stand?"""
+        free = self.free[bin_.name]
+        return all(need <= left for need, left in zip(ask.need, free, strict=True)) and (
+            not ask.shared or self.shares(ask, bin_.name) > 0
+        )
+
     def shares(self, ask: Ask, node: str) -> int:
         """How many more parts of a GPU of this size the node's cards could hold."""
         empty = max(0, self.free[node][0]) * (WHOLE // ask.share)

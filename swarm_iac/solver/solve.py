@@ -14,18 +14,19 @@ from collections import Counter
 from dataclasses import replace
 from importlib.metadata import version
 
-from swarm_iac.model.placement import Allocation, Placement, Proof, Unplaced
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.board import Board
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.explain import Causes
+from swarm_iac.solver.fewest import moves_goal
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
-from swarm_iac.solver.neighbourhood import neighbourhood
+from swarm_iac.solver.neighbourhood import neighbourhood, short
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.change import moves_stay_in_budget
 from swarm_iac.solver.rules.table import RULES
@@ -40,6 +41,8 @@ from swarm_iac.solver.worth import total, worth
 NODES = 100
 #: Up to this many pairs (workload, node) all is decided at once.
 EXACT = 60_000
+#: Unplaced workloads that room is made for, one after the other.
+WORKLOADS = 8
 #: Above this many pairs each workload looks at its best WIDEST nodes only.
 LARGE = 60_000
 WIDEST = 12
@@ -69,17 +72,15 @@ def solve(
         return _filled(stack, scene, settled, most, watch)
     first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
     found, counts, cut = _search(scene, first, most, None, repair, watch)
-    local = False
-    short = any(_short(aim.name, value, bound) for aim, value, bound in found.scores)
-    if repair and settled.stay and short and not watch.stopped:
-        task = wide(scene, settled) if size <= EXACT else neighbourhood(scene, settled, counts)
-        if task is not None:
-            local = size > EXACT
-            found, counts, cut = _search(scene, task, most, counts, repair, watch)
+    lacking = any(_short(aim.name, value, bound) for aim, value, bound in found.scores)
+    if repair and settled.stay and lacking and not watch.stopped:
+        if size > EXACT:
+            return _mended(stack, scene, settled, most, counts, watch)
+        found, counts, cut = _search(scene, wide(scene, settled), most, counts, repair, watch)
     placement = _placement(scene, settled, counts)
     return Solution(
         placement=placement,
-        proof=_proof(stack, scene, found, placement, cut=cut or local, stopped=watch.stopped),
+        proof=_proof(stack, scene, found, placement, cut=cut, stopped=watch.stopped),
         moves=_moves(scene, settled, placement),
     )
 
@@ -97,10 +98,31 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     if any(_placed(counts)[name] < count for name, count in most.items()):
         answer = fill(task, most, stack.solve.effort, lambda: watch.stopped)
         counts, bound, rounds = max(counts, answer.counts, key=lambda one: total(scene, one)), answer.bound, answer.rounds
-    goals = goals_of_large(scene, counts, most, bound)
+    return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bound), rounds, watch)
+
+
+def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch) -> Solution:
+    """A large fleet with a change: room is made for one unplaced workload after the other, a few nodes at a time."""
+    rounds = 0
+    for ask in short(scene, counts)[:WORKLOADS]:
+        task = neighbourhood(scene, settled, counts, ask)
+        if task is None or watch.stopped:
+            continue
+        rounds += 1
+        _, found, _ = _search(scene, task, most, counts, True, watch)
+        if total(scene, found) > total(scene, counts):
+            counts = found
+    bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    goals = [*goals_of_large(scene, counts, most, bound), moves_goal(scene, settled, counts)]
+    return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
+
+
+def _large_solution(
+    scene: Scene, settled: Settled, counts: Pairs, goals: tuple[Goal, ...], rounds: int, watch: Watch
+) -> Solution:
     watch.tell(goals)
     placement = _placement(scene, settled, counts)
-    how = {"workers": 1, "seed": SEED, "effort": stack.solve.effort, "rounds": rounds}
+    how = {"workers": 1, "seed": SEED, "effort": scene.stack.solve.effort, "rounds": rounds}
     proof = Proof(
         optimal=all(goal.value == goal.bound for goal in goals),
         goals=goals,
@@ -108,7 +130,7 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
         parameters=how | ({"cut": "by hand"} if watch.stopped else {}),
         placement=digest(placement),
     )
-    return Solution(placement=placement, proof=proof)
+    return Solution(placement=placement, proof=proof, moves=_moves(scene, settled, placement))
 
 
 def _placed(counts: Pairs) -> Counter[str]:

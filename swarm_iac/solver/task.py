@@ -97,15 +97,39 @@ def wide(scene: Scene, settled: Settled) -> Task:
     return _task(scene, settled, set())
 
 
-def around(scene: Scene, settled: Settled, nodes: frozenset[str], targets: frozenset[str]) -> Task:
-    """What stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed."""
-    torn = {a.workload for a in settled.stay.values() if a.node not in nodes and scene.asks[a.workload].gang}
-    stays: Counter[str] = Counter(a.workload for a in settled.stay.values())
-    part = {n for n, ask in scene.asks.items() if ask.gang and stays[n] < ask.members}
-    fixed = {name for name, a in settled.stay.items() if a.workload not in part and (a.node not in nodes or a.workload in torn)}
-    task = _task(scene, settled, fixed)
-    task.nodes = nodes | targets
-    return task
+def around(scene: Scene, settled: Settled, counts: Pairs, nodes: frozenset[str], targets: frozenset[str]) -> Task:
+    """From the placement `counts`: what stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed.
+
+    Gangs stay as they are. What has moved already is fixed where it went, and its move is off the budget.
+    """
+    base = Room(scene)
+    left = Counter(counts)
+    movable = {pair for pair in counts if pair[1] in nodes and not scene.asks[pair[0]].gang}
+    stay: Pairs = Counter()
+    moved = 0
+    for allocation in settled.stay.values():
+        pair = (allocation.workload, allocation.node)
+        if pair in movable:
+            stay[pair] += 1
+        elif left[pair] > 0:
+            left[pair] -= 1
+            base.take(scene.asks[pair[0]], scene.bins[pair[1]], 1, allocation.gpus)
+        else:
+            moved += 1
+    for pair, count in sorted(left.items()):
+        if count and pair not in movable:
+            base.take(scene.asks[pair[0]], scene.bins[pair[1]], count)
+    free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
+    return Task(
+        scene=scene,
+        base=base,
+        free={name: rest for name, rest in free.items() if not scene.asks[name].gang or not base.counts[name]},
+        stay=stay,
+        soft=Counter((a.workload, a.node) for a in settled.soft.values() if (a.workload, a.node) in movable),
+        running=Counter({n: rest for n in free if (rest := len(scene.running.get(n, ())) - base.counts[n].total()) > 0}),
+        budget=max(0, int(scene.stack.solve.moves) - moved),
+        nodes=nodes | targets,
+    )
 
 
 def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
