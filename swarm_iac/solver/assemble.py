@@ -26,13 +26,13 @@ def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation,
             by_ask.setdefault(name, []).append((node, count))
     for name, places in by_ask.items():
         _name_replicas(scene, settled, name, places, kept, new)
-    found = list(kept.values())
+    found = dict(kept)
     held: dict[str, list[Allocation]] = {}
-    for allocation in found:
+    for allocation in kept.values():
         held.setdefault(allocation.node, []).append(allocation)
     for node in sorted(new):
-        found += _equip(scene, node, held.get(node, []), new[node])
-    return tuple(sorted(found, key=lambda a: (a.workload, a.index)))
+        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new[node])}
+    return tuple(sorted(found.values(), key=lambda a: (a.workload, a.index)))
 
 
 def _name_replicas(
@@ -70,18 +70,33 @@ def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str,
         for name, index, was in new
     )
     hardware = scene.stack.hardware_of(node)
-    gpus = {i for a in held for i in a.gpus}
     cpus = {i for a in held for i in a.cpus}
-    parts: dict[int, int] = {}
-    for a in held:
-        if (ask := scene.asks[a.workload]).shared:
-            parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - ask.share
+    wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.gpus}
+    left = hardware.gpus.count - sum(want.gpus for want in wants)
+    stands = {a.name: a for a in held if scene.asks[a.workload].shared}
     shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
-    empty = [i for i in range(hardware.gpus.count) if i not in gpus]
-    cards = share_cards(shares, parts, empty[: len(empty) - sum(want.gpus for want in wants)])
-    devices = assign(hardware, gpus | set(cards.values()), cpus, wants)
-    devices |= {label: replace(devices[label], gpus=(card,)) for label, card in cards.items()}
-    return [_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new]
+    cards, again = _parts(scene, shares, stands, wholes, left, hardware.gpus.count)
+    gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
+    devices = assign(hardware, gpus, cpus, wants)
+    devices |= {label: replace(devices[label], gpus=(cards[label],)) for label in shares}
+    return again + [_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new]
+
+
+def _parts(
+    scene: Scene, shares: dict[str, int], stands: dict[str, Allocation], wholes: set[int], left: int, count: int
+) -> tuple[dict[str, int], list[Allocation]]:
+    """A card for each part of a GPU, and what stands there on other cards than before: only where nothing else packs."""
+    parts: dict[int, int] = {}
+    for a in stands.values():
+        parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
+    room = left - len(wholes)
+    empty = [i for i in range(count) if i not in wholes and i not in parts]
+    try:
+        return share_cards(shares, parts, empty[: max(0, room - len(parts))]), []
+    except ValueError:
+        every = shares | {name: scene.asks[a.workload].share for name, a in stands.items()}
+        cards = share_cards(every, {}, [i for i in range(count) if i not in wholes][:room])
+        return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in stands.values()]
 
 
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:

@@ -1,26 +1,30 @@
 """How few moves could a change need at least? Counted, in milliseconds.
 
-New replicas that hold g or more whole GPUs need as many empty cards, CPUs and so on, and on most nodes something stands
-in the way. For each g their least wish (the least of every resource) is tried on every node: to fit c of them, at least
-so many replicas have to leave as free the cards, and as free each other resource, the largest leaving first. The
-cheapest way to spread all of them over the nodes bounds the moves of every placement that places them and stops
-nobody.
+Take the number of whole GPUs that some new replica wants, two or more, and all that is placed and holds at least as
+many: the large ones. Each needs at least their least wish, resource by resource. What else stands on a node and may
+stay is in the way: for c large ones there at least `leave(c)` of it has to go, by the cards and by each other resource.
+The cheapest way to spread the large ones over all nodes, which is a small dynamic program, bounds the moves of every
+placement that places as much and stops nobody. The best of these bounds counts. Source: the relaxation of bin packing
+to one size of item, as in counting bounds for whole-node jobs.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
-from swarm_iac.model.placement import Goal
-from swarm_iac.solver.room import Room
-from swarm_iac.solver.rules.fit import suits
-from swarm_iac.solver.scene import Ask, Scene
+from swarm_iac.model.placement import Allocation, Goal
+from swarm_iac.solver.rules.fit import may_stay, suits
+from swarm_iac.solver.scene import NODE_DIMS, Ask, Bin, Scene
 from swarm_iac.solver.task import Pairs, Settled
+
+#: More than any number of moves.
+NEVER = 1 << 30
 
 
 def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
-    """Replicas that could stay and stand elsewhere, and the least that any placement of the same worth could have."""
+    """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
     stay = Counter((a.workload, a.node) for a in settled.stay.values())
     placed: Counter[str] = Counter()
     for (name, _), count in counts.items():
@@ -31,71 +35,72 @@ def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())
     moves = sum(min(count, placed[name]) for name, count in stood.items()) - kept
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
-    return Goal(name="moves", value=moves, bound=min(moves, max(0, fewest(scene, settled, placed) - stopped)))
+    bound = fewest(scene, settled, placed, Counter(stood)) - stopped
+    return Goal(name="moves", value=moves, bound=min(moves, max(0, bound)))
+
+
+def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[str]) -> int:
+    """The bound, for a change after which so many replicas of each workload are placed; so many could have stayed."""
+    standing: dict[str, list[Allocation]] = {}
+    for a in settled.stay.values():
+        standing.setdefault(a.node, []).append(a)
+    sizes = {ask.need[0] for name, ask in scene.asks.items() if placed[name] > stood[name] and ask.need[0] > 1}
+    return max((_of_size(scene, size, standing, placed) for size in sorted(sizes)), default=0)
+
+
+def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
+    large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[0] >= size}
+    least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE_DIMS)))
+    cost = [0] + [NEVER] * sum(placed[name] for name in large)
+    for name, bin_ in scene.bins.items():
+        found = standing.get(name, ())
+        if any(suits(ask, bin_) or may_stay(ask, bin_) for ask in large.values()):
+            small = [(scene.asks[a.workload], a.gpus) for a in found if a.workload not in large]
+            cost = _spread(cost, _Node(bin_, small), least)
+    return cost[-1] if cost[-1] < NEVER else 0
 
 
 @dataclass(frozen=True)
 class _Node:
-    """What stands on one node that may stay: replicas on each card, and what each holds."""
+    """A node and the small ones that may stay there."""
 
-    cards: tuple[int, ...]  # replicas that hold each card, empty ones 0
-    free: list[int]
-    holds: list[tuple[int, ...]]
+    bin: Bin
+    small: list[tuple[Ask, tuple[int, ...]]]
 
+    def leave(self, need: tuple[int, ...], most: int) -> list[int]:
+        """How many small ones have to go at least for 0, 1, … `most` large ones.
 
-def fewest(scene: Scene, settled: Settled, placed: Counter[str]) -> int:
-    """The bound, for a change after which so many replicas of each workload are placed."""
-    room = Room(scene)
-    standing: dict[str, list[tuple[Ask, tuple[int, ...]]]] = {}
-    for a in settled.stay.values():
-        room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
-        standing.setdefault(a.node, []).append((scene.asks[a.workload], a.gpus))
-    new = {name: count - room.counts[name].total() for name, count in placed.items()}
-    wishes = [(scene.asks[name], count) for name, count in new.items() if count > 0 and scene.asks[name].need[0]]
-    best = 0
-    for size in sorted({ask.need[0] for ask, _ in wishes}):
-        large = [(ask, count) for ask, count in wishes if ask.need[0] >= size]
-        least = tuple(min(ask.need[i] for ask, _ in large) for i in range(len(large[0][0].need)))
-        cost = [0] + [1 << 30] * sum(count for _, count in large)
-        for name, bin_ in scene.bins.items():
-            if any(suits(ask, bin_) for ask, _ in large):
-                node = _Node(
-                    _cards(bin_.room[0], standing.get(name, [])),
-                    room.free[name],
-                    [(ask.gpus, *ask.need[1:]) for ask, _ in standing.get(name, [])],
-                )
-                cost = _spread(cost, node, least, bin_.room)
-        best = max(best, cost[-1] if cost[-1] < 1 << 30 else 0)
-    return best
+        By cards: each small one weighs 1 in all, spread over its cards, and the lightest cards go first. By each other
+        resource: the largest go first.
+        """
+        weights = [0.0] * self.bin.room[0]
+        for _, gpus in self.small:
+            for card in gpus:
+                weights[card] += 1 / len(gpus)
+        weights.sort()
+        found = [0]
+        for count in range(1, most + 1):
+            worst = math.ceil(sum(weights[: need[0] * count]) - 1e-6)
+            for i in range(1, len(need)):
+                if need[i]:
+                    worst = max(worst, self._by(i, need[i] * count))
+            found.append(worst)
+        return found
 
-
-def _cards(count: int, standing: list[tuple[Ask, tuple[int, ...]]]) -> tuple[int, ...]:
-    held = Counter(card for _, gpus in standing for card in gpus)
-    return tuple(sorted(held[card] for card in range(count)))
+    def _by(self, i: int, wanted: int) -> int:
+        held = sorted((ask.need[i] for ask, _ in self.small), reverse=True)
+        lacking = wanted - (self.bin.room[i] - sum(held))
+        gone = 0
+        while lacking > 0 and gone < len(held):
+            lacking -= held[gone]
+            gone += 1
+        return gone
 
 
-def _spread(cost: list[int], node: _Node, least: tuple[int, ...], whole: tuple[int, ...]) -> list[int]:
-    """`cost[j]`: the fewest moves to fit j of the wishes on the nodes so far; now with one node more."""
-    most = min(whole[i] // need for i, need in enumerate(least) if need)
-    own = [_leave(node, least, c) for c in range(min(most, len(cost) - 1) + 1)]
+def _spread(cost: list[int], node: _Node, need: tuple[int, ...]) -> list[int]:
+    """`cost[j]`: the fewest moves to fit j large ones on the nodes so far; now with one node more."""
+    most = min(room // each for room, each in zip(node.bin.room, need, strict=True) if each)
+    own = node.leave(need, min(most, len(cost) - 1))
     if len(own) == 1:
         return cost
     return [min(cost[j - c] + own[c] for c in range(min(j, len(own) - 1) + 1)) for j in range(len(cost))]
-
-
-def _leave(node: _Node, least: tuple[int, ...], count: int) -> int:
-    """How many replicas have to leave the node at least, so that `count` of the wish fit: the most of any resource."""
-    short = least[0] * count
-    # A replica on several cards is counted once for each, so the count is divided by the most cards that one holds.
-    widest = max((held[0] for held in node.holds), default=1) or 1
-    worst = -(-sum(node.cards[:short]) // widest) if short <= len(node.cards) else 1 << 20
-    for i in range(1, len(least)):
-        lacking = least[i] * count - node.free[i]
-        gone = 0
-        for held in sorted((held[i] for held in node.holds), reverse=True):
-            if lacking <= 0:
-                break
-            lacking -= held
-            gone += 1
-        worst = max(worst, gone)
-    return worst

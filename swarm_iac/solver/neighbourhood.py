@@ -12,11 +12,11 @@ from swarm_iac.solver.scene import Ask, Scene
 from swarm_iac.solver.task import Pairs, Settled, Task, around
 
 #: Nodes to clear.
-CLEAR = 8
+CLEAR = 24
 #: Weights of a replica in the way: it can move; it would be stopped; it can do neither yet.
-MOVED, STOPPED, STUCK, NEVER = 1, 4, 50, 100_000
+MOVED, STOPPED, STUCK, NEVER = 1, 30, 100, 100_000
 #: Nodes that may receive what is cleared.
-RECEIVE = 40
+RECEIVE = 80
 
 
 def short(scene: Scene, counts: Pairs) -> list[Ask]:
@@ -28,8 +28,8 @@ def short(scene: Scene, counts: Pairs) -> list[Ask]:
     return sorted(found, key=lambda ask: (-ask.priority, -ask.gpus * ask.share, ask.name))
 
 
-def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask) -> Task | None:
-    """The task of making room for `ask`, or None when no node suits it."""
+def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask, attempt: int) -> Task | None:
+    """The task of making room for `ask`, or None when no node is left that suits it. Each attempt takes the next nodes."""
     room = Room(scene)
     for allocation in settled.stay.values():
         if room.counts[allocation.workload][allocation.node] < counts[allocation.workload, allocation.node]:
@@ -45,11 +45,18 @@ def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask) -> Ta
         (_cost(room, ask, node, standing.get(node, []), weights), node) for node in scene.bins if _may(scene, ask, node)
     )
     missing = ask.members - room.counts[ask.name].total()
-    clear = {node for _, node in ranked[: max(CLEAR, min(2 * missing, 4 * CLEAR))]}
+    width = max(CLEAR, min(2 * missing, 2 * CLEAR))
+    clear = {node for _, node in ranked[attempt * width : (attempt + 1) * width]}
     if not clear:
         return None
-    freest = sorted(scene.bins, key=lambda node: (-sum(room.partial(node).values()) - 1000 * room.free[node][0], node))
-    ready = [node for node in freest if scene.bins[node].state == "ready" and node not in clear]
+    leaving = {other for node in clear for other in standing.get(node, []) if not other.gang} | {ask}
+
+    def takes(node: str) -> tuple[int, int, str]:
+        bin_ = scene.bins[node]
+        found = sum(1 for other in leaving if suits(other, bin_) and room.fits(other, bin_))
+        return (-found, -sum(room.partial(node).values()) - 1000 * room.free[node][0], node)
+
+    ready = sorted((node for node in scene.bins if scene.bins[node].state == "ready" and node not in clear), key=takes)
     return around(scene, settled, counts, frozenset(clear), frozenset(ready[:RECEIVE]))
 
 

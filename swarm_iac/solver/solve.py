@@ -41,8 +41,11 @@ from swarm_iac.solver.worth import total, worth
 NODES = 100
 #: Up to this many pairs (workload, node) all is decided at once.
 EXACT = 60_000
-#: Unplaced workloads that room is made for, one after the other.
-WORKLOADS = 8
+#: Above this many pairs the careful greedy pass is left out: columns have quicker ones of their own.
+CAREFUL = 400_000
+#: Neighbourhoods that are tried in all, and for one workload.
+ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
+ATTEMPTS = 3
 #: Above this many pairs each workload looks at its best WIDEST nodes only.
 LARGE = 60_000
 WIDEST = 12
@@ -92,7 +95,7 @@ def _large(scene: Scene) -> bool:
 def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet on which nothing runs yet."""
     task = narrow(scene, settled)
-    counts = greedy(task)
+    counts: Pairs = greedy(task) if len(scene.asks) * len(scene.bins) <= CAREFUL else Counter()
     rounds = 0
     bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
     if any(_placed(counts)[name] < count for name, count in most.items()):
@@ -104,9 +107,14 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
 def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch) -> Solution:
     """A large fleet with a change: room is made for one unplaced workload after the other, a few nodes at a time."""
     rounds = 0
-    for ask in short(scene, counts)[:WORKLOADS]:
-        task = neighbourhood(scene, settled, counts, ask)
-        if task is None or watch.stopped:
+    tried: Counter[str] = Counter()
+    while rounds < ROUNDS[stack.solve.effort] and not watch.stopped:
+        ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS), None)
+        if ask is None:
+            break
+        task = neighbourhood(scene, settled, counts, ask, tried[ask.name])
+        tried[ask.name] += 1
+        if task is None:
             continue
         rounds += 1
         _, found, _ = _search(scene, task, most, counts, True, watch)

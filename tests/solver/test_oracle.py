@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import unittest.mock
 from collections import Counter
 from typing import Any
 
@@ -29,7 +31,8 @@ HARDWARE: dict[str, dict[str, Any]] = {
 @st.composite
 def wishes(draw: st.DrawFn) -> dict[str, Any]:
     """One small workload."""
-    gpus = draw(st.sampled_from([0, 1, 2, 3, "1 x H100", "2 x H100"]))
+    parts = [{"count": 1, "share": share} for share in (300, 500, 700)]
+    gpus = draw(st.sampled_from([0, 1, 2, 3, "1 x H100", "2 x H100", *parts]))
     wish: dict[str, Any] = {
         "user": draw(st.sampled_from(["ada", "bo"])),
         "priority": draw(st.sampled_from(["low", "normal", "high"])),
@@ -87,7 +90,7 @@ def score(scene: Scene, settled: Settled, counts: Counter[tuple[str, str]]) -> t
             {a.name: len(scene.running.get(a.name, ())) for a in asks},
             {a.name: a.members for a in asks},
         ):
-            values.append(sum(a.gpus * min(most[a.name], placed[a.name]) for a in asks))
+            values.append(sum(a.gpus * a.share * min(most[a.name], placed[a.name]) for a in asks))
             values.append(sum(min(most[a.name], placed[a.name]) for a in asks))
     stayed = {n: sum(c for (m, _), c in stays.items() if m == n) for n, _ in stays}
     moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
@@ -120,6 +123,26 @@ def best(stack: Stack, last: Placement) -> tuple[int, ...]:
         if not judge(stack, placement, kept=still(placement, last)):
             return values
     raise AssertionError("nothing at all is always a placement")
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(fleets())
+def test_large_path_is_feasible_and_within_its_bound(pair: tuple[Stack, Stack]) -> None:
+    stack = pair[0]
+    with unittest.mock.patch.object(sys.modules["swarm_iac.solver.solve"], "NODES", 0):
+        solution = solve(stack)
+    assert judge(stack, solution.placement) == ()
+    found = {goal.name: goal for goal in solution.proof.goals}
+    optimum = best(stack, Placement())
+    milli = any(w.each.gpus.share < 1000 for w in stack.workloads.values())
+    for i, level in enumerate(("high", "normal", "low")):
+        goal = found.get(f"{level}_placed_{'gpu_milli' if milli else 'gpus'}")
+        if goal is None:
+            continue
+        reached = optimum[6 * i + 4] // (1 if milli else 1000)
+        assert goal.value <= reached <= goal.bound
+        if goal.value != reached:  # the levels below had other room than in the optimum
+            break
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
