@@ -24,7 +24,9 @@ AllowStop = Annotated[
 
 def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0) -> None:
     root = engine.repository()
-    more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else None
+    more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
+    if verb == "up":
+        more |= engine.at_once(root, stack, say)
     raise SystemExit(engine.pulumi(root, stack, [verb, *extra], say, more=more).returncode)
 
 

@@ -75,6 +75,20 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
     return variables
 
 
+def at_once(root: Path, stack: str, say: Say) -> dict[str, str]:
+    """Variables with which the engine saves its state once, at the end of a run, and not after each of its rows.
+
+    It writes the whole state each time: 1,200 rows took 559 s so and 17 s this way. Nothing is lost with a run that is
+    killed, because the next one observes the machines. Only the lineage must be saved before a machine is touched, so
+    it is made first where there is none.
+    """
+    if "swarm:index:Lineage" not in exported(root, stack, say):
+        made = pulumi(root, stack, ["up", "--yes", "--skip-preview", "--target", "**Lineage**"], say, capture=True)
+        if made.returncode:
+            return {}  # what is wrong is told by the run itself
+    return {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
+
+
 def exported(root: Path, stack: str, say: Say) -> str:
     """The stack's state as Pulumi exports it, as text."""
     return pulumi(root, stack, ["stack", "export"], say, capture=True).stdout
