@@ -17,7 +17,7 @@ import yaml
 
 from tests.e2e.conftest import NODES, Fleet
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PORT = 8000
 #: Clocks of the nodes differ by a little, and a sample takes its time. [s]

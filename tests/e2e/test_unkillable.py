@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.conftest import NODES, Fleet
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 KILLS = int(os.environ.get("SWARM_KILLS", "3"))
 EXTRA = """
