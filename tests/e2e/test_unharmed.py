@@ -67,10 +67,15 @@ class Record:
         return found
 
     def dark(self) -> float:
-        """Longest time within the record in which the service answered on no node. [s]"""
+        """Longest time within the record in which the service answered on no node, although all were asked. [s]"""
         lit = sorted(sample["t"] for samples in self.samples.values() for sample in samples if sample["web"])
         ends = [min(self.times()), *lit, max(self.times())]
-        return max(after - before for before, after in itertools.pairwise(ends))
+        gaps = [(before, after) for before, after in itertools.pairwise(ends) if self._all_asked(before, after)]
+        return max((after - before for before, after in gaps), default=0.0)
+
+    def _all_asked(self, begin: float, end: float) -> bool:
+        """A recorder that got no time of the processor says nothing about the service."""
+        return all(any(begin < sample["t"] < end for sample in samples) for samples in self.samples.values())
 
     def times(self) -> list[float]:
         return [sample["t"] for samples in self.samples.values() for sample in samples]
