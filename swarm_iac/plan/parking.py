@@ -14,11 +14,11 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan import cpulist
-from swarm_iac.plan.acts import Machine, machines
+from swarm_iac.plan.acts import Machine, homes, keepers, machines
 from swarm_iac.plan.draft import drafts
 from swarm_iac.plan.graph import Graph
 from swarm_iac.plan.handover import order
-from swarm_iac.plan.resources import COUNTED, capacity, hold
+from swarm_iac.plan.resources import capacity, fits, hold
 
 #: May a workload stand on a node, whatever its place there?
 Fits = Callable[[str, str], bool]
@@ -43,17 +43,21 @@ def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
 
 @dataclass(frozen=True)
 class Detour:
-    """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself."""
+    """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself.
+
+    `final`: it is no detour but a move that is made first, so that its old place is room for a detour.
+    """
 
     name: str
     workload: str
     here: str
     there: str
     leaves: bool
+    final: bool = False
 
 
-def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, fits: Fits) -> Iterator[Detour]:
-    """Every detour that could help, for those replicas (node, allocation) that wait."""
+def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, stands: Fits) -> Iterator[Detour]:
+    """Every detour that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
     for here, name in sorted(set(waiting)):
         machine = all_of[here]
         if name not in machine.old.allocations or not machine.up(name) or machine.seen.error:
@@ -63,12 +67,28 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
         for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
             place = all_of[there]
             # What a run that was cut short left of a detour can be used again.
-            usable = name not in place.new.allocations and not place.up(name) and fits(old.workload, there)
+            usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
             if there != here and usable and _stand(place, machine, name) is not None:
                 yield Detour(name, old.workload, here, there, leaves)
                 found += 1
                 if found == TRIES:
                     break
+
+
+def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> Detour | None:
+    """A move to a place that is free now, of a replica that does not wait itself."""
+    stuck = {name for _, name in waiting}
+    goes_to = homes(all_of)[1]
+    for name, here in sorted(keepers(all_of).items()):
+        place = all_of[goes_to[name]]
+        ready = place.seen.ledger and not place.seen.error and not all_of[here].seen.error
+        # What a run that was cut short left of it there is its own.
+        others = (hold(one) for each, one in place.old.allocations.items() if each != name)
+        has = capacity(place.seen, place.old, place.new)
+        wanted = place.new.allocations[name]
+        if name not in stuck and ready and fits(hold(wanted), others, has):
+            return Detour(name, wanted.workload, here, place.name, leaves=True, final=True)
+    return None
 
 
 def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
@@ -80,7 +100,8 @@ def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
 def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], detour: Detour) -> dict[str, Observed]:
     """What the fleet is once the detour is taken."""
     here, there = observed[detour.here], observed[detour.there]
-    standing = _stand(all_of[detour.there], all_of[detour.here], detour.name)
+    place = all_of[detour.there]
+    standing = place.new.allocations[detour.name] if detour.final else _stand(place, all_of[detour.here], detour.name)
     assert standing is not None
     found = {**observed, detour.there: _with(there, detour.name, standing)}
     if detour.leaves:
@@ -104,7 +125,8 @@ def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], detou
         order(all_of, graph)
     for draft in graph.values():
         draft.after &= graph.keys()
-        draft.why = f"stands on {detour.there} for a while, so that others can change"
+        if not detour.final:
+            draft.why = f"stands on {detour.there} for a while, so that others can change"
     return graph
 
 
@@ -186,13 +208,5 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState) -> All
     )
     bandwidth = state.bandwidth if wire else BandwidthState()
     standing = state.model_copy(update={"gpus": tuple(free[: len(state.gpus)]), "slice": shares, "bandwidth": bandwidth})
-    return standing if _room(place, held.values(), standing) else None
-
-
-def _room(place: Machine, held: Iterable[AllocationState], standing: AllocationState) -> bool:
-    has, wanted = capacity(place.seen, place.old, place.new), hold(standing)
-    used = [hold(one) for one in held]
-    return all(
-        not getattr(wanted, what) or sum(getattr(each, what) for each in used) + getattr(wanted, what) <= has[what]
-        for what in COUNTED
-    )
+    has = capacity(place.seen, place.old, place.new)
+    return standing if fits(hold(standing), map(hold, held.values()), has) else None

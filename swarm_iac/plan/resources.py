@@ -63,6 +63,17 @@ def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
     return {"memory": seen.facts.memory, "storage": disk, "out": wire, "into": wire}
 
 
+def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
+    """Is there room for `wanted` beside all others on a node?"""
+    others = list(others)
+    if any(wanted.gpus & each.gpus or (wanted.cpus & each.cpus and (wanted.pinned or each.pinned)) for each in others):
+        return False
+    return all(
+        not getattr(wanted, what) or getattr(wanted, what) + sum(getattr(each, what) for each in others) <= limits[what]
+        for what in COUNTED
+    )
+
+
 def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn) -> dict[Verb, Waits]:
     """By the step that takes: for each allocation in `new`, those in `old` that must give before it. `has`: see capacity."""
     before = {name: hold(state) for name, state in old.items()}

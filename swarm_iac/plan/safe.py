@@ -26,6 +26,8 @@ from swarm_iac.plan.turns import turns
 
 #: Situations that are looked at before giving up: each is a whole plan.
 ATTEMPTS = 40
+#: Moves that are made first, to make room for a detour.
+AHEAD = 8
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class _Situation:
     observed: Mapping[str, Observed]
     taken: tuple[tuple[Detour, Graph], ...] = ()
 
+    @property
+    def detours(self) -> int:
+        """Those that count against the budget."""
+        return sum(not detour.final for detour, _ in self.taken)
+
 
 def safe(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
@@ -68,7 +75,7 @@ def safe(
                 graph = parking.join(graph, ahead, detour, services(all_of))
             return all_of, graph
         first = first or trouble
-        least = len(now.taken) + trouble.least
+        least = now.detours + trouble.least
         if least <= budget.moves:
             away = {detour.name for detour, _ in now.taken}
             waiting = [(node, name) for node, name in trouble.waiting if name not in away]
@@ -77,11 +84,31 @@ def safe(
                 ahead = parking.steps(now.observed, after, detour)
                 further = _Situation(after, (*now.taken, (detour, ahead)))
                 heapq.heappush(queue, (least, -len(further.taken), next(count), further))
+            moved = _ahead(now, all_of, desired, trouble)
+            if moved is not None:
+                heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
     assert first is not None
     told = f"no detour was found with solve.moves: {budget.moves}" + (
         f", and it takes at least {first.least}" if first.least > budget.moves else ""
     )
     raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
+
+
+def _ahead(
+    now: _Situation, all_of: Mapping[str, Machine], desired: Mapping[str, Desired], trouble: _Trouble
+) -> _Situation | None:
+    """The situation after moves that are free to be made first; None when there is none, or some were made already."""
+    if any(detour.final for detour, _ in now.taken):
+        return None
+    found = now
+    while len(found.taken) - len(now.taken) < AHEAD:
+        detour = parking.ahead(all_of, trouble.waiting)
+        if detour is None:
+            break
+        after = parking.take(found.observed, all_of, detour)
+        found = _Situation(after, (*found.taken, (detour, parking.steps(found.observed, after, detour))))
+        all_of = machines(after, desired)
+    return found if found is not now else None
 
 
 def _ordered(

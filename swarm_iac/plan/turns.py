@@ -15,7 +15,7 @@ from typing import Literal
 
 from swarm_iac.plan import resources
 from swarm_iac.plan.acts import Machine, Turns, keepers, services
-from swarm_iac.plan.resources import COUNTED, Hold, Turn, capacity, hold
+from swarm_iac.plan.resources import COUNTED, Hold, Turn, capacity, fits, hold
 
 #: Positions that are looked at.
 EFFORT = 3000
@@ -137,20 +137,12 @@ def _further(
             continue
         if op.gains < 0 and position.up[op.service] + op.gains < promise.get(op.service, 0):
             continue
-        if op.takes is not None and not _fits(position, op, limits[op.node]):
+        others = (each for name, each in position.held[op.node].items() if name != op.name)
+        if op.takes is not None and not fits(op.takes, others, limits[op.node]):
             continue
         yield _made(position, number, op)
         if op.kind not in ("down", "go") and op.gains >= 0 and _in_nobodys_way(position, ops, op, limits[op.node]):
             return
-
-
-def _fits(position: _Position, op: _Op, limits: Mapping[str, int]) -> bool:
-    """Is there room for what it takes, beside all others on the node?"""
-    wanted = op.takes or Hold()
-    others = [each for name, each in position.held[op.node].items() if name != op.name]
-    if any(wanted.gpus & each.gpus or (wanted.cpus & each.cpus and (wanted.pinned or each.pinned)) for each in others):
-        return False
-    return all(getattr(wanted, what) + sum(getattr(each, what) for each in others) <= limits[what] for what in COUNTED)
 
 
 def _in_nobodys_way(position: _Position, ops: list[_Op], op: _Op, limits: Mapping[str, int]) -> bool:
