@@ -25,7 +25,7 @@ echo "== mounts and disks"
 findmnt -rno TARGET,SOURCE,FSTYPE | grep -vE '^/run|^/proc|^/sys|^/dev' | sort
 blkid -p /dev/vdb 2>/dev/null
 echo "== units"
-systemctl list-unit-files --no-legend --no-pager | sort
+systemctl list-unit-files --no-legend --no-pager | grep -vw transient | sort  # our own logins are such
 systemctl list-units --all --no-legend --no-pager --plain 'swarm*' | sort
 systemctl list-units --no-legend --no-pager --plain --type=service --state=failed
 exit 0
