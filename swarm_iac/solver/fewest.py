@@ -25,18 +25,26 @@ NEVER = 1 << 30
 
 def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
     """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
-    stay = Counter((a.workload, a.node) for a in settled.stay.values())
-    placed: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        placed[name] += count
-    stood: Counter[str] = Counter()
-    for (name, _), count in stay.items():
-        stood[name] += count
-    kept = sum(min(count, counts[pair]) for pair, count in stay.items())
-    moves = sum(min(count, placed[name]) for name, count in stood.items()) - kept
+    placed, stood = _by_workload(counts), Counter(a.workload for a in settled.stay.values())
+    moves = moved(settled, counts)
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
-    bound = fewest(scene, settled, placed, Counter(stood)) - stopped
+    bound = fewest(scene, settled, placed, stood) - stopped
     return Goal(name="moves", value=moves, bound=min(moves, max(0, bound)))
+
+
+def moved(settled: Settled, counts: Pairs) -> int:
+    """Replicas that could stay and stand elsewhere."""
+    stay = Counter((a.workload, a.node) for a in settled.stay.values())
+    placed = _by_workload(counts)
+    kept = sum(min(count, counts[pair]) for pair, count in stay.items())
+    return sum(min(count, placed[name]) for name, count in _by_workload(stay).items()) - kept
+
+
+def _by_workload(pairs: Pairs) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (name, _), count in pairs.items():
+        found[name] += count
+    return found
 
 
 def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[str]) -> int:

@@ -2,8 +2,9 @@
 
 1  settle   what runs and may stay
 2  narrow   decide only what has no place; if everything finds one, no wider search can do better
+   fill     a large fleet on which nothing runs is filled by columns in its place
 3  wide     all workloads at once, where the model is small enough to be exact
-   around   else: clear a few nodes for what is left, by moving and evicting what stands there
+   mended   else: clear a few nodes for one unplaced workload after the other, by moving and evicting what stands there
 4  devices  replicas get indices, GPUs and CPUs
 """
 
@@ -20,7 +21,7 @@ from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.board import Board
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.explain import Causes
-from swarm_iac.solver.fewest import moves_goal
+from swarm_iac.solver.fewest import moved, moves_goal
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
@@ -35,7 +36,7 @@ from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
-from swarm_iac.solver.worth import total, worth
+from swarm_iac.solver.worth import MOVE, total, worth
 
 #: Above this many nodes, too, the fleet is filled by columns.
 NODES = 100
@@ -118,11 +119,15 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
             continue
         rounds += 1
         _, found, _ = _search(scene, task, most, counts, True, watch)
-        if total(scene, found) > total(scene, counts):
+        if _net(scene, settled, found) > _net(scene, settled, counts):
             counts = found
     bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
     goals = [*goals_of_large(scene, counts, most, bound), moves_goal(scene, settled, counts)]
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
+
+
+def _net(scene: Scene, settled: Settled, counts: Pairs) -> int:
+    return total(scene, counts) - MOVE * moved(settled, counts)
 
 
 def _large_solution(

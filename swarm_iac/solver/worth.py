@@ -1,15 +1,12 @@
-"""What is a replica worth on a large fleet? The table of goals as one sum, with exchange rates.
+"""What is a placement of a large fleet worth? Its goals as one sum, with exchange rates.
 
 On a fleet that one model can decide, the goals of `goals` are strictly in order. On a large one that buys scraps (many
-moves for a part of a GPU), so there they are added up; greedy passes, columns, search and bounds all use this sum.
+moves for a part of a GPU), so there they are added up: the columns and their bound maximise this sum, and a neighbourhood
+is taken only where it raises it. Within a neighbourhood the strict order holds, so nothing is stopped for its equals.
 
     term                                     in thousandths of a GPU of the lowest priority
     a replica placed                         LEVEL ** priority · (1000 · GPUs held, or 1 if it holds none)
-    a running replica stopped                − STOP times what it is worth
     a replica that leaves its node           − MOVE
-
-A GPU of one priority outweighs any whole node of the next lower one, so a running allocation is stopped only where that
-places a higher priority: STOP keeps its equals from it, whatever their size up to STOP GPUs.
 """
 
 from __future__ import annotations
@@ -19,8 +16,6 @@ from swarm_iac.solver.task import Pairs
 
 #: One GPU of a priority for so many of the next lower one.
 LEVEL = 1000
-#: Stopping costs so many times the worth.
-STOP = 64
 #: What a move costs: a quarter of a GPU of the lowest priority.
 MOVE = 250
 

@@ -133,6 +133,9 @@ class _Checker:
             self.say(f"{path}.each.vcpus", "a replica needs some CPU to run on", "write at least 0.001")
         if not each.memory:
             self.say(f"{path}.each.memory", "a replica needs some memory", "write a size such as 1 GB")
+        if each.gpus.share < 1000:
+            hint = "ask for whole GPUs"
+            self.say(f"{path}.each.gpus", "a part of a GPU can be placed, but no node can hold it apart yet", hint)
         if not each.gpus.count:
             for field in ("gpu_power", "gpu_clock"):
                 if getattr(each, field) is not None:

@@ -29,7 +29,7 @@ from tests.benchmarks.openb_swarm import swarm
 
 Row = dict[str, Any]
 #: Part of the time after which the solver's guard ends the search; the rest is for finishing what is there.
-GUARD = 0.8
+GUARD = 0.7
 
 
 def placed(stack: Stack, placement: Placement) -> int:

@@ -124,4 +124,5 @@ def assignment(trace: Trace, seconds: float) -> tuple[Where, float | None]:
             for _ in range(solver.value(var)):
                 if (machines.cards[n] >= pod.milli).sum() >= pod.gpus:
                     where.append((name, trace.nodes[n][0], machines.take(pod, n)))
-    return where, min(solver.best_objective_bound, float(trace.capacity))
+    proven = solver.best_objective_bound if status != cp_model.UNKNOWN else 0.0
+    return where, min(proven, float(trace.capacity)) if proven > 0 else float(trace.capacity)

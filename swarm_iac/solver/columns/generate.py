@@ -71,7 +71,7 @@ def generate(
     state = Generated(mix, bound, mix.rows if prices is None else prices)
     smooth = SMOOTH
     promise = [float("inf") if shape.count else -1.0 for shape in shapes]
-    whole, centre = True, float("inf")
+    whole, centre, ending = True, float("inf"), False
     pool = ThreadPoolExecutor(WORKERS)  # CP-SAT works outside Python's lock; the answers come back in order
     for state.rounds in range(1, rounds + 1):
         mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
@@ -94,13 +94,14 @@ def generate(
             centre, state.prices = total, mixed
             state.bound = min(state.bound, total)
         state.mix = mix = master.solve() if added else mix
-        if state.bound - mix.value <= slack or stop():
+        if state.bound - mix.value <= slack or ending:
             break
+        ending = stop()
         if whole and not added:
             if not smooth:
                 break
             smooth = 0.0 if smooth < 0.2 else smooth / 2
         elif added:
             smooth = SMOOTH
-        whole = not added or state.rounds % EVERY == 0
+        whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state

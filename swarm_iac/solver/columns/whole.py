@@ -22,7 +22,7 @@ from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
 #: Rounds of pricing on each level of the dive.
 DIVE = 2
 #: Mix and bound count as equal within this part of all GPUs, at what the least valued GPU is worth.
-GAP = 1e-4
+GAP = 4e-4
 
 
 @dataclass(frozen=True)
