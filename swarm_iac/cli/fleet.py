@@ -18,6 +18,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
+from swarm_iac.plan.hardware import unlike
 from swarm_iac.reach.address import patience
 from swarm_iac.units import BitsPerSecond, Bytes
 
@@ -186,6 +187,7 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
 def differences(view: View) -> list[tuple[str, str]]:
     """Every difference between wanted and found, by node; what a node's darkness hides counts as one."""
     found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
+    found += [(name, f"hardware: {words}") for name, words in unlike(view.observed, view.desired).items()]
     for step in view.plan.steps:
         if step.changes:
             found += [(step.node, f"{change.path}: {_shown(change.old)} → {_shown(change.new)}") for change in step.changes]

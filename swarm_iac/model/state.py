@@ -152,6 +152,16 @@ class Observed(Value):
 Handover = Literal["stop-first", "healthy-first", "one-by-one", "together"]
 
 
+class Declared(Value):
+    """What the stack file says the machine is made of, as far as the machine can be asked."""
+
+    gpus: int = 0
+    gpu_model: str = Field(default="", description="As stack files name it, `|` between several; empty: any.")
+    cpus: int = 0
+    memory: int = Field(default=0, description="[bytes]")
+    numa: int = 1
+
+
 class Desired(Value):
     """One node as it should be."""
 
@@ -161,5 +171,6 @@ class Desired(Value):
     state: NodeState = NodeState()
     handover: dict[str, Handover] = Field(default={}, description="Of each allocation here; left out: stop-first.")
     managed: bool = Field(default=True, description="False: give everything back (destroy, or the node left the stack).")
+    hardware: Declared | None = Field(default=None, description="None: not checked.")
     rack: str = Field(default="", description="Its rack, when that has a power budget.")
     rack_power_w: int = Field(default=0, description="What the power limits of that rack's GPUs may add up to. [W]")

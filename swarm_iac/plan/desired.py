@@ -21,6 +21,7 @@ from swarm_iac.model.state import (
 )
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan import cpulist
+from swarm_iac.plan.hardware import declared
 from swarm_iac.units import Bytes
 
 PAGE = 4096
@@ -64,6 +65,7 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
                 for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
             },
         ),
+        hardware=declared(hardware),
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
         **_rack(stack, name),
     )

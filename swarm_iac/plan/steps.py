@@ -11,6 +11,7 @@ from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.acts import Machine, gangs, homes
 from swarm_iac.plan.diff import ended
 from swarm_iac.plan.graph import Graph, waiting_for
+from swarm_iac.plan.hardware import allowed, unlike
 from swarm_iac.plan.parking import Fits
 from swarm_iac.plan.safe import safe
 
@@ -33,12 +34,13 @@ def steps(
 
     A desired node that was not observed counts as blank. An observed node that is not desired is restored. The steps of
     a node that did not answer are left out, and with them whatever waits for them; warnings name both. Pass such nodes
-    too, with their last known state: what they hold decides who may not start elsewhere.
+    too, with their last known state: what they hold decides who may not start elsewhere. On a node whose hardware is not
+    what is declared, only what gives something up is left in.
     Where no order of the wanted changes is safe, at most `budget.moves` replicas of services stand elsewhere for a while,
     on nodes that `fits` them. Raises Refused when no order is safe even so.
     """
     all_of, graph = safe(observed, desired, agent, budget or Solve(), fits)
-    warnings = _without_dark(all_of, graph) + _ended(all_of)
+    warnings = _without_what_cannot(all_of, graph, unlike(observed, desired)) + _ended(all_of)
     return Plan(steps=_sorted(graph), warnings=tuple(warnings))
 
 
@@ -64,20 +66,24 @@ def _sorted(graph: Graph) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _without_dark(all_of: Mapping[str, Machine], graph: Graph) -> list[str]:
-    """Take out the steps of nodes that did not answer and all that waits for them; say so.
+def _without_what_cannot(all_of: Mapping[str, Machine], graph: Graph, differ: Mapping[str, str]) -> list[str]:
+    """Take out the steps of nodes that did not answer or are not what was declared, and all that waits; say so.
 
     A stop whose start falls out falls out too: what runs goes on in its old place until the new one can be reached.
     """
     dark = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
-    if not dark:
+    if not dark and not differ:
         return []
     starts = _starts(all_of)
     waiting = waiting_for(graph)
     for stop, needed in starts.items():
         for start in needed:
             waiting.setdefault(start, []).append(stop)
-    cause = {one: draft.node for one, draft in graph.items() if draft.node in dark}
+    ours = {name for name, machine in all_of.items() if machine.seen.ledger is not None}
+    cause = {
+        one: draft.node for one, draft in graph.items()
+        if draft.node in dark or (draft.node in differ and not allowed(draft.verb, draft.node in ours))
+    }  # fmt: skip
     left = sorted(cause)
     while left:
         one = left.pop()
@@ -86,9 +92,13 @@ def _without_dark(all_of: Mapping[str, Machine], graph: Graph) -> list[str]:
                 cause[each] = cause[one]
                 left.append(each)
     warnings = [f"unreachable: {name}: {error.strip()}" for name, error in dark.items()]
+    warnings += [
+        f"hardware: {name}: {words}: nothing new is given out there until `hardware` says it or the machine is mended"
+        for name, words in differ.items()
+    ]
     waits: dict[str, list[str]] = {}
     for one in sorted(cause):
-        if graph[one].node not in dark:
+        if graph[one].node != cause[one]:
             waits.setdefault(cause[one], []).append(one)
         del graph[one]
     return warnings + [f"left out, waits for {name}: {', '.join(ids)}" for name, ids in sorted(waits.items())]

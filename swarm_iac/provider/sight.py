@@ -15,6 +15,7 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observe
 from swarm_iac.model.step import Plan
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan import rows as show
+from swarm_iac.plan.hardware import unlike
 from swarm_iac.provider import spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
@@ -97,31 +98,42 @@ class Sight:
         return {name: node.error for name, node in self.observed.items() if node.error}
 
     @cached_property
+    def differ(self) -> dict[str, str]:
+        """Nodes whose hardware is not what the stack file declares → how."""
+        return unlike(self.observed, self.asked.kept)
+
+    @cached_property
     def plan(self) -> Plan:
         """What can be done now. Raises Refused when no order is safe."""
         return self._steps(self.observed)
 
     @cached_property
     def blocked(self) -> dict[Row, str]:
-        """Rows with steps that cannot be taken because a node does not answer → why."""
-        if not self.dark:
+        """Rows with steps that cannot be taken because a node does not answer, or is not what was declared → why."""
+        if not self.dark and not self.differ:
             return {}
         lit = {name: node.model_copy(update={"error": ""}) for name, node in self.observed.items()}
         possible = {step.id for step in self.plan.steps}
         out: dict[Row, str] = {}
-        for step in self._steps(lit).steps:
+        for step in self._steps(lit, checked=False).steps:
             if step.id in possible:
                 continue
             if step.node in self.dark:
                 out[row_of(step)] = f"{step.node}: not reached: {self.dark[step.node]}"
+            elif step.node in self.differ:
+                out[row_of(step)] = f"{step.node}: not the hardware that the stack file declares: {self.differ[step.node]}"
             else:
-                out.setdefault(row_of(step), f"waits for {', '.join(sorted(self.dark))}, not reached")
+                waits = [f"{name}, not reached" for name in sorted(self.dark)]
+                waits += [f"{name}, not the hardware that is declared" for name in sorted(self.differ)]
+                out.setdefault(row_of(step), f"waits for {'; '.join(waits)}")
         return out
 
-    def _steps(self, observed: Mapping[str, Observed]) -> Plan:
-        """A node on its way out that is not ours (any more) is past asking."""
+    def _steps(self, observed: Mapping[str, Observed], *, checked: bool = True) -> Plan:
+        """A node on its way out that is not ours (any more) is past asking. `checked`: against its declared hardware."""
         gone = {name for name in self.asked.leaving if name in observed and not observed[name].ledger}
         desired = {name: value for name, value in self.asked.all.items() if name not in gone}
+        if not checked:
+            desired = {name: value.model_copy(update={"hardware": None}) for name, value in desired.items()}
         known = {name: node for name, node in observed.items() if name not in gone}
         return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits)
 

@@ -17,7 +17,7 @@ from swarm_iac.model.step import Plan, Step, StepResult, Verb
 
 
 class Pretend:
-    """Machines in a JSON file: {node: {ledger, state, agent, error, fail: {step id: words}, sleep}}."""
+    """Machines in a JSON file: {node: {ledger, state, agent, error, facts, fail: {step id: words}, sleep}}."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -52,7 +52,7 @@ class Pretend:
                 "state": node.get("state", {}),
                 "agent": node.get("agent", ""),
                 "health": health,
-                "facts": {"hostname": name, "memory": 10**12},
+                "facts": {"hostname": name, "memory": 10**12, **node.get("facts", {})},
             }
         )
 

@@ -157,3 +157,27 @@ PLACED = {
         {"name": "train-0", "workload": "train", "index": 0, "node": "n1", "gpus": [0, 1], "vcpus": 1, "memory": "1 GB"}
     ]
 }
+
+
+def test_a_machine_that_is_not_as_declared_gets_nothing_new_and_its_rows_say_how(standing: Project) -> None:
+    project = standing
+    machines = project.real()
+    machines["n1"]["facts"] = {"cpus": 64}
+    project.tamper(machines)
+    declared = {"hardware": {"gpus": 8, "gpu_model": "H100", "cpus": 64}}
+    grown = {
+        "n1": node("n1", train_0=allocation([0, 1, 2])) | declared,
+        "n2": node("n2", swappiness=7, serve_0=allocation([0])),
+    }
+    project.give(grown)
+    assert "hardware: n1: no GPU found, 8 x H100 declared" in project.pulumi("preview")
+    text = project.up(ok=False)
+    assert "train-0: n1: not the hardware that the stack file declares: no GPU found, 8 x H100 declared" in text
+    now = project.real()
+    assert now["n1"]["state"]["allocations"]["train-0"]["gpus"] == [0, 1]
+    assert now["n2"]["state"]["settings"]["sysctl"] == {"vm.swappiness": "7"}
+
+    grown["n1"] |= {"hardware": {"cpus": 64}}
+    project.give(grown)
+    project.up()
+    assert project.real()["n1"]["state"]["allocations"]["train-0"]["gpus"] == [0, 1, 2]

@@ -1,0 +1,68 @@
+"""Is a machine what the stack file declares, and what may still be done where it is not?
+
+The placement counts on the declaration, and a card is named by its place among the others: with one card gone the
+indices of the rest may mean other cards. So nothing is given out on such a machine, and what it gives up it may.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from swarm_iac.model.hardware import Gpus, Hardware, gpu_model
+from swarm_iac.model.state import Declared, Desired, Facts, Observed
+from swarm_iac.model.step import Verb
+
+#: What takes nothing from a machine.
+GIVES = frozenset({Verb.STOP, Verb.RELEASE, Verb.RESTORE})
+
+
+def declared(hardware: Hardware) -> Declared:
+    """What of a shape can be checked on the machine itself."""
+    return Declared(
+        gpus=hardware.gpus.count,
+        gpu_model=hardware.gpus.model or "",
+        cpus=-(-int(hardware.vcpus) // 1000),
+        memory=int(hardware.memory),
+        numa=hardware.numa,
+    )
+
+
+def unlike(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> dict[str, str]:
+    """Each node that is asked for and differs from what is declared of it → how. One that did not answer is not judged."""
+    found = {}
+    for name, wanted in desired.items():
+        seen = observed.get(name)
+        if seen is None or seen.error or not wanted.managed or wanted.hardware is None:
+            continue
+        words = differences(seen.facts, wanted.hardware, wanted.state.interface)
+        if words:
+            found[name] = ", ".join(words)
+    return found
+
+
+def allowed(verb: Verb, ours: bool) -> bool:
+    """May this be done on a machine that differs? `ours`: it has our ledger, so the node program may be put there anew."""
+    return verb in GIVES or (verb is Verb.PREPARE and ours)
+
+
+def differences(facts: Facts, wanted: Declared, interface: str = "") -> tuple[str, ...]:
+    """In words, found against declared. Facts without a CPU are none: nobody looked."""
+    if not facts.cpus:
+        return ()
+    found = []
+    asked = Gpus(count=wanted.gpus, model=wanted.gpu_model or None)
+    models = Counter(gpu_model(card.model) for card in facts.gpus)
+    if len(facts.gpus) != asked.count or not all(asked.allows(model) for model in models):
+        has = " and ".join(f"{count} x {model}" for model, count in sorted(models.items())) or "no GPU"
+        found.append(f"{has} found, {asked} declared")
+    if facts.cpus < wanted.cpus:
+        found.append(f"{facts.cpus} CPUs found, {wanted.cpus} declared")
+    if facts.memory < wanted.memory:
+        found.append(f"{facts.memory / 1e9:.2f} GB of memory found, {wanted.memory / 1e9:.2f} GB declared")
+    if wanted.numa > 1 and len(facts.numa) != wanted.numa:
+        found.append(f"{len(facts.numa)} NUMA nodes found, {wanted.numa} declared")
+    if interface and interface not in facts.interfaces:
+        has = ", ".join(sorted(facts.interfaces)) or "none"
+        found.append(f"no interface {interface} found ({has} there)")
+    return tuple(found)
