@@ -46,6 +46,7 @@ class Detour:
     """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself.
 
     `final`: it is no detour but a move that is made first, so that its old place is room for a detour.
+    `clears`: what is released on `there` before, since nobody wants it any more.
     """
 
     name: str
@@ -54,10 +55,12 @@ class Detour:
     there: str
     leaves: bool
     final: bool = False
+    clears: tuple[str, ...] = ()
 
 
 def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, stands: Fits) -> Iterator[Detour]:
     """Every detour that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
+    over = _over(all_of)
     for here, name in sorted(set(waiting)):
         machine = all_of[here]
         if name not in machine.old.allocations or not machine.up(name) or machine.seen.error:
@@ -68,8 +71,9 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
             place = all_of[there]
             # What a run that was cut short left of a detour can be used again.
             usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
-            if there != here and usable and _stand(place, machine, name) is not None:
-                yield Detour(name, old.workload, here, there, leaves)
+            clears = over[there] - {name}
+            if there != here and usable and _stand(place, machine, name, clears) is not None:
+                yield Detour(name, old.workload, here, there, leaves, clears=tuple(sorted(clears)))
                 found += 1
                 if found == TRIES:
                     break
@@ -78,17 +82,30 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
 def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> Detour | None:
     """A move to a place that is free now, of a replica that does not wait itself."""
     stuck = {name for _, name in waiting}
-    goes_to = homes(all_of)[1]
+    goes_to, over = homes(all_of)[1], _over(all_of)
     for name, here in sorted(keepers(all_of).items()):
         place = all_of[goes_to[name]]
         ready = place.seen.ledger and not place.seen.error and not all_of[here].seen.error
         # What a run that was cut short left of it there is its own.
-        others = (hold(one) for each, one in place.old.allocations.items() if each != name)
+        clears = over[place.name] - {name}
+        others = (hold(one) for each, one in place.old.allocations.items() if each not in clears | {name})
         has = capacity(place.seen, place.old, place.new)
         wanted = place.new.allocations[name]
         if name not in stuck and ready and fits(hold(wanted), others, has):
-            return Detour(name, wanted.workload, here, place.name, leaves=True, final=True)
+            return Detour(name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears)))
     return None
+
+
+def _over(all_of: Mapping[str, Machine]) -> dict[str, set[str]]:
+    """On each node, what can be released at once: what does not run and goes, and what no workload asks for any more."""
+    wanted = {state.workload for machine in all_of.values() for state in machine.new.allocations.values()}
+    return {
+        node: {
+            name for name, state in machine.old.allocations.items()
+            if machine.acts[name].kind == "go" and (not state.unit.active or state.workload not in wanted)
+        }
+        for node, machine in all_of.items()
+    }  # fmt: skip
 
 
 def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
@@ -100,9 +117,12 @@ def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
 def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], detour: Detour) -> dict[str, Observed]:
     """What the fleet is once the detour is taken."""
     here, there = observed[detour.here], observed[detour.there]
-    place = all_of[detour.there]
-    standing = place.new.allocations[detour.name] if detour.final else _stand(place, all_of[detour.here], detour.name)
+    place, home = all_of[detour.there], all_of[detour.here]
+    clears = set(detour.clears)
+    standing = place.new.allocations[detour.name] if detour.final else _stand(place, home, detour.name, clears)
     assert standing is not None
+    for name in detour.clears:
+        there = _with(there, name, None)
     found = {**observed, detour.there: _with(there, detour.name, standing)}
     if detour.leaves:
         found[detour.here] = _with(here, detour.name, None)
@@ -120,12 +140,13 @@ def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], detou
     all_of = machines({name: observed[name] for name in desired}, desired)
     graph: Graph = {}
     for machine in all_of.values():
-        graph |= {one: draft for one, draft in drafts(machine, "").items() if draft.allocation == detour.name}
+        mine = {detour.name, *(detour.clears if machine.name == detour.there else ())}
+        graph |= {one: draft for one, draft in drafts(machine, "").items() if draft.allocation in mine}
     if detour.leaves:
         order(all_of, graph)
     for draft in graph.values():
         draft.after &= graph.keys()
-        if not detour.final:
+        if draft.allocation == detour.name and not detour.final:
             draft.why = f"stands on {detour.there} for a while, so that others can change"
     return graph
 
@@ -134,7 +155,7 @@ def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[
     """The steps of the detour before those that count on it.
 
     rest ∋ takes on `here`            wait for its release there
-    rest ∋ takes on `there`           wait until it has its place, which may be less than what an earlier run left of it
+    rest ∋ takes on `there`           wait until it has its place, and what was in its way is released
     rest ∋ stops of its service       wait for its health on `there`
     ahead                             waits for the program of its nodes
     """
@@ -142,7 +163,7 @@ def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[
     release = f"{detour.here}/{Verb.RELEASE}/{detour.name}"
     stops = {f"{node}/{Verb.STOP}/{name}" for node, name in services.get(detour.workload, ())}
     parts = (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
-    place = {f"{detour.there}/{verb}/{detour.name}" for verb in parts} & ahead.keys()
+    place = {one.id for one in ahead.values() if one.node == detour.there and one.verb in (*parts, Verb.RELEASE)}
     for draft in rest.values():
         takes = draft.verb in (*parts, Verb.GPUS, Verb.START)
         if takes and draft.node == detour.here and release in ahead:
@@ -165,22 +186,23 @@ def _with(seen: Observed, name: str, state: AllocationState | None) -> Observed:
     return seen.model_copy(update={"state": seen.state.model_copy(update={"allocations": allocations}), "health": health})
 
 
-def _stand(place: Machine, home: Machine, name: str) -> AllocationState | None:
-    """What it would be there, where it has room now; None without. It runs as it is wanted at last, else as it runs now.
+def _stand(place: Machine, home: Machine, name: str, clears: set[str]) -> AllocationState | None:
+    """What it would be there, where it has room once `clears` are released; None without.
 
+    It runs as it is wanted at last, else as it runs now.
     Cores are shared there, with as much CPU time as it had: whoever shares has no cores to give.
     """
     wanted, found = home.new.allocations.get(name), home.old.allocations[name]
     shapes = (found if wanted is None else wanted, found)
-    return next((one for state in shapes if (one := _as(place, home, name, state)) is not None), None)
+    return next((one for state in shapes if (one := _as(place, home, name, state, clears)) is not None), None)
 
 
-def _as(place: Machine, home: Machine, name: str, state: AllocationState) -> AllocationState | None:
+def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears: set[str]) -> AllocationState | None:
     seen = place.seen
     begun = place.old.allocations.get(name)
     if begun is not None and begun.unit.active:
         return begun if begun.unit == state.unit else None
-    held = {each: one for each, one in place.old.allocations.items() if each != name}
+    held = {each: one for each, one in place.old.allocations.items() if each not in clears | {name}}
     ones = [*held.values(), *place.new.allocations.values()]
     pinned = {cpu for each in map(hold, ones) if each.pinned for cpu in each.cpus}
     cpus = set(range(seen.facts.cpus)) - pinned

@@ -21,6 +21,7 @@ from swarm_iac.plan import handover, parking, promise, racks, rollout
 from swarm_iac.plan.acts import Machine, Turns, machines, services
 from swarm_iac.plan.draft import drafts
 from swarm_iac.plan.graph import Graph
+from swarm_iac.plan.graph import circle as find_circle
 from swarm_iac.plan.parking import Detour, Fits
 from swarm_iac.plan.turns import turns
 
@@ -71,9 +72,10 @@ def safe(
         *_, now = heapq.heappop(queue)
         all_of, graph, trouble = _ordered(now.observed, desired, agent, budget, promised)
         if trouble is None:
-            for detour, ahead in reversed(now.taken):
-                graph = parking.join(graph, ahead, detour, services(all_of))
-            return all_of, graph
+            whole = _joined(graph, now, services(all_of))
+            if whole is not None:
+                return all_of, whole
+            continue
         first = first or trouble
         least = now.detours + trouble.least
         if least <= budget.moves:
@@ -92,6 +94,15 @@ def safe(
         f", and it takes at least {first.least}" if first.least > budget.moves else ""
     )
     raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
+
+
+def _joined(graph: Graph, now: _Situation, served: Mapping[str, list[tuple[str, str]]]) -> Graph | None:
+    """All steps with those of the detours; None when two detours need the same place twice, or each other's."""
+    for detour, ahead in reversed(now.taken):
+        if ahead.keys() & graph.keys():
+            return None
+        graph = parking.join(graph, ahead, detour, served)
+    return None if now.taken and find_circle(graph) else graph
 
 
 def _ahead(
