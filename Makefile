@@ -56,14 +56,14 @@ lint: .venv/ready
 
 unit: .venv/ready
 	@eval "$$(swarm env)"
-	pytest -m 'not e2e and not slow'
+	pytest -n logical -m 'not e2e and not slow'
 
 check: lint unit
 
 test: .venv/ready
 	@eval "$$(swarm env)"
-	$(MAKE) lint
-	pytest -m 'not slow'
+	$(MAKE) lint unit
+	pytest -m 'e2e and not slow'
 
 test-full: .venv/ready
 	@eval "$$(swarm env)"
