@@ -14,8 +14,10 @@ from swarm_iac.sandbox import process
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    words = [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path)]
-    with subprocess.Popen(words) as running:
+    words = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()  # while exec is under way the kernel shows no command line
         yield running
         running.kill()
 
