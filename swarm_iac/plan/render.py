@@ -59,7 +59,13 @@ class Section:
     minor: bool = False
 
 
-NOTHING = "Nothing to change: every node that answered is as desired."
+def nothing(plan: Plan, stack: Stack) -> tuple[str, str]:
+    """What to say of a plan without a step, and its style: silence is no consent."""
+    dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
+    asked = sum(node.state != "lost" for node in stack.nodes.values())
+    if dark and dark >= asked:
+        return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
+    return "Nothing to change: every node that answered is as desired.", "yellow" if dark else "green"
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
@@ -80,8 +86,8 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
 
 def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     """The sections as tables for a terminal."""
-    nothing = () if plan.steps else (Text(NOTHING, style="green"),)
-    return (*nothing, *(_shown(section) for section in sections(plan, context)))
+    silent = () if plan.steps else (Text(*nothing(plan, context.stack)),)
+    return (*silent, *(_shown(section) for section in sections(plan, context)))
 
 
 def as_json(plan: Plan, context: Context) -> dict[str, Any]:
