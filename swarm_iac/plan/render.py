@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
-from swarm_iac.model import cost
+from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
@@ -74,6 +74,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     every = (
         Section("What changes", rows=_changes(plan)),
         Section("What moves, and why", rows=_moves(context)),
+        Section("Drains that wait", rows=_drains(context)),
         Section("What waits for what", rows=_order(plan), minor=True),
         Section("What is not placed", rows=_unplaced(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
@@ -216,6 +217,15 @@ def _order(plan: Plan) -> Rows:
             mine = [step for step in wave if step.node == node]
             waits = sorted({one for step in mine for one in step.after if home.get(one, number) < number - 1})
             table.add(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
+    return table
+
+
+def _drains(context: Context) -> Rows:
+    table = Rows(("node", "by", "until then it keeps", "why"))
+    for node in deadline.waiting(context.stack):
+        kept = [one.name for one in context.after.allocations if one.node == node.name]
+        assert node.drain_by is not None
+        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
     return table
 
 
