@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import judge
+from swarm_iac.model import deadline
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, Source, load, lock
@@ -117,13 +118,14 @@ def resolve(root: Path, name: str, *, today: datetime.date, watch: Watch | None 
 def running(root: Path, name: str, *, today: datetime.date) -> Decision:
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
-    loaded = load(_relative(files.stack), today=today)
+    loaded = _load(files.stack, today)
     last = lock.renamed(_read(files.lock), loaded.stack).placement
     return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
 
 
 def suppose(decision: Decision, what: Loaded, *, today: datetime.date, watch: Watch | None = None) -> Decision:
     """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
+    what = _meant(what)
     other = replace(decision, stack=what.stack, source=what.source, placement=Placement(), stale=("supposed",), proof=None)
     return _solve(other, today, write=False, watch=watch)
 
@@ -140,6 +142,15 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
         )
     proof = solution.proof.model_copy(update={"placement": lock.digest_placement(solution.placement)})
     return replace(now, placement=solution.placement, proof=proof)
+
+
+def _load(path: Path, today: datetime.date) -> Loaded:
+    return _meant(load(_relative(path), today=today))
+
+
+def _meant(loaded: Loaded) -> Loaded:
+    """The stack with deadlines resolved: the clock is read here, so that everything below is told what holds."""
+    return replace(loaded, stack=deadline.at(loaded.stack, datetime.datetime.now(datetime.UTC)))
 
 
 def _existing(root: Path, name: str) -> Files:
@@ -162,7 +173,7 @@ def _decide(
     write: bool = True,
     watch: Watch | None = None,
 ) -> Decision:
-    loaded = load(_relative(files.stack), today=today)
+    loaded = _load(files.stack, today)
     last = lock.renamed(_read(files.lock), loaded.stack)
     stale = _stale(last, loaded.stack, today, last.placement)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)

@@ -13,7 +13,14 @@ from swarm_iac.errors import SwarmError
 
 def _application() -> typer.Typer:
     """The whole command tree. Built in a function so that `import swarm_iac.cli` costs nothing."""
-    from swarm_iac.cli import commands_answers, commands_engine, commands_fleet, commands_sandbox, commands_stack
+    from swarm_iac.cli import (
+        commands_answers,
+        commands_engine,
+        commands_fleet,
+        commands_operator,
+        commands_sandbox,
+        commands_stack,
+    )
 
     app = typer.Typer(
         name="swarm",
@@ -24,7 +31,8 @@ def _application() -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for module in (commands_engine, commands_stack, commands_answers, commands_fleet, commands_sandbox):
+    rooms = (commands_engine, commands_stack, commands_answers, commands_fleet, commands_operator, commands_sandbox)
+    for module in rooms:
         module.register(app)
     return app
 

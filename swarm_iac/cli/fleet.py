@@ -15,7 +15,9 @@ from swarm_iac.cli import decisions
 from swarm_iac.cli.engine import reaching
 from swarm_iac.decision import Decision
 from swarm_iac.errors import SwarmError
+from swarm_iac.model import deadline
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
+from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan.hardware import unlike
@@ -122,9 +124,13 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
     for name, seen in view.observed.items():
         node = view.decision.stack.nodes[name]
         if seen.error:
-            yield name, node.state, seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
+            yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
-        yield (name, node.state, "yes", _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+        yield (name, _state(node), "yes", _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+
+
+def _state(node: Node) -> str:
+    return f"drain by {deadline.told(node.drain_by)}" if node.drain_by and node.state == "cordon" else node.state
 
 
 def _cards(facts: Facts) -> str:

@@ -51,8 +51,14 @@ entry without `hardware` changes nodes made above it, key by key; its labels are
 **`{name}`** in `ssh` is the node's name: `ssh: "root@{name}.example.org"`. Every node needs an `ssh` in the end. Without a
 `state` it is `ready`.
 
+**`state`** is `ready`, `cordon` (nothing new comes, what runs stays), `drain` (all leave) or `lost` (given up: what ran
+there may start elsewhere). An entry that says a `state` says it anew: a `why` or `drain_by` from above is gone. With
+**`drain_by`**, a moment with its zone, a drain is a cordon until then, so that jobs may end by themselves; the first `up`
+after it moves what is left, services and jobs alike. `swarm drain`, `swarm cordon` and `swarm ready` write these.
+
     gpu-[01-08]: {hardware: h100, rack: r1, ssh: "root@{name}.example.org"}
     gpu-07: {state: drain, why: fan}
+    gpu-08: {state: drain, drain_by: 2027-01-31T08:00Z, why: new disks}
 """
 
 _LIMITS = """\
@@ -117,11 +123,10 @@ These are in the design, and a file that uses them is either refused (an unknown
 | `datasets`, a workload's `data` | refused |
 | `variants` | refused |
 | ranges of `memory` and of bandwidth, such as `1..10 Gbit/s` | refused |
-| `restart`, `hold`, `on_update`, `on_boot`, `on_shrink` | refused |
+| `hold`, `on_boot`, `on_shrink` | refused |
 | parts of a GPU (MIG) | refused |
 | the upper end of `replicas: 2..6` | the lower end is placed |
 | `teams.NAME.share` | no effect: `priority` decides who goes first |
-| `solve.stops` | no effect |
 """
 
 _PROSE = {"nodes": _NODES, "racks": _RACKS, "prices": _PRICES, "workloads": _WORKLOADS, "solve": _SOLVE}

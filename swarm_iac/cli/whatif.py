@@ -15,7 +15,7 @@ from swarm_iac.cli.screen import table
 from swarm_iac.decision import Decision, suppose
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
-from swarm_iac.model import cost
+from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Unplaced
 from swarm_iac.solver import Watch
 from swarm_iac.solver.sake import moved_for
@@ -29,7 +29,7 @@ def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: date
     """What would be decided with the edits (of `file`, when it is given). Raises StackFileError, LimitExceeded."""
     if not edits and file is None:
         raise StackFileError((Problem(Place("what-if"), "", "nothing is to be different; name an edit or --file", _HINT),))
-    base = load(file, today=today) if file else Loaded(now.stack, now.source)
+    base = load(file, today=today) if file else Loaded(deadline.written(now.stack), now.source)
     changes = [edit for text in edits for edit in parse(text)]
     return suppose(now, edited(base, changes, today) if changes else base, today=today, watch=watch)
 

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import datetime
+import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
 
 #: Names reach paths, unit names and cgroups, so they are bound tightly.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=40)]
 #: A unix account.
 Account = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]*$", max_length=32)]
+
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
+
+
+def _read_moment(value: Any) -> Any:
+    """pydantic alone would take a number for seconds since 1970."""
+    if isinstance(value, datetime.datetime) or (isinstance(value, str) and _MOMENT.fullmatch(value)):
+        return value
+    raise ValueError(f"{str(value)[:40]!r} is no moment; write it with its zone, such as 2027-01-31T08:00Z")
+
+
+#: A moment with its zone: two operators may sit in two zones.
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_read_moment),
+    WithJsonSchema({"type": "string", "pattern": f"^{_MOMENT.pattern}$", "examples": ["2027-01-31T08:00Z"]}),
+]
 
 
 class Value(BaseModel):

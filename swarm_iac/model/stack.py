@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from swarm_iac.model.base import Account, Name, Value
+from swarm_iac.model.base import Account, Moment, Name, Value
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.workload import Workload
@@ -96,6 +96,10 @@ class Node(Value):
     )
     labels: dict[Name, str] = Field(default={}, description="Labels that `place.select` can ask for.")
     state: NodeState = Field(default="ready", description="ready | cordon (nothing new) | drain (all leave) | lost (given up).")
+    drain_by: Moment | None = Field(
+        default=None,
+        description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
+    )
     why: str = Field(default="", max_length=200, description="Why it is in this state.")
 
 

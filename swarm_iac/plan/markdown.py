@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from swarm_iac.model.step import Plan
-from swarm_iac.plan.render import NOTHING, Context, Rows, Section, moves, sections
+from swarm_iac.plan.render import Context, Rows, Section, moves, nothing, sections
 
 #: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
 MOST = 100
@@ -21,7 +21,7 @@ def markdown(plan: Plan, context: Context) -> str:
 
 def _sum(plan: Plan, context: Context) -> str:
     if not plan.steps:
-        return NOTHING
+        return nothing(plan, context.stack)[0]
     nodes = len({step.node for step in plan.steps})
     told = [f"{_many(len(plan.steps), 'step')} on {_many(nodes, 'node')}"]
     if moved := len(list(moves(context))):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
-from swarm_iac.model import cost
+from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
@@ -59,7 +59,13 @@ class Section:
     minor: bool = False
 
 
-NOTHING = "Nothing to change: every node that answered is as desired."
+def nothing(plan: Plan, stack: Stack) -> tuple[str, str]:
+    """What to say of a plan without a step, and its style: silence is no consent."""
+    dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
+    asked = sum(node.state != "lost" for node in stack.nodes.values())
+    if dark and dark >= asked:
+        return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
+    return "Nothing to change: every node that answered is as desired.", "yellow" if dark else "green"
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
@@ -68,6 +74,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     every = (
         Section("What changes", rows=_changes(plan)),
         Section("What moves, and why", rows=_moves(context)),
+        Section("Drains that wait", rows=_drains(context)),
         Section("What waits for what", rows=_order(plan), minor=True),
         Section("What is not placed", rows=_unplaced(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
@@ -80,8 +87,8 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
 
 def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     """The sections as tables for a terminal."""
-    nothing = () if plan.steps else (Text(NOTHING, style="green"),)
-    return (*nothing, *(_shown(section) for section in sections(plan, context)))
+    silent = () if plan.steps else (Text(*nothing(plan, context.stack)),)
+    return (*silent, *(_shown(section) for section in sections(plan, context)))
 
 
 def as_json(plan: Plan, context: Context) -> dict[str, Any]:
@@ -210,6 +217,15 @@ def _order(plan: Plan) -> Rows:
             mine = [step for step in wave if step.node == node]
             waits = sorted({one for step in mine for one in step.after if home.get(one, number) < number - 1})
             table.add(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
+    return table
+
+
+def _drains(context: Context) -> Rows:
+    table = Rows(("node", "by", "until then it keeps", "why"))
+    for node in deadline.waiting(context.stack):
+        kept = [one.name for one in context.after.allocations if one.node == node.name]
+        assert node.drain_by is not None
+        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
     return table
 
 

@@ -42,6 +42,8 @@ def merge(document: Document, entries: dict[str, NodeEntry]) -> Nodes:
         at = document.at(("nodes", key), key=True)
         for name in targets:
             mine = values.setdefault(name, {"name": name})
+            if "state" in written:  # a state of its own has its own reason and deadline
+                mine = values[name] = {key: value for key, value in mine.items() if key not in ("why", "drain_by")}
             labels = mine.get("labels", {}) | written.get("labels", {})
             mine |= written
             if labels:
@@ -114,6 +116,13 @@ def _build(document: Document, values: dict[str, dict[str, Any]], makers: dict[s
             without_ssh.setdefault(makers[name], []).append(name)
             continue
         mine["ssh"] = ssh.replace("{name}", name)
+        if mine.get("drain_by") and mine.get("state") != "drain":
+            place = result.places[name]["drain_by"]
+            if not any(known.place == place for known in result.problems):
+                message = f"there is a deadline, and {name} is not drained"
+                result.problems.append(
+                    Problem(place, f"nodes.{makers[name]}.drain_by", message, "add `state: drain`, or delete it")
+                )
         try:
             result.nodes[name] = Node.model_validate(mine)
         except ValidationError as error:

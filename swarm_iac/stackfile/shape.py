@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from swarm_iac.model.base import Name, Value
+from swarm_iac.model.base import Moment, Name, Value
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team, Tuning
 from swarm_iac.model.workload import Workload
@@ -31,6 +31,10 @@ class NodeEntry(Value):
     )
     state: NodeState | None = Field(
         default=None, description="ready | cordon (nothing new) | drain (all leave) | lost (given up)."
+    )
+    drain_by: Moment | None = Field(
+        default=None,
+        description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
     )
     why: str | None = Field(default=None, max_length=200, description="Why it is in this state.")
 

@@ -52,6 +52,8 @@ _EXPECTED = {
     "date_type": "expected a date such as 2027-01-31",
     "date_parsing": "expected a date such as 2027-01-31",
     "date_from_datetime_parsing": "expected a date such as 2027-01-31",
+    "datetime_parsing": "expected a moment such as 2027-01-31T08:00Z",
+    "datetime_from_date_parsing": "expected a moment such as 2027-01-31T08:00Z",
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 

@@ -1,0 +1,114 @@
+"""Which commands change what a node may carry? drain, cordon, ready: they edit the stack file, and `up` does the rest."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.commands_engine import Stack
+from swarm_iac.cli.screen import say
+from swarm_iac.errors import SwarmError
+from swarm_iac.model.stack import NodeState
+from swarm_iac.units import Seconds
+
+Nodes = Annotated[list[str], typer.Argument(metavar="NODE…", help="Nodes, or ranges such as gpu-[01-04].")]
+Why = Annotated[str | None, typer.Option("--why", help="The reason, for whoever reads it next.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the difference, and write nothing.")]
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def drain(
+    nodes: Nodes,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="A duration (8 h), a day (2027-01-31: as it begins) or a moment; until then jobs may end."),
+    ] = None,
+    why: Why = None,
+    stack: Stack = "dev",
+    dry_run: DryRun = False,
+) -> None:
+    """Let all work leave nodes: write it into the stack file and show the difference; `swarm up` does it.
+
+    With a deadline, nothing new comes and what runs may end by itself; the first `up` after it moves what is left.
+
+    Examples: swarm drain gpu-07 --why fan; swarm drain gpu-[01-04] --by "8 h"
+    """
+    moment = deadline(by, datetime.datetime.now().astimezone()) if by else None
+    _restate(stack, nodes, "drain", moment, why, dry_run=dry_run)
+
+
+def cordon(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+    """Let nothing new come to nodes, and what runs there run on: write it into the stack file, show the difference.
+
+    Example: swarm cordon gpu-07 --why "fan is loud"
+    """
+    _restate(stack, nodes, "cordon", None, why, dry_run=dry_run)
+
+
+def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+    """End a drain or a cordon: write it into the stack file, show the difference.
+
+    Example: swarm ready gpu-07
+    """
+    _restate(stack, nodes, "ready", None, None, dry_run=dry_run)
+
+
+def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
+    """`8 h`, `2027-01-31` (its first moment) or `2027-01-31T08:00` (here, unless it names a zone). Raises SwarmError."""
+    try:
+        if _DAY.match(text):
+            moment = datetime.datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.astimezone()
+        else:
+            moment = now + datetime.timedelta(seconds=int(Seconds.parse(text)))
+    except (ValueError, OverflowError):
+        raise SwarmError(f"{text!r} is no deadline", hint='write 8 h, 2027-01-31 or "2027-01-31T08:00"') from None
+    if moment <= now:
+        raise SwarmError(f"{text} is past: {moment:%Y-%m-%d %H:%M}", hint="leave --by out to drain at once")
+    return moment
+
+
+def _restate(
+    stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, why: str | None, *, dry_run: bool
+) -> None:
+    from swarm_iac.stackfile.load import nearest_policy
+    from swarm_iac.stackfile.ranges import expand
+    from swarm_iac.stackfile.restate import restate
+    from swarm_iac.stackfile.text import read
+
+    path = engine.repository() / "stacks" / f"{stack}.yaml"
+    file = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    old = new = read(path, file)
+    for pattern in nodes:
+        try:
+            names = expand(pattern)
+        except ValueError as error:
+            raise SwarmError(f"{pattern!r} is no range of nodes: {error}") from None
+        for name in names:
+            new = restate(new, file, name, state, datetime.date.today(), by=by, why=why, policies=nearest_policy(path))
+    if new == old:
+        say(f"{file} says so already: nothing to change")
+        return
+    before, after = (text.decode().splitlines() for text in (old, new))
+    lines = difflib.unified_diff(before, after, file, file, lineterm="")
+    typer.echo("\n".join(lines))
+    if dry_run:
+        say("nothing is written (--dry-run)")
+        return
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(new)
+    fresh.chmod(path.stat().st_mode)
+    fresh.replace(path)
+    say("`swarm plan` shows what this moves, `swarm up` does it; commit the stack file with its lock")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (drain, cordon, ready):
+        app.command()(command)

@@ -1,0 +1,112 @@
+"""Do drain, cordon and ready write what they say, and does a plan then do what the words mean?"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.cli.commands_operator import deadline
+from swarm_iac.errors import SwarmError
+from tests.cli.typed import Ended, swarm
+
+NOW = datetime.datetime(2026, 11, 21, 19, 30, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """A fleet repository whose placement is decided."""
+    assert swarm("init", "lab", at=tmp_path).code == 0
+    assert swarm("solve", at=tmp_path / "lab").code == 0
+    return tmp_path / "lab"
+
+
+def stack_of(fleet: Path) -> Path:
+    return fleet / "stacks" / "dev.yaml"
+
+
+def done(*words: str, at: Path) -> Ended:
+    ended = swarm(*words, at=at)
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def home(fleet: Path, name: str) -> str:
+    """Where a plan made now would have it."""
+    found = json.loads(done("solve", "--json", at=fleet).out)
+    return str(next(one["node"] for one in found["placement"]["allocations"] if one["name"] == name))
+
+
+def test_a_drain_is_one_line_and_ready_takes_it_back(fleet: Path) -> None:
+    before = stack_of(fleet).read_text()
+    ended = done("drain", "gpu-01", "--why", "fan", at=fleet)
+    added = [line for line in ended.out.splitlines() if line[:1] in "+-" and line[1:2] != line[:1]]
+    assert added == ["+  gpu-01: {state: drain, why: fan}"]
+    assert stack_of(fleet).read_text() == before.replace("\nworkloads:", "  gpu-01: {state: drain, why: fan}\n\nworkloads:")
+    assert home(fleet, "pretrain-0") == "gpu-02"
+    done("ready", "gpu-01", at=fleet)
+    assert stack_of(fleet).read_text() == before
+
+
+def test_a_dry_run_shows_the_difference_and_writes_nothing(fleet: Path) -> None:
+    before = stack_of(fleet).read_text()
+    ended = done("cordon", "gpu-[01-02]", "--dry-run", at=fleet)
+    assert "+  gpu-01: {state: cordon}\n+  gpu-02: {state: cordon}" in ended.out
+    assert stack_of(fleet).read_text() == before
+    assert done("ready", "gpu-01", at=fleet).err == "stacks/dev.yaml says so already: nothing to change\n"
+
+
+def test_until_its_deadline_a_drain_moves_nothing_and_lets_nothing_come(fleet: Path) -> None:
+    done("drain", "gpu-01", "--by", "8 h", "--why", "disks", at=fleet)
+    plan = done("plan", "--offline", at=fleet).out
+    assert "Nothing to change" in plan
+    assert "Drains that wait" in plan and "pretrain-0" in plan and "disks" in plan
+    assert home(fleet, "pretrain-0") == "gpu-01"
+    stack_of(fleet).write_text(stack_of(fleet).read_text().replace("priority: high\n", "priority: high\n    gang: 2\n"))
+    found = json.loads(done("solve", "--json", at=fleet).out)["placement"]["allocations"]
+    assert sorted(one["node"] for one in found if one["workload"] == "pretrain") == ["gpu-01", "gpu-02"]
+
+
+def test_after_its_deadline_a_drain_moves_what_is_left(fleet: Path) -> None:
+    done("drain", "gpu-01", "--by", "8 h", at=fleet)
+    text = stack_of(fleet).read_text()
+    moment = text.partition("drain_by: ")[2][:17]
+    stack_of(fleet).write_text(text.replace(moment, "2026-01-01T08:00Z"))
+    moved = json.loads(done("plan", "--offline", "--json", at=fleet).out)["moves"]
+    assert ("pretrain-0", "gpu-01") in {(one["allocation"], one["from"]) for one in moved}
+
+
+def test_what_if_sees_the_drain_behind_a_deadline(fleet: Path) -> None:
+    done("drain", "gpu-01", "--by", "8 h", at=fleet)
+    assert "pretrain-0" not in done("what-if", "workloads.tidy.replicas=2", at=fleet).out
+    assert "moves" in done("what-if", "nodes.gpu-01.drain_by=", at=fleet).out
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("8 h", "2026-11-22T03:30:00+00:00"),
+        ("90min", "2026-11-21T21:00:00+00:00"),
+        ("2026-11-22T08:00Z", "2026-11-22T08:00:00+00:00"),
+        ("2026-11-22T08:00+02:00", "2026-11-22T06:00:00+00:00"),
+    ],
+)
+def test_a_deadline_is_a_duration_or_a_moment(text: str, moment: str) -> None:
+    assert deadline(text, NOW).astimezone(datetime.UTC).isoformat() == moment
+
+
+def test_a_day_begins_where_the_operator_sits() -> None:
+    assert deadline("2026-11-23", NOW) == datetime.datetime(2026, 11, 23).astimezone()
+
+
+@pytest.mark.parametrize("text", ["soon", "8", "2026-11-31", "2026-11-20", "0 h", "99999999 d"])
+def test_what_is_no_deadline_is_refused(text: str) -> None:
+    with pytest.raises(SwarmError):
+        deadline(text, NOW)
+
+
+def test_an_unknown_node_is_named_with_the_nearest(fleet: Path) -> None:
+    ended = swarm("drain", "gpu-10", at=fleet)
+    assert ended.code == 2 and "there is no node 'gpu-10'" in ended.err and "did you mean 'gpu-0" in ended.err
