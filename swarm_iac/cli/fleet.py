@@ -124,7 +124,8 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
         if seen.error:
             yield name, node.state, seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
-        yield (name, node.state, "yes", _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+        reached = "; ".join(("yes", *seen.troubles))
+        yield (name, node.state, reached, _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
 
 
 def _cards(facts: Facts) -> str:

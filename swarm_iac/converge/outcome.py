@@ -67,7 +67,7 @@ class Outcomes:
             elif stopped:
                 self.results[step.id] = StepResult(id=step.id, ok=False, skipped=True, message="stopped before this step")
             else:
-                self.results[step.id] = StepResult(id=step.id, ok=False, message=f"Ansible ended without doing it: {ended}")
+                self.results[step.id] = StepResult(id=step.id, ok=False, message=ended)
             self.on_progress(f"{step.id}: not done: {self.results[step.id].message}")
         return self.results
 
