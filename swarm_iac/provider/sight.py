@@ -179,7 +179,9 @@ class Sight:
             for name, node in sorted(self.observed.items())
             if node.foreign
         ]
-        return (*self.plan.warnings, *troubles, *foreign)
+        names = ", ".join(sorted(self.dark))
+        hint = f"{names}: what is wanted there waits for the next `swarm up`; of a machine that is gone, say `state: lost`"
+        return (*self.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
 
 
 def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed]) -> Rows:
