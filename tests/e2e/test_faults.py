@@ -64,7 +64,7 @@ FAULTS = (
     Fault("disk full", "no byte free on /", (NODE + "the file system of /var/lib/swarm is full", NODE + ".*the disk is full"), ("disk-full",)),
     Fault("read-only root", "sysrq u", (NODE + "the file system of /var/lib/swarm is read-only", NODE + ".*read-only"), ("read-only",)),
     Fault("NVML error on set", "the power limit, on every card", (NODE + r"gpus: gpu \d \(.*\): gpu_power \d+ W: ",), ("nvml-error", "*", "set-power", "999")),
-    Fault("GPU off the bus", "one that the new job takes", (NODE + r".*gpu 1 has fallen off the bus.*; reboot the node, or drain it",), ("gpu-lost", "1")),
+    Fault("GPU off the bus", "one that the new job takes", (NODE + "not the hardware that the stack file declares: 7 x H100 found", NODE + r"gpu 1 has fallen off the bus.*; reboot the node, or drain it"), ("gpu-lost", "1")),
     Fault("ssh drops in mid-step", "every session killed while a job stops", (NODE,), during=_sandbox("ssh-drop")),
     Fault("node rebooted", "while a job stops", (NODE,), during=_rebooted, boots=True),
     Fault("node powered off", "while a job stops", (NODE,), during=_sandbox("power-off"), boots=True),
