@@ -17,6 +17,13 @@ _NOISE = re.compile(
 )
 
 
+#: What mitogen says of its own inner life, and what it means for the operator.
+_MEANS = {
+    "Mitogen was disconnected from the remote environment": "the connection was cut while the node was at work on it",
+    "Unable to find a useable temporary directory": "no temporary directory can be written to: the disk is full or read-only",
+}
+
+
 class Outcomes:
     """Collects the results of one run."""
 
@@ -75,6 +82,9 @@ class Outcomes:
 def words(result: Mapping[str, Any]) -> str:
     """The machine's own words in a failed task's result, without what Ansible puts around them."""
     text = str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given")
+    for told, meant in _MEANS.items():
+        if told in text:
+            return meant
     text = _NOISE.sub("", text.strip()).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if text.startswith("Traceback") else " ".join(lines))[:600] if lines else "no reason was given"

@@ -76,6 +76,10 @@ def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
     [
         ({"msg": "Task failed: Module failed: it is on fire"}, "it is on fire"),
         ({"module_stderr": "Traceback (most recent call last):\n  x\nValueError: bad"}, "ValueError: bad"),
+        (
+            {"msg": "Mitogen was disconnected from the remote environment while a call was in-progress. Original error was: x"},
+            "the connection was cut while the node was at work on it",
+        ),
         ({}, "no reason was given"),
     ],
 )
