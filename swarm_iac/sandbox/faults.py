@@ -66,7 +66,7 @@ def _ssh_drop(fleet: Fleet, node: str) -> None:
 def _disk_full(fleet: Fleet, node: str) -> None:
     # What other programs free or write meanwhile is a few blocks; twice, so that these are taken too.
     take = f"fallocate -l $(df -B1 --output=avail / | tail -1) {_FILL}"
-    fleet.run(node, f"{take}; cat /dev/zero >> {_FILL} 2>/dev/null; sync; df --output=avail / | tail -1 | grep -qx ' *0'")
+    fleet.run(node, f"{take}; cat /dev/zero >> {_FILL} 2>/dev/null; sync; [ $(df --output=avail / | tail -1) -lt 256 ]")
 
 
 def _read_only(fleet: Fleet, node: str) -> None:

@@ -1,7 +1,7 @@
 """Does a fault leave everyone else alone, tell the operator what it was, and end in a converged fleet once it is gone?
 
 On real machines. Each test makes the same change twice: under the fault, and again after it. Rows of the table in
-docs/reliability.md come from here: see tests/e2e/faults_table.py.
+docs/reliability.md come from here: see tests/e2e/reliability.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from swarm_iac.sandbox.failure import SandboxError
-from tests.e2e import faults_table
+from tests.e2e import reliability
 from tests.e2e.conftest import Fleet, Running
 from tests.e2e.trouble import GRACE, OTHER, TARGET, Trouble, kill
 
@@ -109,7 +109,7 @@ def test_a_fault_hurts_nobody_else_is_told_and_is_mended_by_the_next_run(trouble
     finally:
         _gone(trouble, fault)
     assert (met.status == 0) is fault.ends_well, met.text[-4000:]
-    told = faults_table.words(met.text)
+    told = reliability.words(met.text)
     for pattern in fault.says:
         assert any(re.search(pattern, line) for line in told), f"{pattern!r} is not in {told}\n{met.text[-4000:]}"
     assert "Traceback" not in met.text, met.text[-4000:]
@@ -125,9 +125,9 @@ def test_a_fault_hurts_nobody_else_is_told_and_is_mended_by_the_next_run(trouble
     looks, two = trouble.moments()
     assert two == 0, f"{two} of {looks} moments with two owners"
     assert trouble.processes() == others, "nobody else was stopped or started"
-    faults_table.keep(
-        fault.name, how=fault.how, told=told, ended="well" if fault.ends_well else "in error", seconds=round(took),
-        went_on=went_on, others=len(others), looks=looks, next_seconds=round(again), next_told=faults_table.words(mended.text),
+    reliability.keep(
+        "faults", fault.name, how=fault.how, told=told, ended="well" if fault.ends_well else "in error", seconds=round(took),
+        went_on=went_on, others=len(others), looks=looks, next_seconds=round(again), next_told=reliability.words(mended.text),
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def _unwritable(context: Context) -> List[str]:
         return [f"the file system of {folder} is read-only, so nothing can be changed here"]
     free = held.f_bavail * held.f_frsize
     if free < _ROOM:
-        return [f"the file system of {folder} is full ({free >> 10} KiB free), so nothing can be changed here"]
+        return [f"the file system of {folder} is full ({free >> 10} KiB free), so changes here may fail"]
     return []
 
 
