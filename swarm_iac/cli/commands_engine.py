@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from swarm_iac.cli import engine
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.cli.toolchain import require_pulumi
+from swarm_iac.provider import mark
 
 Stack = Annotated[str, typer.Option("--stack", "-s", help="Name of the stack: stacks/NAME.yaml.", envvar="SWARM_STACK_NAME")]
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -27,7 +29,13 @@ def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0) -> None:
     more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
     if verb == "up":
         more |= engine.at_once(root, stack, say)
-    raise SystemExit(engine.pulumi(root, stack, [verb, *extra], say, more=more).returncode)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "in-hand"
+        status = engine.pulumi(root, stack, [verb, *extra], say, more={**more, mark.NAME: str(file)}).returncode
+        in_hand = mark.left_in_hand(file)
+    for line in engine.ending(verb, status, in_hand):
+        say(line)
+    raise SystemExit(status if status >= 0 else 128 - status)
 
 
 def preview(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -64,6 +65,19 @@ def pulumi(
         ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
     )  # fmt: skip
+
+
+def ending(verb: str, status: int, in_hand: bool) -> list[str]:
+    """What is to be said after a run that did not end well. `in_hand`: the provider never said that it had ended."""
+    if verb not in ("up", "destroy") or status in (0, 128 + signal.SIGINT, -signal.SIGINT):
+        return []
+    lines = []
+    if status < 0:
+        lines.append(f"the engine (pulumi) was ended by {signal.Signals(-status).name} in the middle of its run")
+    elif in_hand:
+        lines.append("the provider (pulumi-resource-swarm) ended in the middle of a change: killed, or out of memory")
+    lines.append(f"this run did not end well; what was done stands, and `swarm {verb}` goes on from what the machines are then")
+    return lines
 
 
 def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:

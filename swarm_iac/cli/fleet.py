@@ -126,7 +126,8 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
         if seen.error:
             yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
-        yield (name, _state(node), "yes", _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+        reached = "; ".join(("yes", *seen.troubles))
+        yield (name, _state(node), reached, _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
 
 
 def _state(node: Node) -> str:

@@ -147,5 +147,5 @@ class _Run:
             lines = []
         told = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))] or lines[-1:]
         # Without an exit status it never came to exec, or a signal ended it.
-        status = "killed by a signal" if runner.rc is None else f"exit status {runner.rc}"
-        return f"{runner.status}, {status}: {' '.join(told[-1:])[:400] or 'it printed nothing'}"
+        status = "was killed by a signal" if runner.rc is None else f"ended with status {runner.rc}"
+        return f"Ansible {status} before this was done{': ' + told[-1][:400] if told else ''}"

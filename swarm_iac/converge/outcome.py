@@ -17,6 +17,13 @@ _NOISE = re.compile(
 )
 
 
+#: What mitogen says of its own inner life, and what it means for the operator.
+_MEANS = {
+    "Mitogen was disconnected from the remote environment": "the connection was cut while the node was at work on it",
+    "Unable to find a useable temporary directory": "no temporary directory can be written to: the disk is full or read-only",
+}
+
+
 class Outcomes:
     """Collects the results of one run."""
 
@@ -67,7 +74,7 @@ class Outcomes:
             elif stopped:
                 self.results[step.id] = StepResult(id=step.id, ok=False, skipped=True, message="stopped before this step")
             else:
-                self.results[step.id] = StepResult(id=step.id, ok=False, message=f"Ansible ended without doing it: {ended}")
+                self.results[step.id] = StepResult(id=step.id, ok=False, message=ended)
             self.on_progress(f"{step.id}: not done: {self.results[step.id].message}")
         return self.results
 
@@ -75,6 +82,9 @@ class Outcomes:
 def words(result: Mapping[str, Any]) -> str:
     """The machine's own words in a failed task's result, without what Ansible puts around them."""
     text = str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given")
+    for told, meant in _MEANS.items():
+        if told in text:
+            return meant
     text = _NOISE.sub("", text.strip()).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if text.startswith("Traceback") else " ".join(lines))[:600] if lines else "no reason was given"

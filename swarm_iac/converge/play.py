@@ -15,8 +15,11 @@ from swarm_iac import assets
 from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step
-from swarm_iac.reach.address import parse
+from swarm_iac.reach.address import parse, patience
 from swarm_iac.reach.program import agent_digest, archive
+
+#: How many signs of life in a row may stay out before a node counts as dark.
+_SIGNS = 4
 
 
 def prepare(folder: Path) -> None:
@@ -48,11 +51,15 @@ def inventory(
         asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
         asked["waited"] = round(waited.get(step.id, 0), 1)
         hosts[step.node]["swarm_steps"].setdefault(step.verb.value, []).append(asked)
+    quiet = patience()
     shared = {
         "ansible_python_interpreter": "/usr/bin/python3",
         "swarm_digest": agent_digest(),
         "swarm_archive": str(folder / "archive"),
         "swarm_stop": str(folder / "stop"),
+        # A node that goes dark in the middle of a step: mitogen's own 30 s × 10 would hold everyone up for minutes.
+        "mitogen_ssh_keepalive_interval": max(1, round(quiet / _SIGNS)),
+        "mitogen_ssh_keepalive_count": _SIGNS,
     }
     return {"all": {"hosts": hosts, "vars": shared}}
 

@@ -145,6 +145,7 @@ class Observed(Value):
     agent: str = Field(default="", description="Digest of the node program installed there; empty: none.")
     health: dict[str, str] = Field(default={}, description="Of each allocation: healthy | starting | stopped | failed | done.")
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
+    troubles: tuple[str, ...] = Field(default=(), description="What is wrong with the machine, although it could be read.")
 
 
 #: How an allocation changes: it stops before it starts; its service keeps min(before, desired) healthy replicas; its

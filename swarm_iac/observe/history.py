@@ -79,4 +79,9 @@ def together(lines: list[dict[str, Any]]) -> list[Run]:
         for step in line["steps"]:
             changed = run.steps.get(step["id"], {}).get("changed") or step.get("changed")
             run.steps[step["id"]] = {**step, "changed": bool(changed)}
-    return sorted(runs.values(), key=lambda run: (run.began, run.serial), reverse=True)
+    # Within a lineage the serial tells the order, whatever the nodes' clocks say.
+    latest: dict[str, float] = {}
+    for (lineage, _), run in runs.items():
+        latest[lineage] = max(run.began, latest.get(lineage, 0.0))
+    ranked = sorted(runs.items(), key=lambda one: (latest[one[0][0]], one[0]), reverse=True)
+    return [run for _, run in ranked]

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from swarm_iac.reach.program import agent_digest, archive
 _ABSENT = 113
 #: Nodes that are asked at the same time: each costs a process of ssh here.
 AT_ONCE = 64
+#: By how much a node's clock may be off before it is told. [s]
+_OFF = 30
 
 
 def observe(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20) -> dict[str, Observed]:
@@ -54,19 +57,29 @@ async def _one(node: str, address: str, ssh_config: Path | None, patience: float
     words = ("sh", "-c") if where.local else where.ssh(ssh_config)
     home = f"/usr/local/lib/swarm/{agent_digest()}"
     ask = f"[ -d {home} ] || exit {_ABSENT}; exec python3 -I -S {home} observe {patience:g}"
+    began = time.time()
     code, out, err = await call((*words, ask), b"")
     if code == _ABSENT:
         sent = f't=$(mktemp) && cat > "$t" && python3 -I -S "$t" observe {patience:g}; code=$?; rm -f "$t"; exit $code'
         code, out, err = await call((*words, sent), archive())
     if code:
         return Observed(node=node, error=_words(err, code))
-    return read(node, out)
+    return read(node, out, (began, time.time()))
 
 
-def read(node: str, answer: bytes) -> Observed:
-    """The node's answer as Observed. An answer that is none becomes an error that shows its beginning."""
+def read(node: str, answer: bytes, asked: tuple[float, float] | None = None) -> Observed:
+    """The node's answer as Observed. An answer that is none becomes an error that shows its beginning.
+
+    `asked`: when it was asked and when it had answered, by our own clock. [s since 1970]
+    """
     try:
-        return Observed.model_validate({**json.loads(answer), "node": node})
+        found = {**json.loads(answer), "node": node}
+        clock = float(found.pop("clock", 0))
+        if clock and asked and not asked[0] - _OFF < clock < asked[1] + _OFF:
+            off = clock - asked[1]
+            words = f"its clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
+            found["troubles"] = (*found.get("troubles", ()), words)
+        return Observed.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -9,7 +9,6 @@ import grpc
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
-from swarm_iac.model.state import Observed
 from swarm_iac.model.step import Plan, Step, StepResult
 from swarm_iac.provider.wire import Row, to_struct
 
@@ -23,14 +22,22 @@ def row_of(step: Step) -> Row:
 
 def failed_rows(plan: Plan, results: Mapping[str, StepResult]) -> dict[Row, str]:
     """Row → what went wrong, in the node's own words. A step without a result was never reached."""
-    out: dict[Row, list[str]] = {}
+    out: dict[Row, list[tuple[Step, StepResult]]] = {}
     for step in plan.steps:
-        result = results.get(step.id)
-        if result is not None and result.ok:
-            continue
-        words = (result.message if result else "") or ("not run" if result is None or result.skipped else "failed")
-        out.setdefault(row_of(step), []).append(f"{step.node}: {step.verb}: {words}")
-    return {row: "; ".join(dict.fromkeys(words)) for row, words in out.items()}
+        result = results.get(step.id) or StepResult(id=step.id, ok=False, skipped=True, message="not run")
+        if not result.ok:
+            out.setdefault(row_of(step), []).append((step, result))
+    return {row: "; ".join(_told(failed)) for row, failed in out.items()}
+
+
+def _told(failed: list[tuple[Step, StepResult]]) -> list[str]:
+    """Causes only, where there are any: that the row's later steps waited for them says nothing new. Each once."""
+    causes = [(step, result) for step, result in failed if not result.skipped] or failed
+    verbs: dict[tuple[str, str], list[str]] = {}
+    for step, result in causes:
+        words = result.message or ("not run" if result.skipped else "failed")
+        verbs.setdefault((step.node, words), []).append(str(step.verb))
+    return [f"{node}: {', '.join(dict.fromkeys(names))}: {words}" for (node, words), names in verbs.items()]
 
 
 def divergences(left: Iterable[Step]) -> dict[Row, str]:
@@ -40,16 +47,6 @@ def divergences(left: Iterable[Step]) -> dict[Row, str]:
         words = ", ".join(f"{c.path} is {c.old!r} and should be {c.new!r}" for c in step.changes)
         out.setdefault(row_of(step), []).append(f"{step.node}: {step.verb}: still differs: {words or step.why}")
     return {row: "; ".join(words) for row, words in out.items()}
-
-
-def dark_rows(observed: Mapping[str, Observed], rows: Iterable[Row], home: Mapping[Row, str]) -> dict[Row, str]:
-    """Rows that live on a node that did not answer → the reason. `home` is the node of each row."""
-    out: dict[Row, str] = {}
-    for row in rows:
-        node = observed.get(home.get(row, ""))
-        if node is not None and node.error:
-            out[row] = f"{node.node}: not reached: {node.error}"
-    return out
 
 
 def reasons(failures: Mapping[Row, str]) -> list[str]:

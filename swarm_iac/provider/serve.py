@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 
 import grpc.aio
 
+from swarm_iac.provider import mark
 from swarm_iac.provider.engine import UNLIMITED
 
 #: How often it is looked whether the engine is still there. [s]
@@ -37,11 +38,13 @@ class Busy:
         """While inside, the plugin is not ended."""
         self._count += 1
         self._idle.clear()
+        mark.begun()
         try:
             yield
         finally:
             self._count -= 1
             if not self._count:
+                mark.ended()
                 self._idle.set()
 
     @property

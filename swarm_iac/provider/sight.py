@@ -119,11 +119,11 @@ class Sight:
             if step.id in possible:
                 continue
             if step.node in self.dark:
-                out[row_of(step)] = f"{step.node}: not reached: {self.dark[step.node]}"
+                out[row_of(step)] = f"{step.node}: cannot be read: {self.dark[step.node]}"
             elif step.node in self.differ:
                 out[row_of(step)] = f"{step.node}: not the hardware that the stack file declares: {self.differ[step.node]}"
             else:
-                waits = [f"{name}, not reached" for name in sorted(self.dark)]
+                waits = [f"{name}, which cannot be read" for name in sorted(self.dark)]
                 waits += [f"{name}, not the hardware that is declared" for name in sorted(self.differ)]
                 out.setdefault(row_of(step), f"waits for {'; '.join(waits)}")
         return out
@@ -172,13 +172,16 @@ class Sight:
         return sorted(node.node for node in nodes if node and node.ledger)
 
     def warnings(self) -> tuple[str, ...]:
-        """What the plan warns of, and what was found that no ledger names."""
+        """What the plan warns of, what is wrong with machines, and what was found that no ledger names."""
+        troubles = [f"{name}: {words}" for name, node in sorted(self.observed.items()) for words in node.troubles]
         foreign = [
             f"{name}: in no ledger, left alone: {', '.join(node.foreign)}"
             for name, node in sorted(self.observed.items())
             if node.foreign
         ]
-        return (*self.plan.warnings, *foreign)
+        names = ", ".join(sorted(self.dark))
+        hint = f"{names}: what is wanted there waits for the next `swarm up`; of a machine that is gone, say `state: lost`"
+        return (*self.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
 
 
 def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed]) -> Rows:
@@ -195,7 +198,7 @@ def home(row: Row, rows: Rows) -> str:
 
 
 def _bare(node: Observed) -> Observed:
-    return node.model_copy(update={"facts": Facts(), "error": "", "foreign": (), "health": {}})
+    return node.model_copy(update={"facts": Facts(), "error": "", "foreign": (), "troubles": (), "health": {}})
 
 
 def _dump(value: Desired | Observed) -> dict[str, Any]:

@@ -3,6 +3,10 @@
 power-off | power-on | reboot     the machine
 dark | light                      both networks are cut; the node runs on, unseen
 slow MS                           every answer of the node to this host takes MS milliseconds longer
+ssh-drop                          every ssh session is cut; the next one is served
+disk-full                         no byte is left on the root file system
+read-only                         every disk is read-only, as the kernel makes it after an error
+clock SECONDS                     the clock is so far ahead of this host's (behind, when negative)
 nvml-error GPU CALL CODE          the NVML call answers CODE for this GPU ('*': every GPU)
 gpu-lost GPU                      the card has fallen off the bus
 gpu-busy GPU PID MIB              a process computes on the card
@@ -12,6 +16,7 @@ clear                             end all of them, except that a machine without
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,6 +24,9 @@ from swarm_iac.sandbox.failure import SandboxError
 from swarm_iac.sandbox.spec import Say
 
 _FOLDER = "/run/swarm-nvml"
+_FILL = "/var/swarm-sandbox-fill"
+#: By how much a node's clock may differ from ours by itself; the emulation is slow at times. [s]
+_CLOCK_OFF = 30
 #: Short names of the calls that a change makes; any full name of NVML's serves as well.
 CALLS = {
     "set-power": "nvmlDeviceSetPowerManagementLimit",
@@ -50,6 +58,26 @@ def _slow(fleet: Fleet, node: str, delay: str) -> None:
     fleet.run(node, f"tc qdisc replace dev eth0 root netem delay {int(delay)}ms")
 
 
+def _ssh_drop(fleet: Fleet, node: str) -> None:
+    # By systemd, because the session that asks for it is one of those that end; the listener is not.
+    fleet.run(node, "systemd-run -q --collect sh -c 'sleep 0.3; pkill -KILL -f \"^sshd: root\"'")
+
+
+def _disk_full(fleet: Fleet, node: str) -> None:
+    # What other programs free or write meanwhile is a few blocks; twice, so that these are taken too.
+    take = f"fallocate -l $(df -B1 --output=avail / | tail -1) {_FILL}"
+    fleet.run(node, f"{take}; cat /dev/zero >> {_FILL} 2>/dev/null; sync; [ $(df --output=avail / | tail -1) -lt 256 ]")
+
+
+def _read_only(fleet: Fleet, node: str) -> None:
+    # The kernel's own way. `mount -o remount,ro` refuses while anything is open for writing.
+    fleet.run(node, "sync; echo u > /proc/sysrq-trigger; until ! touch /var/lib 2>/dev/null; do sleep 0.2; done")
+
+
+def _clock(fleet: Fleet, node: str, seconds: str) -> None:
+    fleet.run(node, f"date -s @{time.time() + int(seconds):.0f}")
+
+
 def _nvml_error(fleet: Fleet, node: str, gpu: str, call: str, code: str) -> None:
     function = CALLS.get(call, call)
     if not re.fullmatch(r"nvml\w+", function):
@@ -63,7 +91,11 @@ def _gpu(which: str) -> str:
 
 def _clear(fleet: Fleet, node: str) -> None:
     fleet.link(node, True)
-    fleet.run(node, f"rm -f {_FOLDER}/faults {_FOLDER}/processes; tc qdisc del dev eth0 root 2>/dev/null || true")
+    # Files last: they cannot be removed from a disk that is read-only.
+    writable = "for disk in / /srv/swarm; do mountpoint -q $disk && mount -o remount,rw $disk; done"
+    fleet.run(node, f"tc qdisc del dev eth0 root 2>/dev/null; {writable}; rm -f {_FOLDER}/faults {_FOLDER}/processes {_FILL}")
+    if abs(float(fleet.run(node, "date +%s.%N")) - time.time()) > _CLOCK_OFF:
+        _clock(fleet, node, "0")
 
 
 def cause(fleet: Fleet, node: str, name: str, args: tuple[str, ...], say: Say) -> None:
@@ -74,6 +106,10 @@ def cause(fleet: Fleet, node: str, name: str, args: tuple[str, ...], say: Say) -
         "reboot": (0, lambda: fleet.reboot(node, say)),
         "dark": (0, lambda: fleet.link(node, False)),
         "light": (0, lambda: fleet.link(node, True)),
+        "ssh-drop": (0, lambda: _ssh_drop(fleet, node)),
+        "disk-full": (0, lambda: _disk_full(fleet, node)),
+        "read-only": (0, lambda: _read_only(fleet, node)),
+        "clock": (1, lambda seconds: _clock(fleet, node, seconds)),
         "slow": (1, lambda delay: _slow(fleet, node, delay)),
         "nvml-error": (3, lambda gpu, call, code: _nvml_error(fleet, node, gpu, call, code)),
         "gpu-lost": (1, lambda gpu: _write(fleet, node, "faults", f"lost {_gpu(gpu)}")),

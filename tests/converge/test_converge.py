@@ -36,11 +36,11 @@ def test_every_step_has_a_result() -> None:
     outcomes.on_event(_event("runner_on_ok", "a", {"outcomes": [_told("a/prepare", changed=True)]}))
     outcomes.on_event(_event("runner_on_ok", "a", {"outcomes": [_told("a/gpus", ok=False, message="no such card")]}))
     outcomes.on_event(_event("runner_on_unreachable", "b", {"msg": "Failed to connect to the host via ssh: No route to host"}))
-    found = outcomes.finish(stopped=False, ended="failed")
+    found = outcomes.finish(stopped=False, ended="Ansible was killed by a signal before this was done")
     assert (found["a/prepare"].ok, found["a/prepare"].changed) == (True, True)
     assert found["a/gpus"].message == "no such card"
     assert found["b/prepare"].message == "No route to host"
-    assert found["c/prepare"].message == "Ansible ended without doing it: failed"
+    assert found["c/prepare"].message == "Ansible was killed by a signal before this was done"
     assert "a/gpus: failed: no such card" in lines
 
 
@@ -76,6 +76,10 @@ def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
     [
         ({"msg": "Task failed: Module failed: it is on fire"}, "it is on fire"),
         ({"module_stderr": "Traceback (most recent call last):\n  x\nValueError: bad"}, "ValueError: bad"),
+        (
+            {"msg": "Mitogen was disconnected from the remote environment while a call was in-progress. Original error was: x"},
+            "the connection was cut while the node was at work on it",
+        ),
         ({}, "no reason was given"),
     ],
 )

@@ -6,17 +6,20 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from swarm_iac.sandbox import Sandbox
 
-BASE_PORT = 2400
+BASE_PORT = int(os.environ.get("SWARM_E2E_PORT", "2400"))
 NODES = ("gpu-01", "gpu-02", "gpu-03")
 SWARM = [sys.executable, "-m", "swarm_iac.cli"]
 
@@ -39,6 +42,24 @@ class Done:
         return {f"{kind} {name}": text for kind, name, text in re.findall(block, self.text, re.MULTILINE)}
 
 
+@dataclass(frozen=True)
+class Running:
+    """A command that has begun."""
+
+    process: subprocess.Popen[bytes]
+    output: IO[str]
+
+    def end(self, timeout: float = 900) -> Done:
+        """Wait for it. One that takes longer is killed, and the test fails."""
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+        self.output.seek(0)
+        return Done(status, re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", self.output.read()))
+
+
 @dataclass
 class Fleet:
     """A fleet repository on a running sandbox."""
@@ -58,6 +79,10 @@ class Fleet:
 
     def swarm(self, *words: str, timeout: float = 900, **variables: str) -> Done:
         return self._run([*SWARM, *words], timeout, variables)
+
+    def begin(self, *words: str, **variables: str) -> Running:
+        """The same, without waiting for its end."""
+        return self._begin([*SWARM, *words], variables)
 
     def pulumi(self, *words: str, timeout: float = 900, **variables: str) -> Done:
         """Bare `pulumi`, with the environment that `swarm env` prints and nothing else of ours."""
@@ -85,12 +110,17 @@ class Fleet:
         return dict(yaml.safe_load((self.root / "stacks" / "dev.lock.yaml").read_text())["allocations"])
 
     def _run(self, words: list[str], timeout: float, variables: dict[str, str]) -> Done:
+        return self._begin(words, variables).end(timeout)
+
+    def _begin(self, words: list[str], variables: dict[str, str]) -> Running:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SWARM_SSH", "PULUMI_"))}
-        done = subprocess.run(
-            words, cwd=self.root, env={**environment, "NO_COLOR": "1", **variables}, timeout=timeout,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        # Into a file: what outlives the command, and still holds its output, must not hold us.
+        output = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        process = subprocess.Popen(
+            words, cwd=self.root, env={**environment, "NO_COLOR": "1", **variables},
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        return Done(done.returncode, re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", done.stdout))
+        return Running(process, output)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import time
 import psutil
 import pytest
 
+from tests.e2e import reliability
 from tests.e2e.conftest import NODES, Fleet
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -59,6 +60,7 @@ def alive(fleet: Fleet, node: str) -> list[str]:
 def test_the_next_run_goes_on_where_a_killed_one_was(fleet: Fleet, number: int) -> None:
     chance = random.Random(number)
     if number == 0:
+        reliability.forget("kills")
         fleet.pulumi("destroy", "--yes", "--skip-preview").ok()
     text = fleet.stack.read_text()
     text = text.replace(EXTRA, "") if EXTRA in text else text + EXTRA
@@ -66,14 +68,17 @@ def test_the_next_run_goes_on_where_a_killed_one_was(fleet: Fleet, number: int) 
     fleet.stack.write_text(text)
 
     process = start(fleet)
-    time.sleep(chance.uniform(4, 60 if number == 0 else 25))
+    after = chance.uniform(4, 60 if number == 0 else 25)
+    time.sleep(after)
     killed = kill_tree(process) if process.poll() is None else 0
-    print(f"kill {number}: {killed} processes")
 
+    begun = time.monotonic()
     fleet.swarm("up", "--yes", "--skip-preview").ok()
+    took = time.monotonic() - begun
     fleet.pulumi("preview", "--expect-no-changes").ok()
     for node in NODES:
         wanted = sorted(name for name, one in fleet.placed().items() if one["node"] == node)
         assert alive(fleet, node) == wanted, "one process for each allocation, none for any other"
         slices = fleet.node(node, "ls -d /sys/fs/cgroup/swarm.slice/*.slice 2>/dev/null; true").splitlines()
         assert sorted(path.rsplit("/swarm-", 1)[1][: -len(".slice")].replace("_", "-") for path in slices) == wanted
+    reliability.keep("kills", str(number), after=round(after), processes=killed, next_seconds=round(took))

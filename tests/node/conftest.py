@@ -34,6 +34,9 @@ class FakeNvml(types.ModuleType):
     class NVMLError_DriverNotLoaded(NVMLError):
         pass
 
+    class NVMLError_GpuIsLost(NVMLError):
+        pass
+
     NVML_CLOCK_GRAPHICS = 0
 
     def __init__(self) -> None:
@@ -47,7 +50,7 @@ class FakeNvml(types.ModuleType):
             "nvmlInit": lambda: None,
             "nvmlShutdown": lambda: None,
             "nvmlDeviceGetCount": lambda: len(self.cards),
-            "nvmlDeviceGetHandleByIndex": lambda index: self.cards[index],
+            "nvmlDeviceGetHandleByIndex": self._handle,
             "nvmlDeviceGetPciInfo": lambda card: types.SimpleNamespace(busId=card["pci"]),
             "nvmlDeviceGetName": lambda card: "NVIDIA H100 80GB HBM3",
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda card: [200_000, 700_000],
@@ -67,6 +70,11 @@ class FakeNvml(types.ModuleType):
         if name not in answers:
             raise AttributeError(name)
         return answers[name]
+
+    def _handle(self, index: int) -> dict[str, object]:
+        if self.cards[index].get("lost"):
+            raise self.NVMLError_GpuIsLost("GPU is lost")
+        return self.cards[index]
 
     def _set(self, card: dict[str, object], field: str, value: object) -> None:
         self.writes.append((card["pci"], field, value))

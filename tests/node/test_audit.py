@@ -58,3 +58,10 @@ def test_runs_are_put_together_from_all_nodes() -> None:
     )
     assert [(run.serial, run.nodes, run.began, run.ended) for run in runs] == [(2, ["a"], 20, 20), (1, ["a", "b"], 10, 12)]
     assert runs[1].count("ok") == 2
+
+
+def test_runs_of_a_lineage_stand_in_the_order_of_their_serials_whatever_the_clocks_say() -> None:
+    def line(t: float, serial: int) -> dict[str, Any]:
+        return {"t": t, "lineage": "L1", "serial": serial, "who": "ada", "commit": "c", "steps": [{"id": "a/gpus"}]}
+
+    assert [run.serial for run in together([line(3610, 2), line(20, 3), line(5, 1)])] == [3, 2, 1]

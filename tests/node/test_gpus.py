@@ -74,3 +74,28 @@ def test_a_card_that_moved_is_refused(machine: Path, nvml: Any) -> None:
     nvml.cards[1]["pci"] = "00000000:52:00.0"
     with pytest.raises(NodeError, match="a card was moved or lost"):
         _apply(machine, {"0": {"power_w": 300}})
+
+
+def test_a_card_that_fell_off_the_bus_is_named_and_never_gives_its_number_away(machine: Path, nvml: Any) -> None:
+    nvml.cards = {0: nvml.cards[1], 1: nvml.cards[0]}  # listed by address, as drivers do
+    _apply(machine, WANT)
+    nvml.cards[0]["lost"] = True
+    with pytest.raises(NodeError, match="gpu 0 has fallen off the bus"):
+        _apply(machine, {"0": {"power_w": 500}})
+    _apply(machine, {"1": {"power_w": 450}})
+    assert nvml.writes[-1] == ("00000000:43:00.0", "power", 450_000)
+
+
+def test_a_lost_card_among_cards_in_no_order_is_never_guessed(machine: Path, nvml: Any) -> None:
+    nvml.cards[2] = {"pci": "00000000:99:00.0", "lost": True}
+    with pytest.raises(NodeError, match="NVML does not tell which"):
+        _apply(machine, {"0": {"power_w": 500}})
+
+
+def test_an_error_of_the_driver_names_card_key_and_value(machine: Path, nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(card: Any, field: str, value: object) -> None:
+        raise nvml.NVMLError("Insufficient Permissions")
+
+    monkeypatch.setattr(nvml, "_set", refuse)
+    with pytest.raises(NodeError, match=r"gpu 1 \(NVIDIA H100 80GB HBM3\): gpu_power 500 W: Insufficient Permissions"):
+        _apply(machine, {"1": {"power_w": 500}})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,19 @@ def test_a_gpu_that_a_foreign_process_uses_is_not_taken(machine: Path, nvml: Any
     answer = step.perform(request, root=str(machine))
     assert re.match(r"gpu 1 .* is in use by pid 4321 \(", answer["results"][0]["message"])
     assert ledger.load(str(machine)).get("allocations", "pretrain-0") is None, "nothing was claimed"
+
+
+def test_a_full_disk_is_told_in_plain_words_and_nothing_is_changed(machine: Path, nvml: Any, monkeypatch: Any) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    answer = step.perform({"verb": "gpus", "steps": [_step("a", 600)], "guard": GUARD}, root=str(machine))
+    assert answer["results"][0]["message"] == "the disk is full"
+    assert nvml.writes == []
+
+
+def test_results_are_told_although_the_audit_cannot_be_written(machine: Path, nvml: Any) -> None:
+    (machine / "var/lib/swarm/audit.jsonl").mkdir(parents=True)
+    answer = step.perform({"verb": "gpus", "steps": [_step("a", 600)], "guard": GUARD}, root=str(machine))
+    assert answer["results"][0]["ok"]

@@ -69,3 +69,12 @@ esac""")  # fmt: skip
 
 def test_unknown_fields_are_told() -> None:
     assert read("a", b'{"state": {"nothing": 1}}').error.startswith("the node's answer is not understood: state.nothing")
+
+
+def test_a_clock_that_is_off_is_a_trouble_and_never_an_error() -> None:
+    asked = (1000.0, 1004.0)
+    assert read("a", b'{"clock": 1002.5}', asked).troubles == ()
+    ahead = read("a", b'{"clock": 4604.2, "troubles": ["gpu 3 has fallen off the bus"]}', asked)
+    assert ahead.troubles == ("gpu 3 has fallen off the bus", "its clock is 3600 s ahead of this machine's")
+    assert read("a", b'{"clock": 100}', asked).troubles == ("its clock is 904 s behind this machine's",)
+    assert ahead.error == ""

@@ -118,15 +118,26 @@ def describe(pid: int) -> str:
 
 
 class Cards:
-    """All GPUs of this machine, by index. Empty where there is no driver."""
+    """All GPUs of this machine, by index. Empty where there is no driver. `lost`: indices that do not answer any more."""
 
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
         self.by_index: Dict[int, Card] = {}
+        self.lost: List[int] = []
         if nvml is None:
             return
-        found = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
-        for index, card in enumerate(sorted((Card(nvml, handle) for handle in found), key=lambda card: card.pci)):
+        found: List[Card] = []
+        for number in range(nvml.nvmlDeviceGetCount()):
+            try:
+                found.append(Card(nvml, nvml.nvmlDeviceGetHandleByIndex(number)))
+            except nvml.NVMLError_GpuIsLost:
+                self.lost.append(number)
+        ordered = sorted(found, key=lambda card: card.pci)
+        # A lost card tells no address, so its place among the others is known only where NVML lists by address.
+        if self.lost and ordered != found:
+            raise NodeError("a GPU has fallen off the bus, and NVML does not tell which; reboot the node, or declare it lost")
+        free = (index for index in range(len(found) + len(self.lost)) if index not in self.lost)
+        for index, card in zip(free, ordered):
             card.index = index
             self.by_index[index] = card
 
@@ -137,6 +148,8 @@ class Cards:
 
     def card(self, index: Any) -> Card:
         """The card with this index, or NodeError."""
+        if int(index) in self.lost:
+            raise NodeError(fallen(int(index)))
         if int(index) not in self.by_index:
             raise NodeError(f"gpu {index} is not there: this machine has {len(self.by_index)} GPUs")
         return self.by_index[int(index)]
@@ -164,6 +177,11 @@ def cards() -> Iterator[Cards]:
         pynvml.nvmlShutdown()
 
 
+def fallen(index: int) -> str:
+    """What is said of a card that does not answer any more."""
+    return f"gpu {index} has fallen off the bus (NVML: GPU is lost); reboot the node, or drain it"
+
+
 def managed(state: Optional[Dict[str, Any]]) -> bool:
     """Does this GpuState manage anything?"""
     return bool(state) and any(state.get(field) is not None for field in FIELDS) if state else False
@@ -184,8 +202,14 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
                 try:
                     changes += _settle(context, card, field, state.get(field))
                 except card.nvml.NVMLError as error:
-                    raise NodeError(f"{card.name}: {field}: {error}") from None
+                    raise NodeError(f"{card.name}: {_spelled(field, state.get(field))}: {error}") from None
     return changes
+
+
+def _spelled(field: str, value: Any) -> str:
+    """A field as the stack file spells it."""
+    key, unit = {"power_w": ("gpu_power", "W"), "clock_mhz": ("gpu_clock", "MHz")}.get(field, ("gpu_persistence", ""))
+    return f"{key} given back" if value is None else f"{key} {str(value).lower()} {unit}".strip()
 
 
 def vacant(context: Context, indices: List[int], group: str) -> None:

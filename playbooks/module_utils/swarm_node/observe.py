@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, Callable, Dict, List
 
 from . import boot, gpus, install, ledger, settings
 from .run import Context, NodeError, unit_name
 
+#: With less than this nothing of ours is sure to be written. [bytes]
+_ROOM = 1 << 20
 _NO_UNIT = {"user": "", "active": False}
 
 
 def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
-    """Facts, ledger head, true state, health and what nobody recorded. `error` names what could not be read.
+    """Facts, ledger head, true state, health and what nobody recorded. `error` names what could not be read, `troubles`
+    what is wrong with the machine although it could be read; `clock` is its own time. [s since 1970]
 
     `wait_s`: how long a machine that has just booted may take to finish what its boot unit puts right. [s]
     """
     errors: List[str] = []
+    lost: List[str] = []
     result: Dict[str, Any] = {"agent": install.installed(root)}
     try:
         book = ledger.load(root)
@@ -30,15 +35,33 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     result["ledger"] = book.head()
     try:
         with gpus.cards() as cards:
+            lost = [gpus.fallen(index) for index in cards.lost]
             result["facts"] = facts(context, cards)
             result["state"] = _state(context, cards, errors)
     except NodeError as error:
         errors.append(str(error))
     result["health"] = _health(context, errors)
     result["foreign"] = _foreign(context)
+    result["troubles"] = lost + _unwritable(context)
+    result["clock"] = time.time()
     if errors:
         result["error"] = "; ".join(errors)
     return result
+
+
+def _unwritable(context: Context) -> List[str]:
+    """Why the ledger could not be written here. Nothing is changed without it."""
+    folder = os.path.dirname(ledger.LEDGER)
+    place = context.path(folder)
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    held = os.statvfs(place)
+    if held.f_flag & os.ST_RDONLY:
+        return [f"the file system of {folder} is read-only, so nothing can be changed here"]
+    free = held.f_bavail * held.f_frsize
+    if free < _ROOM:
+        return [f"the file system of {folder} is full ({free >> 10} KiB free), so changes here may fail"]
+    return []
 
 
 def facts(context: Context, cards: gpus.Cards) -> Dict[str, Any]:

@@ -9,6 +9,9 @@ Each concern offers, for a `Context`:
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import time
 from typing import Any, Callable, Dict, List
 
@@ -212,8 +215,18 @@ def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
             failed.add(one["id"])
         results.append(result)
     if not request.get("check"):
-        audit.note(root, request["guard"], request.get("run") or {}, results)
+        # A disk that is full must not hide what became of the steps.
+        with contextlib.suppress(OSError):
+            audit.note(root, request["guard"], request.get("run") or {}, results)
     return {"results": results}
+
+
+def _told(error: OSError) -> str:
+    """What the kernel refused, and where; of a file that is written beside its place, the folder."""
+    path = str(error.filename or "")
+    place = os.path.dirname(path) if os.path.basename(path).startswith(".") else path
+    words = {errno.ENOSPC: "the disk is full", errno.EROFS: "the file system is read-only"}.get(error.errno or 0)
+    return ": ".join(part for part in (place, words or error.strerror or str(error)) if part)
 
 
 def _result(one: Dict[str, Any], **told: Any) -> Dict[str, Any]:
@@ -235,7 +248,7 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
     except NodeError as error:
         result = _result(one, ok=False, message=str(error))
     except OSError as error:
-        result = _result(one, ok=False, message=f"{error.filename or request['verb']}: {error.strerror or error}")
+        result = _result(one, ok=False, message=_told(error))
     except Exception as error:  # one step's surprise must not hide the others' results
         result = _result(one, ok=False, message=f"{type(error).__name__}: {error}")
     result["seconds"] = round(time.monotonic() - began, 3)
