@@ -19,7 +19,7 @@ from tests.e2e import reliability
 from tests.e2e.conftest import Fleet, Running
 from tests.e2e.trouble import GRACE, OTHER, TARGET, Trouble, kill
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 Cause = Callable[[Trouble, Running], None]
 
