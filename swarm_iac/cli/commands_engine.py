@@ -22,11 +22,13 @@ AllowStop = Annotated[
     int,
     typer.Option("--allow-stop", min=0, metavar="N", help="Running allocations this run may stop, in place of solve.stops."),
 ]
+Retry = Annotated[bool, typer.Option("--retry", help="Try a roll-out again that halted, on the node where it failed first.")]
 
 
-def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0) -> None:
+def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bool = False) -> None:
     root = engine.repository()
     more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
+    more |= {"SWARM_RETRY": "1"} if retry else {}
     if verb == "up":
         more |= engine.at_once(root, stack, say)
     with tempfile.TemporaryDirectory() as folder:
@@ -38,20 +40,20 @@ def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0) -> None:
     raise SystemExit(status if status >= 0 else 128 - status)
 
 
-def preview(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0) -> None:
+def preview(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False) -> None:
     """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
 
     Examples: swarm preview --diff; swarm preview --expect-no-changes
     """
-    _run("preview", stack, context.args, allow_stop)
+    _run("preview", stack, context.args, allow_stop, retry)
 
 
-def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0) -> None:
+def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False) -> None:
     """Mend every difference. Takes pulumi's options too.
 
-    Examples: swarm up; swarm up --yes
+    Examples: swarm up; swarm up --yes; swarm up --retry
     """
-    _run("up", stack, context.args, allow_stop)
+    _run("up", stack, context.args, allow_stop, retry)
 
 
 def refresh(context: typer.Context, stack: Stack = "dev") -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import decisions
-from swarm_iac.cli.commands_engine import AllowStop, Stack
+from swarm_iac.cli.commands_engine import AllowStop, Retry, Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
@@ -107,6 +107,7 @@ def plan(
     markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: take each as the lock file leaves it.")] = False,
     allow_stop: AllowStop = 0,
+    retry: Retry = False,
 ) -> None:
     """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
 
@@ -116,7 +117,7 @@ def plan(
         raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli import fleet
 
-    view = fleet.look(stack, file=file, offline=offline)
+    view = fleet.look(stack, file=file, offline=offline, retry=retry)
     fleet.guard(view, allow_stop)
     if json:
         show_json(fleet.plan_json(view))

@@ -68,8 +68,11 @@ def ssh_config(root: Path) -> Path | None:
     return Path(named) if named else None
 
 
-def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
-    """Decide (for stacks/NAME.yaml, or for `file`), read every machine, and plan. Offline: as the lock file leaves them."""
+def look(name: str, *, file: Path | None = None, offline: bool = False, retry: bool = False) -> View:
+    """Decide (for stacks/NAME.yaml, or for `file`), read every machine, and plan. Offline: as the lock file leaves them.
+
+    `retry`: roll-outs that halted go on.
+    """
     from swarm_iac.converge import agent_digest
     from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
@@ -83,7 +86,7 @@ def look(name: str, *, file: Path | None = None, offline: bool = False) -> View:
         return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits))
     targets = {node: one.address for node, one in wanted.items()}
     seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
-    return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits))
+    return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits, retry))
 
 
 def guard(view: View, allowed: int) -> None:
@@ -195,7 +198,8 @@ def differences(view: View) -> list[tuple[str, str]]:
     """Every difference between wanted and found, by node; what a node's darkness hides counts as one."""
     found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
     found += [(name, f"hardware: {words}") for name, words in unlike(view.observed, view.desired).items()]
-    for step in view.plan.steps:
+    left = (left.step for left in view.plan.left if left.cause == "halted")
+    for step in (*view.plan.steps, *left):
         if step.changes:
             found += [(step.node, f"{change.path}: {_shown(change.old)} → {_shown(change.new)}") for change in step.changes]
         elif not any(node == step.node for node, _ in found):

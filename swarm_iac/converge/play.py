@@ -14,7 +14,7 @@ from typing import Any
 from swarm_iac import assets
 from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
-from swarm_iac.model.step import Step
+from swarm_iac.model.step import Step, Verb
 from swarm_iac.reach.address import parse, patience
 from swarm_iac.reach.program import agent_digest, archive
 
@@ -49,6 +49,8 @@ def inventory(
                 "swarm_steps": {},
             }
         asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
+        if step.verb in (Verb.SETTINGS, Verb.GPUS):
+            asked |= {"sets": {change.path: change.new for change in step.changes}, "rollout": bool(step.rollout)}
         asked["waited"] = round(waited.get(step.id, 0), 1)
         hosts[step.node]["swarm_steps"].setdefault(step.verb.value, []).append(asked)
     quiet = patience()

@@ -6,7 +6,7 @@ unit in the name, because this is what crosses to the node's own program.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -134,6 +134,14 @@ class LedgerHead(Value):
     fleet: str
 
 
+class Setback(Value):
+    """A value that a roll-out tried on a node in vain; what was there before was put back."""
+
+    value: Any = Field(default=None, description="What was tried, as JSON; see Change.new.")
+    why: str = Field(default="", description="The node's own words.")
+    serial: int = Field(default=0, description="The run that tried it.")
+
+
 class Observed(Value):
     """One node as it was found. When `error` is set the rest is what was last known, or empty."""
 
@@ -144,6 +152,7 @@ class Observed(Value):
     state: NodeState = NodeState()
     agent: str = Field(default="", description="Digest of the node program installed there; empty: none.")
     health: dict[str, str] = Field(default={}, description="Of each allocation: healthy | starting | stopped | failed | done.")
+    setbacks: dict[str, Setback] = Field(default={}, description="By path; see Change.path.")
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
     troubles: tuple[str, ...] = Field(default=(), description="What is wrong with the machine, although it could be read.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -59,6 +59,17 @@ class Step(Value):
     want: dict[str, Any] = Field(default={}, description="Argument of the step: a part of NodeState as JSON.")
     after: tuple[str, ...] = Field(default=(), description="Ids of the steps that must have succeeded.")
     why: str = ""
+    rollout: tuple[str, ...] = Field(default=(), description="Nodes that get the same change one after the other; or none.")
+
+
+class Left(Value):
+    """A step that would be needed and is not in the plan, and why."""
+
+    step: Step
+    why: str
+    cause: Literal["dark", "unlike", "halted", "part"] = Field(
+        description="A node does not answer, or is not what was declared; a roll-out halted; or it was not asked for."
+    )
 
 
 class Plan(Value):
@@ -66,6 +77,7 @@ class Plan(Value):
 
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
+    left: tuple[Left, ...] = Field(default=(), description="What is left for a later run.")
 
     def waves(self) -> tuple[tuple[Step, ...], ...]:
         """Steps in groups: a step's wave is one above what it waits for on other nodes, or of a later verb on its own.

@@ -30,6 +30,7 @@ class Draft:
     why: str = ""
     tail: str = ""
     after: set[str] = field(default_factory=set)
+    rollout: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -40,7 +41,7 @@ class Draft:
         """The step, as it is now."""
         return Step(
             id=self.id, node=self.node, verb=self.verb, allocation=self.allocation, changes=self.changes, want=self.want,
-            after=tuple(sorted(self.after)), why=self.why,
+            after=tuple(sorted(self.after)), why=self.why, rollout=self.rollout,
         )  # fmt: skip
 
 

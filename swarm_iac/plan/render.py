@@ -65,17 +65,20 @@ def nothing(plan: Plan, stack: Stack) -> tuple[str, str]:
     asked = sum(node.state != "lost" for node in stack.nodes.values())
     if dark and dark >= asked:
         return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
+    if plan.left:
+        return "Nothing that can be changed now.", "yellow"
     return "Nothing to change: every node that answered is as desired.", "yellow" if dark else "green"
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
-    """What a plan has to say: changes, moves, order, what is not placed, limits, cost, the bound, warnings."""
+    """What a plan has to say: changes, moves, order, what is left, what is not placed, limits, cost, the bound, warnings."""
     costs = cost.told(context.stack, context.before, context.after)
     every = (
         Section("What changes", rows=_changes(plan)),
         Section("What moves, and why", rows=_moves(context)),
         Section("Drains that wait", rows=_drains(context)),
         Section("What waits for what", rows=_order(plan), minor=True),
+        Section("What is left for later", rows=_left(plan)),
         Section("What is not placed", rows=_unplaced(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("What it costs per hour", costs),
@@ -96,6 +99,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
     return {
         "steps": [step.model_dump(mode="json") for step in plan.steps],
         "waves": [[step.id for step in wave] for wave in plan.waves()],
+        "left": [{"step": left.step.id, "why": left.why} for left in plan.left],
         "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
         "unplaced": [each.model_dump(mode="json") for each in context.after.unplaced],
         "limits": [
@@ -226,6 +230,18 @@ def _drains(context: Context) -> Rows:
         kept = [one.name for one in context.after.allocations if one.node == node.name]
         assert node.drain_by is not None
         table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
+    return table
+
+
+def _left(plan: Plan) -> Rows:
+    """One line for each node and reason."""
+    table = Rows(("node", "steps", "why"))
+    alike: dict[tuple[str, str], list[str]] = {}
+    for left in plan.left:
+        if left.cause in ("halted", "part"):  # of the others the warnings speak
+            alike.setdefault((left.step.node, left.why), []).append(left.step.id.partition("/")[2])
+    for (node, why), steps in sorted(alike.items()):
+        table.add(node, ", ".join(steps), why)
     return table
 
 

@@ -1,17 +1,21 @@
 """On how many nodes do settings change at once? On one, the canary; then, if that went well, on a few at a time.
 
-A roll-out is a set of nodes that get the same new value somewhere. Its canary is the node with the least work. A node
-that holds nothing of ours yet has nothing to lose, and one that does not answer must not hold up the others: neither
-takes part. A step that fails keeps all that wait for it from running, so the first failure halts the roll-out.
+A roll-out is a set of nodes that get the same new value somewhere. Its canary is the node where it failed before, if it
+did, else the one with the least work. A node that holds nothing of ours yet has nothing to lose, and one that does not
+answer must not hold up the others: neither takes part. A step that fails keeps all that wait for it from running, so the
+first failure halts the roll-out; plan.halt keeps it so.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from functools import partial
 
+from swarm_iac.model.state import Setback
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.acts import Machine
+from swarm_iac.plan.draft import Draft
 from swarm_iac.plan.graph import Graph
 
 
@@ -26,12 +30,29 @@ def order(all_of: Mapping[str, Machine], graph: Graph, at_once: int, first: froz
     for ahead in (True, False):
         steps = {node: [one for one in mine if (one in first) is ahead] for node, mine in by_node.items()}
         for nodes in _rollouts(graph, {node: mine for node, mine in steps.items() if mine}):
-            ranked = sorted(nodes, key=lambda node: (sum(map(all_of[node].up, all_of[node].old.allocations)), node))
+            ranked = sorted(nodes, key=partial(_rank, all_of, graph, steps))
+            for one in (one for node in ranked for one in steps[node] if len(ranked) > 1):
+                graph[one].rollout = tuple(ranked)
+                if graph[one].verb is Verb.GPUS:  # a node whose settings failed has had enough
+                    graph[one].after |= {each for each in steps[graph[one].node] if graph[each].verb is Verb.SETTINGS}
             for before, after in itertools.pairwise(_batches(ranked, at_once)):
                 waited = {one for node in before for one in steps[node]}
                 for node in after:
                     for one in steps[node]:
                         graph[one].after |= waited
+
+
+def failed(machine: Machine, draft: Draft) -> dict[str, Setback]:
+    """Values of this step that were tried on this node before, and put back → what is known of that; by path."""
+    known = machine.seen.setbacks
+    values = ((change.path, change.new) for change in draft.changes)
+    return {path: known[path] for path, value in values if path in known and known[path].value == value}
+
+
+def _rank(all_of: Mapping[str, Machine], graph: Graph, steps: Mapping[str, list[str]], node: str) -> tuple[bool, int, str]:
+    machine = all_of[node]
+    before = any(failed(machine, graph[one]) for one in steps[node])
+    return not before, sum(map(machine.up, machine.old.allocations)), node
 
 
 def _rollouts(graph: Graph, steps: Mapping[str, list[str]]) -> Iterator[list[str]]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from swarm_iac.model.stack import Solve
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Step, Verb
-from swarm_iac.plan.acts import Machine, gangs, homes
+from swarm_iac.plan.acts import Machine
 from swarm_iac.plan.diff import ended
 from swarm_iac.plan.graph import Graph, waiting_for
-from swarm_iac.plan.hardware import allowed, unlike
+from swarm_iac.plan.hardware import unlike
+from swarm_iac.plan.left import leave
 from swarm_iac.plan.parking import Fits
 from swarm_iac.plan.safe import safe
 
@@ -29,6 +30,7 @@ def steps(
     agent: str = "",
     budget: Solve | None = None,
     fits: Fits = anywhere,
+    retry: bool = False,
 ) -> Plan:
     """The plan for all nodes. `agent` is the digest of the node program that should be installed; "": any.
 
@@ -37,11 +39,11 @@ def steps(
     too, with their last known state: what they hold decides who may not start elsewhere. On a node whose hardware is not
     what is declared, only what gives something up is left in.
     Where no order of the wanted changes is safe, at most `budget.moves` replicas of services stand elsewhere for a while,
-    on nodes that `fits` them. Raises Refused when no order is safe even so.
+    on nodes that `fits` them. A roll-out that halted goes on only with `retry`. Raises Refused when no order is safe.
     """
     all_of, graph = safe(observed, desired, agent, budget or Solve(), fits)
-    warnings = _without_what_cannot(all_of, graph, unlike(observed, desired)) + _ended(all_of)
-    return Plan(steps=_sorted(graph), warnings=tuple(warnings))
+    left, warnings = leave(all_of, graph, unlike(observed, desired), retry)
+    return Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), left=tuple(left))
 
 
 def _sorted(graph: Graph) -> tuple[Step, ...]:
@@ -64,61 +66,6 @@ def _sorted(graph: Graph) -> tuple[Step, ...]:
                 heapq.heappush(ready, key(each))
     assert len(found) == len(graph), "steps wait for each other"
     return tuple(found)
-
-
-def _without_what_cannot(all_of: Mapping[str, Machine], graph: Graph, differ: Mapping[str, str]) -> list[str]:
-    """Take out the steps of nodes that did not answer or are not what was declared, and all that waits; say so.
-
-    A stop whose start falls out falls out too: what runs goes on in its old place until the new one can be reached.
-    """
-    dark = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
-    if not dark and not differ:
-        return []
-    starts = _starts(all_of)
-    waiting = waiting_for(graph)
-    for stop, needed in starts.items():
-        for start in needed:
-            waiting.setdefault(start, []).append(stop)
-    ours = {name for name, machine in all_of.items() if machine.seen.ledger is not None}
-    cause = {
-        one: draft.node for one, draft in graph.items()
-        if draft.node in dark or (draft.node in differ and not allowed(draft.verb, draft.node in ours))
-    }  # fmt: skip
-    left = sorted(cause)
-    while left:
-        one = left.pop()
-        for each in waiting.get(one, ()):
-            if each not in cause and each in graph:
-                cause[each] = cause[one]
-                left.append(each)
-    warnings = [f"unreachable: {name}: {error.strip()}" for name, error in dark.items()]
-    warnings += [
-        f"hardware: {name}: {words}: nothing new is given out there until `hardware` says it or the machine is mended"
-        for name, words in differ.items()
-    ]
-    waits: dict[str, list[str]] = {}
-    for one in sorted(cause):
-        if graph[one].node != cause[one]:
-            waits.setdefault(cause[one], []).append(one)
-        del graph[one]
-    return warnings + [f"left out, waits for {name}: {', '.join(ids)}" for name, ids in sorted(waits.items())]
-
-
-def _starts(all_of: Mapping[str, Machine]) -> dict[str, list[str]]:
-    """Of each stop of something that is to run on: the starts without which it must not be stopped."""
-    _, new = homes(all_of)
-    found = {
-        f"{node}/{Verb.STOP}/{name}": [f"{new[name]}/{Verb.START}/{name}"]
-        for node, machine in all_of.items()
-        for name, act in machine.acts.items()
-        if act.stops and name in new
-    }
-    for members in gangs(all_of).values():
-        all_starts = [f"{node}/{Verb.START}/{name}" for node, name in members]
-        for node, name in members:
-            if name in new:
-                found[f"{node}/{Verb.STOP}/{name}"] = all_starts
-    return found
 
 
 def _ended(all_of: Mapping[str, Machine]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from swarm_iac.model.state import AllocationState, SliceState
 from swarm_iac.plan import resources
 from swarm_iac.plan.acts import Machine, Turns, keepers, services
 from swarm_iac.plan.resources import COUNTED, Hold, Turn, capacity, fits, hold
@@ -70,10 +71,16 @@ def _puzzle(all_of: Mapping[str, Machine]) -> tuple[list[_Op], _Position]:
             if before and (act.kind == "stay" or (service and act.stops and machine.up(name))):
                 held[node][name] = hold(before)
             elif before and after:
-                held[node][name] = hold(resources.kept(before, after))
+                held[node][name] = _keeps(before, after)
             if service:
                 ops += _ops(machine, name, service, len(ops), kept_at.get(name))
     return ops, _Position(held, up, left=frozenset(range(len(ops))))
+
+
+def _keeps(before: AllocationState, after: AllocationState) -> Hold:
+    """What it holds until it takes. A slice that a run was cut short in making holds nothing yet."""
+    kept = hold(resources.kept(before, after))
+    return kept if before.slice != SliceState() else replace(kept, cpus=frozenset(), pinned=False, memory=0)
 
 
 def _ops(machine: Machine, name: str, service: str, at: int, kept: str | None) -> Iterator[_Op]:

@@ -9,7 +9,7 @@ import grpc
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
-from swarm_iac.model.step import Plan, Step, StepResult
+from swarm_iac.model.step import Step, StepResult
 from swarm_iac.provider.wire import Row, to_struct
 
 _FAILED_PRECONDITION = 9
@@ -20,10 +20,10 @@ def row_of(step: Step) -> Row:
     return ("Allocation", step.allocation) if step.allocation else ("Node", step.node)
 
 
-def failed_rows(plan: Plan, results: Mapping[str, StepResult]) -> dict[Row, str]:
+def failed_rows(steps: Iterable[Step], results: Mapping[str, StepResult]) -> dict[Row, str]:
     """Row → what went wrong, in the node's own words. A step without a result was never reached."""
     out: dict[Row, list[tuple[Step, StepResult]]] = {}
-    for step in plan.steps:
+    for step in steps:
         result = results.get(step.id) or StepResult(id=step.id, ok=False, skipped=True, message="not run")
         if not result.ok:
             out.setdefault(row_of(step), []).append((step, result))

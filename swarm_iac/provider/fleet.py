@@ -46,7 +46,7 @@ def read(machines: Machines, before: Before) -> Outcome:
     """Rows as the machines are, and in `drift` the steps that would make them as last asked."""
     if _offline():
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
-    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs))
+    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs), retry=_set("SWARM_RETRY"))
     return Outcome(seen.rows(before.rows), seen.outputs(), warnings=seen.warnings())
 
 
@@ -57,7 +57,7 @@ def foresee(machines: Machines, news: Mapping[str, Any], before: Before) -> Outc
     outputs: dict[str, Any] = {**before.outputs, **spec.outputs(asked.kept)}
     if _offline():
         return Outcome(wanted, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
-    seen = Sight.look(machines, asked)
+    seen = Sight.look(machines, asked, retry=_set("SWARM_RETRY"))
     seen.guard(_allowed())
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
@@ -82,7 +82,7 @@ def apply(
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
     asked = Asked.of(news, before.inputs, before.outputs)
     on_progress("reading the machines")
-    first = Sight.look(machines, asked)
+    first = Sight.look(machines, asked, retry=_set("SWARM_RETRY"))
     if guarded:
         first.guard(_allowed())
     now, failures = first, {}
@@ -97,12 +97,14 @@ def apply(
             stop=stop,
         )
         on_progress("reading the machines again")
-        now = first.again(machines)
-        failures = failed_rows(first.plan, results)
+        now = first.again(machines, results)
+        # What is left for a later run says why itself, and where things stand.
+        later = {left.step.id for left in now.plan.left}
+        failures = failed_rows((step for step in first.plan.steps if step.id not in later), results)
         done = sum(result.ok for result in results.values())
         on_progress(f"{done} of {len(first.plan.steps)} steps done")
     failures |= divergences(step for step in now.plan.steps if row_of(step) not in failures)
-    failures |= now.blocked
+    failures |= {row: "; ".join(filter(None, (failures.get(row), why))) for row, why in now.blocked.items()}
     found = now.rows(before.rows)
     wanted = as_rows(asked.kept)
     for row in failures.keys() - found.keys() - before.rows.keys():
@@ -135,4 +137,8 @@ def _allowed() -> int:
 
 def _offline() -> bool:
     """Are the machines out of reach on purpose?"""
-    return os.environ.get("SWARM_OFFLINE", "") not in ("", "0")
+    return _set("SWARM_OFFLINE")
+
+
+def _set(variable: str) -> bool:
+    return os.environ.get(variable, "") not in ("", "0")

@@ -7,15 +7,14 @@ seen of a node that was not as asked. The plan needs it, because what may still 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observed
-from swarm_iac.model.step import Plan
+from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observed, Setback
+from swarm_iac.model.step import Plan, StepResult
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan import rows as show
-from swarm_iac.plan.hardware import unlike
 from swarm_iac.provider import spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
@@ -67,15 +66,26 @@ class Sight:
     asked: Asked
     observed: dict[str, Observed]
     agent: str
+    retry: bool = False
 
     @classmethod
-    def look(cls, machines: Machines, asked: Asked) -> Sight:
-        """Read every node."""
-        return cls(asked, {}, machines.agent())._with(machines, set(asked.all))
+    def look(cls, machines: Machines, asked: Asked, *, retry: bool = False) -> Sight:
+        """Read every node. `retry`: roll-outs that halted go on."""
+        return cls(asked, {}, machines.agent(), retry)._with(machines, set(asked.all))
 
-    def again(self, machines: Machines) -> Sight:
-        """Read those nodes again that had steps: success is what a second reading shows."""
-        return self._with(machines, {step.node for step in self.plan.steps})
+    def again(self, machines: Machines, results: Mapping[str, StepResult]) -> Sight:
+        """Read those nodes again that had steps: success is what a second reading shows.
+
+        A node that fell dark over a step of a roll-out cannot remember that itself.
+        """
+        now = replace(self, retry=False)._with(machines, {step.node for step in self.plan.steps})
+        seen = dict(now.observed)
+        for step in (step for step in self.plan.steps if step.rollout and step.node in now.dark):
+            result = results.get(step.id)
+            if result is not None and not result.ok and not result.skipped:
+                lost = {each.path: Setback(value=each.new, why=result.message, serial=self.serial + 1) for each in step.changes}
+                seen[step.node] = seen[step.node].model_copy(update={"setbacks": {**seen[step.node].setbacks, **lost}})
+        return replace(now, observed=seen)
 
     def _with(self, machines: Machines, names: set[str]) -> Sight:
         targets = {name: value.address for name, value in self.asked.all.items() if name in names}
@@ -85,7 +95,12 @@ class Sight:
                 last = self.asked.last.get(name, Observed(node=name))
                 agent = self.agent if last.ledger else ""
                 found[name] = last.model_copy(update={"error": node.error, "agent": agent})
-        return Sight(self.asked, self.observed | found, self.agent)
+            elif name in self.asked.known:
+                # What a node cannot remember, since it fell dark over it, unless a later run was there.
+                serial = node.ledger.serial if node.ledger else 0
+                lost = {path: one for path, one in self.asked.last[name].setbacks.items() if one.serial >= serial}
+                found[name] = node.model_copy(update={"setbacks": {**lost, **node.setbacks}})
+        return replace(self, observed=self.observed | found)
 
     @property
     def serial(self) -> int:
@@ -98,44 +113,20 @@ class Sight:
         return {name: node.error for name, node in self.observed.items() if node.error}
 
     @cached_property
-    def differ(self) -> dict[str, str]:
-        """Nodes whose hardware is not what the stack file declares → how."""
-        return unlike(self.observed, self.asked.kept)
-
-    @cached_property
     def plan(self) -> Plan:
-        """What can be done now. Raises Refused when no order is safe."""
-        return self._steps(self.observed)
+        """What can be done now. Raises Refused when no order is safe. A node that is given back already is past asking."""
+        gone = {name for name in self.asked.leaving if name in self.observed and not self.observed[name].ledger}
+        desired = {name: value for name, value in self.asked.all.items() if name not in gone}
+        known = {name: node for name, node in self.observed.items() if name not in gone}
+        return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits, self.retry)
 
     @cached_property
     def blocked(self) -> dict[Row, str]:
-        """Rows with steps that cannot be taken because a node does not answer, or is not what was declared → why."""
-        if not self.dark and not self.differ:
-            return {}
-        lit = {name: node.model_copy(update={"error": ""}) for name, node in self.observed.items()}
-        possible = {step.id for step in self.plan.steps}
-        out: dict[Row, str] = {}
-        for step in self._steps(lit, checked=False).steps:
-            if step.id in possible:
-                continue
-            if step.node in self.dark:
-                out[row_of(step)] = f"{step.node}: cannot be read: {self.dark[step.node]}"
-            elif step.node in self.differ:
-                out[row_of(step)] = f"{step.node}: not the hardware that the stack file declares: {self.differ[step.node]}"
-            else:
-                waits = [f"{name}, which cannot be read" for name in sorted(self.dark)]
-                waits += [f"{name}, not the hardware that is declared" for name in sorted(self.differ)]
-                out.setdefault(row_of(step), f"waits for {'; '.join(waits)}")
-        return out
-
-    def _steps(self, observed: Mapping[str, Observed], *, checked: bool = True) -> Plan:
-        """A node on its way out that is not ours (any more) is past asking. `checked`: against its declared hardware."""
-        gone = {name for name in self.asked.leaving if name in observed and not observed[name].ledger}
-        desired = {name: value for name, value in self.asked.all.items() if name not in gone}
-        if not checked:
-            desired = {name: value.model_copy(update={"hardware": None}) for name, value in desired.items()}
-        known = {name: node for name, node in observed.items() if name not in gone}
-        return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits)
+        """Rows with steps that cannot be taken: a node does not answer, or a roll-out halted → why."""
+        out: dict[Row, list[str]] = {}
+        for left in self.plan.left:
+            out.setdefault(row_of(left.step), []).append(left.why)
+        return {row: "; ".join(dict.fromkeys(whys)) for row, whys in out.items()}
 
     def guard(self, allowed: int) -> None:
         """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
@@ -150,13 +141,14 @@ class Sight:
         return as_rows(ours) | last
 
     def outputs(self, *, applied: bool = False) -> dict[str, Any]:
-        """Outputs of the Fleet. `known`: what was last seen of nodes that are not as the state's inputs say.
+        """Outputs of the Fleet. `known`: what was last seen of nodes that are not as the state's inputs say, or failed so.
 
         After a mere reading the inputs still say how a node was left, unless it was not left as they say.
         """
         # What is blocked counts as drift, or the next run would find nothing to do and end well over a dark node.
         drift = [step.id for step in self.plan.steps] + [f"{name}: {why}" for (_, name), why in self.blocked.items()]
-        astray = {step.node for step in self.plan.steps}
+        astray = {step.node for step in (*self.plan.steps, *(left.step for left in self.plan.left))}
+        astray |= {name for name, node in self.observed.items() if node.setbacks}
         astray = (astray if applied else astray & self.asked.known) | self.dark.keys()
         return {
             **spec.outputs(self.asked.kept),

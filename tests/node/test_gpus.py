@@ -99,3 +99,19 @@ def test_an_error_of_the_driver_names_card_key_and_value(machine: Path, nvml: An
     monkeypatch.setattr(nvml, "_set", refuse)
     with pytest.raises(NodeError, match=r"gpu 1 \(NVIDIA H100 80GB HBM3\): gpu_power 500 W: Insufficient Permissions"):
         _apply(machine, {"1": {"power_w": 500}})
+
+
+def test_a_card_that_refuses_leaves_all_cards_as_they_were(machine: Path, nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _apply(machine, {"0": {"power_w": 650, "clock_mhz": 1200}})
+    before = {index: dict(card) for index, card in nvml.cards.items()}, ledger.load(str(machine)).originals("")
+    real = nvml._set
+
+    def refuse(card: dict[str, object], field: str, value: object) -> None:
+        if (card["pci"], field, value) == ("00000000:43:00.0", "power", 500_000):
+            raise nvml.NVMLError("Unknown Error")
+        real(card, field, value)
+
+    monkeypatch.setattr(nvml, "_set", refuse)
+    with pytest.raises(NodeError, match=r"gpu 1 .*: gpu_power 500 W: Unknown Error; put back as it was"):
+        _apply(machine, WANT)
+    assert (nvml.cards, ledger.load(str(machine)).originals("")) == before

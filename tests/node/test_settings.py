@@ -67,3 +67,29 @@ def test_what_is_no_longer_wanted_gets_its_original_back(machine: Path) -> None:
 def test_refusals(machine: Path, want: dict[str, Any], words: str) -> None:
     with pytest.raises(NodeError, match=words):
         _apply(machine, want)
+
+
+def test_a_step_that_fails_half_way_leaves_everything_as_it_was(machine: Path) -> None:
+    _apply(machine, {"sysctl": {"net.ipv4.tcp_rmem": "1 2 3"}, "governor": "performance"})
+    before = ledger.load(str(machine)).data
+    (machine / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").unlink()
+    gone = _all(machine)
+    with pytest.raises(NodeError, match="offers no hugepages 2m; put back as it was"):
+        _apply(machine, WANT | {"governor": "powersave"})
+    assert _all(machine) == gone
+    assert ledger.load(str(machine)).data == before, "what was never set has no original"
+
+
+def test_what_cannot_be_put_back_is_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poke = Context.poke
+
+    def stubborn(self: Any, path: str, text: str) -> None:
+        """A kernel that takes 10 and then no other value, as a driver that hangs does."""
+        if path.endswith("swappiness") and self.read(path) == "10":
+            raise NodeError("it hangs")
+        poke(self, path, text)
+
+    monkeypatch.setattr(Context, "poke", stubborn)
+    want = {"sysctl": {"vm.swappiness": "10", "vm.zz": "1"}}
+    with pytest.raises(NodeError, match=r"vm.zz: this kernel .*; could not be put back: sysctl vm.swappiness \(it hangs\)"):
+        _apply(machine, want)

@@ -71,3 +71,39 @@ def test_results_are_told_although_the_audit_cannot_be_written(machine: Path, nv
     (machine / "var/lib/swarm/audit.jsonl").mkdir(parents=True)
     answer = step.perform({"verb": "gpus", "steps": [_step("a", 600)], "guard": GUARD}, root=str(machine))
     assert answer["results"][0]["ok"]
+
+
+def test_only_what_a_roll_out_tried_in_vain_is_remembered_until_it_succeeds(machine: Path, nvml: Any) -> None:
+    def tried(watts: int, rollout: bool) -> Any:
+        sets = {"gpus[0].power_w": watts}
+        one = {**_step("a", watts), "sets": sets, "rollout": rollout}
+        step.perform({"verb": "gpus", "steps": [one], "guard": GUARD}, root=str(machine))
+        return ledger.load(str(machine)).data["setbacks"]
+
+    assert tried(900, rollout=False) == {}, "nobody waits for it"
+    found = tried(900, rollout=True)["gpus[0].power_w"]
+    assert (found["value"], found["serial"]) == (900, 1) and found["why"].startswith("power_limit 900 W is outside")
+    assert tried(600, rollout=False) == {}, "it has been set"
+    other = dict(GUARD, lineage="L2")
+    step.perform(
+        {"verb": "gpus", "steps": [{**_step("a", 900), "sets": {"x": 1}, "rollout": True}], "guard": other}, root=str(machine)
+    )
+    assert ledger.load(str(machine)).data["setbacks"] == {}, "who was refused tried nothing"
+
+
+def test_a_card_that_fails_in_a_roll_out_puts_the_settings_of_the_same_run_back(machine: Path, nvml: Any) -> None:
+    def asked(verb: str, want: dict[str, Any], serial: int) -> dict[str, Any]:
+        one = {"id": verb, "want": want, "sets": {verb: 1}, "rollout": True}
+        request = {"verb": verb, "steps": [one], "guard": dict(GUARD, serial=serial)}
+        found: dict[str, Any] = step.perform(request, root=str(machine))["results"][0]
+        return found
+
+    swappiness = machine / "proc/sys/vm/swappiness"
+    asked("settings", {"settings": {"sysctl": {"vm.swappiness": "10"}}}, 1)
+    asked("settings", {"settings": {"sysctl": {"vm.swappiness": "20"}}}, 2)
+    failed = asked("gpus", {"gpus": {"0": {"power_w": 900}}}, 2)
+    assert failed["message"].endswith("; its settings put back too") and swappiness.read_text() == "10"
+    assert ledger.load(str(machine)).get("settings") == {"sysctl": {"vm.swappiness": "10"}}
+    asked("settings", {"settings": {"sysctl": {"vm.swappiness": "30"}}}, 3)
+    asked("gpus", {"gpus": {"0": {"power_w": 900}}}, 4)
+    assert swappiness.read_text() == "30", "what an earlier run finished stays"

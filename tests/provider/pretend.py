@@ -17,7 +17,7 @@ from swarm_iac.model.step import Plan, Step, StepResult, Verb
 
 
 class Pretend:
-    """Machines in a JSON file: {node: {ledger, state, agent, error, facts, fail: {step id: words}, sleep}}."""
+    """Machines in a JSON file: {node: {ledger, state, agent, error, facts, fail: {step id: words}, dies: step id, sleep, setbacks}}."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -53,6 +53,7 @@ class Pretend:
                 "agent": node.get("agent", ""),
                 "health": health,
                 "facts": {"hostname": name, "memory": 10**12, **node.get("facts", {})},
+                "setbacks": node.get("setbacks", {}),
             }
         )
 
@@ -91,12 +92,18 @@ def act(nodes: dict[str, Any], step: Step, desired: Desired, lineage: str, seria
     """Do one step on the machines, unless one of their ledgers or a fault forbids it."""
     node = nodes[step.node]
     words = node.get("fail", {}).get(step.id)
+    if node.get("dies") == step.id:
+        node["error"] = "no route to host"
+        return StepResult(id=step.id, ok=False, message="connection lost")
     ledger = node.get("ledger")
     if ledger and ledger["lineage"] != lineage:
         words = f"held by the lineage {ledger['lineage']}"
     elif ledger and ledger["serial"] > serial:
         words = f"a newer run was here: {ledger['serial']}"
     if words:
+        if step.rollout:
+            tried = {each.path: {"value": each.new, "why": words, "serial": serial} for each in step.changes}
+            node["setbacks"] = {**node.get("setbacks", {}), **tried}
         return StepResult(id=step.id, ok=False, message=words)
     if step.verb is Verb.RESTORE:
         nodes[step.node] = {}

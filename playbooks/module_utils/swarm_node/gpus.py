@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import pwd
+from functools import partial
 from typing import Any, Dict, Iterator, List, Optional
 
 from .run import Change, Context, NodeError, change
+from .undo import Value, whole
 
 FIELDS = ("persistence", "power_w", "clock_mhz")
 
@@ -188,22 +190,39 @@ def managed(state: Optional[Dict[str, Any]]) -> bool:
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
-    """Make `want` ({index: GpuState}) so, for these GPUs alone; a field that is null gets its original back."""
-    changes: List[Change] = []
+    """Make `want` ({index: GpuState}) so, for these GPUs alone, or leave all as it was; null: the original back."""
     with cards() as found:
         for index, state in want.items():
             _same_card(context, found.card(index))
             for field in FIELDS:
                 if state.get(field) is not None:
                     found.card(index).judge(field, state[field])
-        for index, state in sorted(want.items(), key=lambda item: int(item[0])):
-            card = found.card(index)
-            for field in FIELDS:
-                try:
-                    changes += _settle(context, card, field, state.get(field))
-                except card.nvml.NVMLError as error:
-                    raise NodeError(f"{card.name}: {_spelled(field, state.get(field))}: {error}") from None
-    return changes
+        ordered = [(found.card(index), state) for index, state in sorted(want.items(), key=lambda item: int(item[0]))]
+        with whole(context, [value for card, state in ordered for value in _values(context, card, state)]):
+            return [
+                each for card, state in ordered for field in FIELDS for each in _set(context, card, field, state.get(field))
+            ]
+
+
+def _set(context: Context, card: Card, field: str, wanted: Any) -> List[Change]:
+    try:
+        return _settle(context, card, field, wanted)
+    except card.nvml.NVMLError as error:
+        raise NodeError(f"{card.name}: {_spelled(field, wanted)}: {error}") from None
+
+
+def _values(context: Context, card: Card, want: Dict[str, Any]) -> List[Value]:
+    """What `want` may change on one card. A clock without an original was not locked by us: it is unlocked again."""
+    locked = context.ledger.has_original(f"gpu:{card.pci}:clock_mhz")
+
+    def write(field: str, old: Any) -> None:
+        _write(context, card, field, None if field == "clock_mhz" and not locked else old)
+
+    return [
+        Value(f"{card.name}: {field}", partial(card.read, field), partial(write, field), exact=field != "clock_mhz")
+        for field in FIELDS
+        if want.get(field) is not None or context.ledger.has_original(f"gpu:{card.pci}:{field}")
+    ]
 
 
 def _spelled(field: str, value: Any) -> str:

@@ -18,9 +18,10 @@ LOCK = "/run/swarm/lock"
 
 
 class Ledger:
-    """The node's own record: {fleet, lineage, serial, state, gpus_pci, originals}.
+    """The node's own record: {fleet, lineage, serial, state, gpus_pci, originals, setbacks}.
 
-    `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us.
+    `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us;
+    `setbacks` what a roll-out tried here in vain: {path: {value, why, serial}}.
     """
 
     def __init__(self, data: Optional[Dict[str, Any]], *, check: bool, root: str = "/") -> None:
@@ -29,7 +30,7 @@ class Ledger:
         self.check = check
         self.root = root
         self.open = True
-        for key in ("state", "gpus_pci", "originals"):
+        for key in ("state", "gpus_pci", "originals", "setbacks"):
             self.data.setdefault(key, {})
 
     # -- whose
@@ -86,6 +87,30 @@ class Ledger:
             place[path[-1]] = value
         self.save()
 
+    # -- what failed
+
+    def set_back(self, values: Dict[str, Any], why: str) -> None:
+        """A roll-out tried these values (by path) here, and they were put back."""
+        for path, value in values.items():
+            self.data["setbacks"][path] = {"value": value, "why": why, "serial": self.data["serial"]}
+        self.save()
+
+    def begin_rollout(self, settings: Dict[str, Any]) -> None:
+        """This run rolled settings out here; `settings` is what was recorded before."""
+        self.data["rollout"] = {"serial": self.data["serial"], "settings": settings}
+        self.save()
+
+    def begun_rollout(self) -> Optional[Dict[str, Any]]:
+        """Settings that were recorded before this run rolled out others; None when it did not."""
+        begun = self.data.get("rollout") or {}
+        return begun.get("settings") if begun.get("serial") == self.data["serial"] else None
+
+    def settled(self, values: Dict[str, Any]) -> None:
+        """These paths have been set: what failed for them before is past."""
+        if values.keys() & self.data["setbacks"].keys():
+            self.data["setbacks"] = {path: one for path, one in self.data["setbacks"].items() if path not in values}
+            self.save()
+
     # -- before us
 
     def save_original(self, key: str, value: Any) -> None:
@@ -121,7 +146,7 @@ class Ledger:
 
     def delete(self) -> None:
         """The last act of a restore."""
-        self.data = {"state": {}, "gpus_pci": {}, "originals": {}}
+        self.data = {"state": {}, "gpus_pci": {}, "originals": {}, "setbacks": {}}
         self.present = False
         if not self.check:
             self.confirm()

@@ -33,6 +33,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
         book = ledger.load(root)
         context = Context(book, check=True, root=root)
     result["ledger"] = book.head()
+    result["setbacks"] = book.data["setbacks"]
     try:
         with gpus.cards() as cards:
             lost = [gpus.fallen(index) for index in cards.lost]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+from functools import partial
 from typing import Any, Dict, List, Optional
 
 from .run import Change, Context, NodeError, change
+from .undo import Value, whole
 
 SYSCTL_FILE = "/etc/sysctl.d/90-swarm.conf"
 HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
@@ -15,7 +17,12 @@ MODULES = {("net.ipv4.tcp_congestion_control", "bbr"): "tcp_bbr", ("net.core.def
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
-    """Make `want` (a SettingsState) so. What was managed and is no longer wanted gets its original back."""
+    """Make `want` (a SettingsState) so, or leave all as it was. What is no longer wanted gets its original back."""
+    with whole(context, _values(context, want)):
+        return _apply(context, want)
+
+
+def _apply(context: Context, want: Dict[str, Any]) -> List[Change]:
     changes: List[Change] = []
     sysctl: Dict[str, str] = dict(want.get("sysctl") or {})
     for key, value in sorted(sysctl.items()):
@@ -30,6 +37,26 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
         elif context.ledger.has_original(name):
             changes += _restore_single(context, name, read_one(context), write_one)
     return changes
+
+
+def _values(context: Context, want: Dict[str, Any]) -> List[Value]:
+    """What `want` may change."""
+    found = []
+    for key in sorted(set(want.get("sysctl") or {}) | set(context.ledger.originals("sysctl:"))):
+        if sysctl(context, key) is not None:
+            found.append(Value(f"sysctl {key}", partial(sysctl, context, key), partial(context.poke, _proc(key))))
+    for name, read_one, write_one in _SINGLE:
+        wanted = want.get(name) is not None or context.ledger.has_original(name)
+        if wanted and read_one(context) is not None:
+            found.append(Value(name.replace("_", " "), partial(read_one, context), partial(write_one, context)))
+    return [*found, Value(SYSCTL_FILE, partial(context.read, SYSCTL_FILE), partial(_write_file, context))]
+
+
+def _write_file(context: Context, text: Optional[str]) -> None:
+    if text is None:
+        context.remove(SYSCTL_FILE)
+    else:
+        context.write(SYSCTL_FILE, text + "\n")
 
 
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from . import audit, ledger
 from .run import Change, Context, NodeError, Pending
@@ -196,12 +196,12 @@ HANDLERS: Dict[str, Handler] = {
 
 
 def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
-    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited}], guard, run, check, failed}
-    to {results}.
+    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited, sets, rollout}], guard, run, check,
+    failed} to {results}.
 
     A step that fails is told in its own result; the others go on, but for those that wait for it (or for one of
     `failed`, the ids that failed before). A step that is `pending` has begun and wants to be asked again; `waited` says
-    for how long it has been asked. [s] `run`: {who, commit}, for the record. Each step takes the ledger's lock and its guard.
+    for how long it has been asked. [s] `sets`: the values that it sets, by path; `rollout`: others get them after it. `run`: {who, commit}, for the record. Each step takes the ledger's lock and its guard.
     """
     failed = set(request.get("failed") or ())
     results = []
@@ -233,6 +233,44 @@ def _result(one: Dict[str, Any], **told: Any) -> Dict[str, Any]:
     return dict({"id": one["id"], "changed": False, "ok": True, "skipped": False, "message": "", "changes": []}, **told)
 
 
+@contextlib.contextmanager
+def _remembered(context: Context, verb: str, one: Dict[str, Any]) -> Iterator[None]:
+    """What a roll-out failed with here stays in the ledger until it succeeds: nobody shall repeat it unawares.
+
+    Settings that the same run had set before it are put back, so that the node is as it was before the roll-out.
+    """
+    book, sets, rollout = context.ledger, one.get("sets") or {}, bool(one.get("rollout"))
+    before = dict(book.get("settings") or {})
+    try:
+        yield
+    except (NodeError, OSError) as error:
+        if not rollout or isinstance(error, Pending):
+            raise
+        words = _words(error) + _undo_settings(context)
+        with contextlib.suppress(OSError):  # a full disk, perhaps: the failure itself is what counts
+            book.set_back(sets, words)
+        raise NodeError(words) from None
+    book.settled(sets)
+    if rollout and verb == "settings":
+        book.begin_rollout(before)
+
+
+def _words(error: Exception) -> str:
+    return _told(error) if isinstance(error, OSError) else str(error)
+
+
+def _undo_settings(context: Context) -> str:
+    """Words about it, or nothing when this run had set none."""
+    before = context.ledger.begun_rollout()
+    if before is None:
+        return ""
+    try:
+        _settings(context, "", {"settings": before})
+    except (NodeError, OSError) as error:
+        return f"; its settings could not be put back: {error}"
+    return "; its settings put back too"
+
+
 def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, Any]:
     began = time.monotonic()
     check = bool(request.get("check"))
@@ -241,14 +279,13 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
             book.guard(**request["guard"])
             context = Context(book, check=check, root=root)
             want = dict(one.get("want") or {}, waited=one.get("waited") or 0)
-            changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", want)
+            with _remembered(context, request["verb"], one):
+                changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", want)
         result = _result(one, changed=bool(changes), changes=changes)
     except Pending as error:
         result = _result(one, ok=False, pending=True, message=str(error))
-    except NodeError as error:
-        result = _result(one, ok=False, message=str(error))
-    except OSError as error:
-        result = _result(one, ok=False, message=_told(error))
+    except (NodeError, OSError) as error:
+        result = _result(one, ok=False, message=_words(error))
     except Exception as error:  # one step's surprise must not hide the others' results
         result = _result(one, ok=False, message=f"{type(error).__name__}: {error}")
     result["seconds"] = round(time.monotonic() - began, 3)

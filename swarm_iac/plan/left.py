@@ -1,0 +1,105 @@
+"""Which steps are needed and left for a later run, and why?
+
+What a node needs that does not answer, or takes that is not what was declared; what a roll-out needs that halted; and,
+with each, whatever waits for it. A stop whose start falls out falls out too: what runs goes on in its old place until the
+new one can be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from swarm_iac.model.step import Left, Verb
+from swarm_iac.plan import halt
+from swarm_iac.plan.acts import Machine, gangs, homes
+from swarm_iac.plan.graph import Graph, waiting_for
+from swarm_iac.plan.hardware import allowed
+
+Cause = Literal["dark", "unlike", "halted"]
+#: What is told of those that wait.
+_WAITS: dict[Cause, str] = {
+    "dark": "waits for {}, which cannot be read",
+    "unlike": "waits for {}, not the hardware that is declared",
+    "halted": "waits for the roll-out that halted on {}",
+}
+
+
+def leave(all_of: Mapping[str, Machine], graph: Graph, differ: Mapping[str, str], retry: bool) -> tuple[list[Left], list[str]]:
+    """Take the steps out of the graph; what was left, and words about it.
+
+    `differ`: nodes that are not what was declared → how. `retry`: roll-outs that halted go on.
+    """
+    halts = [] if retry else halt.halts(all_of, graph)
+    dark = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
+    words = [f"unreachable: {name}: {error.strip()}" for name, error in dark.items()]
+    words += [
+        f"hardware: {name}: {how}: nothing new is given out there until `hardware` says it or the machine is mended"
+        for name, how in differ.items()
+    ]
+    own = _unable(all_of, graph, dark, differ)
+    for found in halts:
+        own = {one: (why, "halted", ", ".join(found.nodes)) for one, why in found.steps.items()} | own
+    cause = _spread(all_of, graph, {one: (kind, which) for one, (_, kind, which) in own.items()})
+    waits: dict[str, list[str]] = {}
+    left = []
+    for one, (kind, which) in sorted(cause.items()):
+        draft = graph.pop(one)
+        why = own[one][0] if one in own else _WAITS[kind].format(which)
+        left.append(Left(step=draft.step(), why=why, cause=kind))
+        if one not in own and draft.node != which:
+            waits.setdefault(f"the roll-out on {which}" if kind == "halted" else which, []).append(one)
+    words += [f"left out, waits for {name}: {', '.join(ids)}" for name, ids in sorted(waits.items())]
+    return left, words + [found.words for found in halts] + halt.again(all_of, graph)
+
+
+def _unable(
+    all_of: Mapping[str, Machine], graph: Graph, dark: Mapping[str, str], differ: Mapping[str, str]
+) -> dict[str, tuple[str, Cause, str]]:
+    """Steps that their own node keeps from being done: why, what kind of reason that is, and the node."""
+    found: dict[str, tuple[str, Cause, str]] = {}
+    for one, draft in graph.items():
+        node = draft.node
+        if node in dark:
+            found[one] = f"{node}: cannot be read: {dark[node]}", "dark", node
+        elif node in differ and not allowed(draft.verb, all_of[node].seen.ledger is not None):
+            found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "unlike", node
+    return found
+
+
+def _spread(
+    all_of: Mapping[str, Machine], graph: Graph, origin: Mapping[str, tuple[Cause, str]]
+) -> dict[str, tuple[Cause, str]]:
+    """`origin`, and everything that waits for it, each with whose fault it is."""
+    cause = dict(origin)
+    if not cause:
+        return cause
+    waiting = waiting_for(graph)
+    for stop, needed in _starts(all_of).items():
+        for start in needed:
+            waiting.setdefault(start, []).append(stop)
+    left = sorted(cause)
+    while left:
+        one = left.pop()
+        for each in waiting.get(one, ()):
+            if each not in cause and each in graph:
+                cause[each] = cause[one]
+                left.append(each)
+    return cause
+
+
+def _starts(all_of: Mapping[str, Machine]) -> dict[str, list[str]]:
+    """Of each stop of something that is to run on: the starts without which it must not be stopped."""
+    _, new = homes(all_of)
+    found = {
+        f"{node}/{Verb.STOP}/{name}": [f"{new[name]}/{Verb.START}/{name}"]
+        for node, machine in all_of.items()
+        for name, act in machine.acts.items()
+        if act.stops and name in new
+    }
+    for members in gangs(all_of).values():
+        all_starts = [f"{node}/{Verb.START}/{name}" for node, name in members]
+        for node, name in members:
+            if name in new:
+                found[f"{node}/{Verb.STOP}/{name}"] = all_starts
+    return found
