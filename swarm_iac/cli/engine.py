@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
+from swarm_iac.cli import lock
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import SwarmError
 
 Say = Callable[[str], None]
+#: What takes the engine's lock.
+_CHANGING = ("up", "refresh", "destroy")
 
 
 def repository(start: Path | None = None) -> Path:
@@ -59,8 +58,13 @@ def reaching(root: Path) -> dict[str, str]:
 def pulumi(
     root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer. `more`: further variables."""
+    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer. `more`: further variables.
+
+    Raises Retryable when it would change the stack and another run is doing that.
+    """
     variables = {**ensure_stack(root, stack, say), **(more or {})}
+    if arguments[0] in _CHANGING:
+        lock.refuse_held(root / ".state", stack)
     return subprocess.run(
         ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
@@ -84,7 +88,7 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
     """Make the stack if it is not there, and clear what a dead run left. The environment for `pulumi`."""
     (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, **environment(root, say)}
-    _clear_dead_lock(root, stack, say)
+    lock.clear_dead(root / ".state", stack, say)
     _select(root, stack, variables)
     return variables
 
@@ -116,16 +120,3 @@ def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
     )
     if made.returncode:
         raise SwarmError(f"pulumi could not open stack {stack}: {made.stderr.strip()}")
-
-
-def _clear_dead_lock(root: Path, stack: str, say: Say) -> None:
-    """Remove the engine's lock when the process of this host that held it has ended; anyone else's stays."""
-    for lock in (root / ".state" / ".pulumi" / "locks").glob(f"**/{stack}/*.json"):
-        try:
-            owner = json.loads(lock.read_text())
-        except (OSError, ValueError):
-            continue
-        process, host = int(owner.get("pid", 0)), owner.get("hostname")
-        if host == socket.gethostname() and not psutil.pid_exists(process):
-            say(f"cleared the lock of a run that ended (process {process} on this host)")
-            lock.unlink(missing_ok=True)
