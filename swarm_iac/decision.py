@@ -118,7 +118,7 @@ def resolve(root: Path, name: str, *, today: datetime.date, watch: Watch | None 
 def running(root: Path, name: str, *, today: datetime.date) -> Decision:
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
-    loaded = _load(files.stack, today)
+    loaded = _load(files, today)
     last = lock.renamed(_read(files.lock), loaded.stack).placement
     return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
 
@@ -144,8 +144,27 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
     return replace(now, placement=solution.placement, proof=proof)
 
 
-def _load(path: Path, today: datetime.date) -> Loaded:
-    return _meant(load(_relative(path), today=today))
+def _load(files: Files, today: datetime.date) -> Loaded:
+    """The stack as it is meant now. Of an emptied file it is told what it would have stopped."""
+    try:
+        return _meant(load(_relative(files.stack), today=today))
+    except StackFileError as error:
+        held = len(_read(files.lock).placement.allocations) if _is_empty(files.stack) else 0
+        if not held:
+            raise
+        only = error.problems[0]
+        message = f"{only.message}, and by its lock {held} allocations run"
+        hint = f"git checkout -- {_relative(files.stack)} brings it back; to stop them, keep `fleet:` and the nodes"
+        raise StackFileError((replace(only, message=message, hint=hint),)) from None
+
+
+def _is_empty(path: Path) -> bool:
+    """Is there nothing but comments and space?"""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    return not any(line.strip() and not line.lstrip().startswith("#") for line in lines)
 
 
 def _meant(loaded: Loaded) -> Loaded:
@@ -173,7 +192,7 @@ def _decide(
     write: bool = True,
     watch: Watch | None = None,
 ) -> Decision:
-    loaded = _load(files.stack, today)
+    loaded = _load(files, today)
     last = lock.renamed(_read(files.lock), loaded.stack)
     stale = _stale(last, loaded.stack, today, last.placement)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)

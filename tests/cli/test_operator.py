@@ -84,6 +84,16 @@ def test_what_if_sees_the_drain_behind_a_deadline(fleet: Path) -> None:
     assert "moves" in done("what-if", "nodes.gpu-01.drain_by=", at=fleet).out
 
 
+@pytest.mark.parametrize("text", ["", "# nothing is left\n\n"])
+def test_of_an_emptied_file_it_is_told_what_it_would_have_stopped(fleet: Path, text: str) -> None:
+    stack_of(fleet).write_text(text)
+    ended = swarm("plan", "--offline", at=fleet)
+    assert ended.code == 2
+    assert ended.err.startswith(
+        "stacks/dev.yaml:1:1: the file is empty, and by its lock 4 allocations run\n  hint: git checkout"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
