@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
 from swarm_iac.cli import lock
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import SwarmError
@@ -63,8 +65,8 @@ def pulumi(
     Raises Retryable when it would change the stack and another run is doing that.
     """
     variables = {**ensure_stack(root, stack, say), **(more or {})}
-    if arguments[0] in _CHANGING:
-        lock.refuse_held(root / ".state", stack)
+    if arguments[0] in _CHANGING and (state := state_folder(root)):
+        lock.refuse_held(state, stack)
     return subprocess.run(
         ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
@@ -88,9 +90,21 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
     """Make the stack if it is not there, and clear what a dead run left. The environment for `pulumi`."""
     (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, **environment(root, say)}
-    lock.clear_dead(root / ".state", stack, say)
+    if state := state_folder(root):
+        lock.clear_dead(state, stack, say)
     _select(root, stack, variables)
     return variables
+
+
+def state_folder(root: Path) -> Path | None:
+    """Where Pulumi keeps the state as files; None when it lies with S3, Postgres or another service."""
+    url = os.environ.get("PULUMI_BACKEND_URL", "")
+    if not url:
+        try:
+            url = str(yaml.safe_load((root / "Pulumi.yaml").read_text())["backend"]["url"])
+        except (yaml.YAMLError, KeyError, TypeError):
+            return None  # none is named, or Pulumi says what is wrong with the file
+    return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
 
 
 def at_once(root: Path, stack: str, say: Say) -> dict[str, str]:
@@ -113,7 +127,8 @@ def exported(root: Path, stack: str, say: Say) -> str:
 
 
 def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
-    if list((root / ".state" / ".pulumi" / "stacks").glob(f"*/{stack}.json*")):
+    state = state_folder(root)
+    if state and list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json*")):
         return
     made = subprocess.run(
         ["pulumi", "stack", "select", "--create", stack], cwd=root, env=variables, capture_output=True, text=True

@@ -96,3 +96,12 @@ def test_only_what_changes_the_stack_is_refused(project: Project, monkeypatch: p
     assert engine.pulumi(project.folder, "dev", ["preview", "--expect-no-changes"], print, capture=True).returncode == 0
     path.unlink()
     assert engine.pulumi(project.folder, "dev", ["up", "--yes", "--skip-preview"], print, capture=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [("file://./.state", ".state"), ("file:///srv/state", "/srv/state"), ("s3://fleet-state", None), ("", None)],
+)
+def test_only_a_state_of_files_is_looked_into(tmp_path: Path, url: str, folder: str | None) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(f"name: lab\nruntime: python\n{f'backend: {{url: {url}}}' if url else ''}\n")
+    assert engine.state_folder(tmp_path) == (tmp_path / folder if folder else None)
