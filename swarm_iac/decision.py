@@ -10,6 +10,7 @@ A stack file elsewhere (an example, a draft) has its lock and proof beside it, a
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
+from swarm_iac.stackfile.stakes import stakes
 
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
@@ -145,26 +147,14 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
 
 
 def _load(files: Files, today: datetime.date) -> Loaded:
-    """The stack as it is meant now. Of an emptied file it is told what it would have stopped."""
+    """The stack as it is meant now. Of a refused file it is also told what runs on nodes that it has no more."""
     try:
         return _meant(load(_relative(files.stack), today=today))
     except StackFileError as error:
-        held = len(_read(files.lock).placement.allocations) if _is_empty(files.stack) else 0
-        if not held:
-            raise
-        only = error.problems[0]
-        message = f"{only.message}, and by its lock {held} allocations run"
-        hint = f"git checkout -- {_relative(files.stack)} brings it back; to stop them, keep `fleet:` and the nodes"
-        raise StackFileError((replace(only, message=message, hint=hint),)) from None
-
-
-def _is_empty(path: Path) -> bool:
-    """Is there nothing but comments and space?"""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return False
-    return not any(line.strip() and not line.lstrip().startswith("#") for line in lines)
+        found = None
+        with contextlib.suppress(OSError, SwarmError):  # of a lock that cannot be read, nothing is known
+            found = stakes(files.stack.read_bytes(), str(_relative(files.stack)), _read(files.lock).placement)
+        raise StackFileError((*error.problems, *([found] if found else []))) from None
 
 
 def _meant(loaded: Loaded) -> Loaded:
