@@ -10,6 +10,7 @@ A stack file elsewhere (an example, a draft) has its lock and proof beside it, a
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
+from swarm_iac.stackfile.stakes import stakes
 
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
@@ -118,7 +120,7 @@ def resolve(root: Path, name: str, *, today: datetime.date, watch: Watch | None 
 def running(root: Path, name: str, *, today: datetime.date) -> Decision:
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
-    loaded = _load(files.stack, today)
+    loaded = _load(files, today)
     last = lock.renamed(_read(files.lock), loaded.stack).placement
     return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
 
@@ -144,8 +146,15 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
     return replace(now, placement=solution.placement, proof=proof)
 
 
-def _load(path: Path, today: datetime.date) -> Loaded:
-    return _meant(load(_relative(path), today=today))
+def _load(files: Files, today: datetime.date) -> Loaded:
+    """The stack as it is meant now. Of a refused file it is also told what runs on nodes that it has no more."""
+    try:
+        return _meant(load(_relative(files.stack), today=today))
+    except StackFileError as error:
+        found = None
+        with contextlib.suppress(OSError, SwarmError):  # of a lock that cannot be read, nothing is known
+            found = stakes(files.stack.read_bytes(), str(_relative(files.stack)), _read(files.lock).placement)
+        raise StackFileError((*error.problems, *([found] if found else []))) from None
 
 
 def _meant(loaded: Loaded) -> Loaded:
@@ -173,7 +182,7 @@ def _decide(
     write: bool = True,
     watch: Watch | None = None,
 ) -> Decision:
-    loaded = _load(files.stack, today)
+    loaded = _load(files, today)
     last = lock.renamed(_read(files.lock), loaded.stack)
     stale = _stale(last, loaded.stack, today, last.placement)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)

@@ -42,7 +42,7 @@ def assert_(stack: Stack = "dev", json: Json = False) -> None:
     if json:
         show_json([{"node": node, "what": what} for node, what in differences])
     elif differences:
-        show(table(f"{len(differences)} differences", ("node", "difference"), differences))
+        show(table(f"{len(differences)} difference{'s'[: len(differences) != 1]}", ("node", "difference"), differences))
     else:
         say(f"{len(view.observed)} nodes are as desired")
     if differences:

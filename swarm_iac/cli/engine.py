@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
+import yaml
 
+from swarm_iac.cli import lock
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import SwarmError
 
 Say = Callable[[str], None]
+#: What takes the engine's lock.
+_CHANGING = ("up", "refresh", "destroy")
 
 
 def repository(start: Path | None = None) -> Path:
@@ -59,8 +60,13 @@ def reaching(root: Path) -> dict[str, str]:
 def pulumi(
     root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer. `more`: further variables."""
+    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer. `more`: further variables.
+
+    Raises Retryable when it would change the stack and another run is doing that.
+    """
     variables = {**ensure_stack(root, stack, say), **(more or {})}
+    if arguments[0] in _CHANGING and (state := state_folder(root)):
+        lock.refuse_held(state, stack)
     return subprocess.run(
         ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
@@ -84,9 +90,21 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
     """Make the stack if it is not there, and clear what a dead run left. The environment for `pulumi`."""
     (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, **environment(root, say)}
-    _clear_dead_lock(root, stack, say)
+    if state := state_folder(root):
+        lock.clear_dead(state, stack, say)
     _select(root, stack, variables)
     return variables
+
+
+def state_folder(root: Path) -> Path | None:
+    """Where Pulumi keeps the state as files; None when it lies with S3, Postgres or another service."""
+    url = os.environ.get("PULUMI_BACKEND_URL", "")
+    if not url:
+        try:
+            url = str(yaml.safe_load((root / "Pulumi.yaml").read_text())["backend"]["url"])
+        except (yaml.YAMLError, KeyError, TypeError):
+            return None  # none is named, or Pulumi says what is wrong with the file
+    return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
 
 
 def at_once(root: Path, stack: str, say: Say) -> dict[str, str]:
@@ -109,23 +127,11 @@ def exported(root: Path, stack: str, say: Say) -> str:
 
 
 def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
-    if list((root / ".state" / ".pulumi" / "stacks").glob(f"*/{stack}.json*")):
+    state = state_folder(root)
+    if state and list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json*")):
         return
     made = subprocess.run(
         ["pulumi", "stack", "select", "--create", stack], cwd=root, env=variables, capture_output=True, text=True
     )
     if made.returncode:
         raise SwarmError(f"pulumi could not open stack {stack}: {made.stderr.strip()}")
-
-
-def _clear_dead_lock(root: Path, stack: str, say: Say) -> None:
-    """Remove the engine's lock when the process of this host that held it has ended; anyone else's stays."""
-    for lock in (root / ".state" / ".pulumi" / "locks").glob(f"**/{stack}/*.json"):
-        try:
-            owner = json.loads(lock.read_text())
-        except (OSError, ValueError):
-            continue
-        process, host = int(owner.get("pid", 0)), owner.get("hostname")
-        if host == socket.gethostname() and not psutil.pid_exists(process):
-            say(f"cleared the lock of a run that ended (process {process} on this host)")
-            lock.unlink(missing_ok=True)

@@ -94,7 +94,9 @@ def guard(view: View, allowed: int) -> None:
     from swarm_iac.plan import guards
 
     guards.refuse_rename(view.observed, view.desired)
-    guards.refuse_mass_stop(guards.stopped(view.plan, view.desired), view.decision.stack.solve.stops, allowed)
+    stopped = guards.stopped(view.plan, view.desired)
+    guards.refuse_mass_stop(stopped, view.decision.stack.solve.stops, allowed)
+    guards.refuse_emptied(stopped, view.desired, allowed)
 
 
 def _as_locked(decision: Decision) -> dict[str, Observed]:

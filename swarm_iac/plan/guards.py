@@ -36,6 +36,20 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
         )
 
 
+def refuse_emptied(names: Iterable[str], desired: Mapping[str, Desired], allowed: int) -> None:
+    """Raises Refused when all that runs would stop and nothing is asked for any more: in a small fleet, too, a mistake.
+
+    A single allocation may go: whoever tries the product with one workload takes it away again.
+    """
+    found = list(names)
+    asked = any(node.managed and node.state.allocations for node in desired.values())
+    if len(found) > max(1, allowed) and not asked:
+        raise Refused(
+            f"this would stop all {len(found)} running allocations ({_some(found)}): nothing is asked for any more",
+            hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
+        )
+
+
 def refuse_removal(observed: Mapping[str, Observed], leaving: Iterable[str], desired: Mapping[str, Desired]) -> None:
     """Raises Refused when a node that leaves the stack still holds work, or the end of a job that is still asked for."""
     asked = {name for node in desired.values() if node.managed for name in node.state.allocations}

@@ -132,7 +132,9 @@ class Sight:
         """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
         guards.refuse_rename(self.observed, self.asked.all)
         guards.refuse_removal(self.observed, self.asked.leaving, self.asked.all)
-        guards.refuse_mass_stop(guards.stopped(self.plan, self.asked.kept), self.asked.inputs.solve.stops, allowed)
+        stopped = guards.stopped(self.plan, self.asked.kept)
+        guards.refuse_mass_stop(stopped, self.asked.inputs.solve.stops, allowed)
+        guards.refuse_emptied(stopped, self.asked.kept, allowed)
 
     def rows(self, old: Rows) -> Rows:
         """Rows as found; of a node that did not answer, as last known. A node without a ledger is not ours (yet)."""

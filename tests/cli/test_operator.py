@@ -85,6 +85,21 @@ def test_what_if_sees_the_drain_behind_a_deadline(fleet: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "nodes", "count"),
+    [("", "gpu-01, gpu-03", 4), ("# nothing is left\n\n", "gpu-01, gpu-03", 4), ("half", "gpu-01", 2), ("nodes: {", "", 0)],
+)
+def test_of_a_refused_file_it_is_told_what_runs_on_the_nodes_it_lost(fleet: Path, text: str, nodes: str, count: int) -> None:
+    whole = stack_of(fleet).read_text()
+    half = "".join(line for line in whole.splitlines(keepends=True) if not line.startswith("  gpu-[01-02]"))
+    stack_of(fleet).write_text(half if text == "half" else text)
+    ended = swarm("plan", "--offline", at=fleet)
+    assert ended.code == 2
+    told = f"{count} allocations run, by the lock, on nodes that this file has no more: {nodes}\n  hint: `git checkout"
+    assert (told in ended.err) == bool(count), ended.err
+    assert swarm("validate", "stacks/dev.yaml", at=fleet).code == 2
+
+
+@pytest.mark.parametrize(
     ("text", "moment"),
     [
         ("8 h", "2026-11-22T03:30:00+00:00"),

@@ -36,6 +36,21 @@ def test_an_emptied_list_of_workloads_is_refused_with_the_number_it_would_stop()
     guards.refuse_mass_stop(names[1:], stops=8, allowed=0)
 
 
+def test_a_small_fleet_is_not_emptied_by_mistake_either() -> None:
+    def refuse(count: int, allowed: int = 0) -> None:
+        seen = trainings(count)
+        wanted = emptied(seen)
+        guards.refuse_emptied(guards.stopped(steps(seen, wanted), wanted), wanted, allowed)
+
+    with pytest.raises(Refused, match=r"stop all 4 running allocations \(train-0, .*\): nothing is asked for any more") as told:
+        refuse(4)
+    assert "--allow-stop 4" in told.value.hint
+    refuse(4, allowed=4)
+    refuse(1)
+    some = fleets.desired({"n1": fleets.node({"chat-2": fleets.allocation("chat-2", (), (), 1)}), "n2": fleets.node({})})
+    guards.refuse_emptied(["train-0", "train-1"], some, allowed=0)
+
+
 def test_a_service_that_is_handed_over_stops_nothing_that_is_missed() -> None:
     def homes(node: str, gpu: int) -> dict[str, dict[str, object]]:
         held = {

@@ -1,0 +1,107 @@
+"""Is a run that changes a stack told to the next one by name, and one that died cleared? The engine's own locks."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.cli import engine, lock
+from swarm_iac.errors import Retryable
+from tests.provider.conftest import Project, two_nodes
+from tests.provider.test_engine import start
+
+
+def test_a_running_up_is_named_and_a_killed_one_is_cleared(project: Project) -> None:
+    project.give(two_nodes())
+    project.tamper({"n2": {"sleep": 2}})
+    state = project.folder / ".state"
+    running = start(project)
+    try:
+        with pytest.raises(Retryable) as caught:
+            lock.refuse_held(state, "dev")
+        assert (
+            f"stack dev is being changed by {getpass.getuser()}@{socket.gethostname()} (process {running.pid}, since 20"
+            in str(caught.value)
+        )
+        assert "kill -INT" in caught.value.hint
+        lock.clear_dead(state, "dev", print)
+        assert str(running.pid) in project.up(ok=False), "Pulumi itself refuses and names the process"
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+        running.communicate()
+    assert list(lock.owners(state, "dev")), "the killed run left its lock"
+    lock.refuse_held(state, "dev")
+    lines: list[str] = []
+    lock.clear_dead(state, "dev", lines.append)
+    assert len(lines) == 1 and f"process {running.pid}" in lines[0]
+    project.up()
+    assert not list(lock.owners(state, "dev"))
+
+
+def written(folder: Path, pid: int, host: str, timestamp: str) -> Path:
+    """A lock as the engine writes it."""
+    path = folder / ".pulumi" / "locks" / "organization" / "lab" / "dev" / "1b2c.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"pid": pid, "username": "ada", "hostname": host, "timestamp": timestamp}))
+    return path
+
+
+def test_a_run_on_another_host_is_never_cleared(tmp_path: Path) -> None:
+    path = written(tmp_path, 999_999_999, "elsewhere", "2026-11-21T19:00:00.123456789Z")
+    lock.clear_dead(tmp_path, "dev", pytest.fail)
+    assert path.exists()
+    with pytest.raises(Retryable) as caught:
+        lock.refuse_held(tmp_path, "dev")
+    assert "ada@elsewhere (process 999999999, since 2026-11-21" in str(caught.value) and "pulumi cancel" in caught.value.hint
+    lock.refuse_held(tmp_path, "prod")
+
+
+def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        path = written(tmp_path, other.pid, socket.gethostname(), "2020-01-01T00:00:00Z")
+        lock.clear_dead(tmp_path, "dev", lambda line: None)
+        assert not path.exists()
+    finally:
+        other.communicate(b"\n")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"hostname": "h"}'])
+def test_a_lock_that_cannot_be_read_is_left_to_the_engine(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, 1, "h", "")
+    path.write_text(text)
+    lock.clear_dead(tmp_path, "dev", pytest.fail)
+    lock.refuse_held(tmp_path, "dev")
+    assert path.exists()
+
+
+def test_only_what_changes_the_stack_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    project.give(two_nodes())
+    project.up()
+    path = written(project.folder / ".state", os.getppid(), socket.gethostname(), f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')}")
+    for verb in ("up", "refresh", "destroy"):
+        with pytest.raises(Retryable, match="is being changed by ada@"):
+            engine.pulumi(project.folder, "dev", [verb, "--yes", "--skip-preview"], print)
+    assert engine.pulumi(project.folder, "dev", ["preview", "--expect-no-changes"], print, capture=True).returncode == 0
+    path.unlink()
+    assert engine.pulumi(project.folder, "dev", ["up", "--yes", "--skip-preview"], print, capture=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [("file://./.state", ".state"), ("file:///srv/state", "/srv/state"), ("s3://fleet-state", None), ("", None)],
+)
+def test_only_a_state_of_files_is_looked_into(tmp_path: Path, url: str, folder: str | None) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(f"name: lab\nruntime: python\n{f'backend: {{url: {url}}}' if url else ''}\n")
+    assert engine.state_folder(tmp_path) == (tmp_path / folder if folder else None)
