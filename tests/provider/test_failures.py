@@ -15,7 +15,7 @@ def _rows(*told: tuple[str, bool]) -> str:
         step.id: StepResult(id=step.id, ok=False, skipped=skipped, message=words)
         for step, (words, skipped) in zip(STEPS, told, strict=True)
     }
-    return failed_rows(Plan(steps=STEPS), results)["Allocation", "a-0"]
+    return failed_rows(STEPS, results)["Allocation", "a-0"]
 
 
 def test_what_waits_for_a_cause_adds_no_words() -> None:
