@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm_iac.model.step import Plan, Step, StepResult, Verb
+from swarm_iac.model.step import Step, StepResult, Verb
 from swarm_iac.provider.failures import failed_rows
 
 STEPS = tuple(
@@ -29,4 +29,4 @@ def test_one_cause_of_many_steps_is_told_once() -> None:
 
 def test_a_row_that_only_waits_says_for_whom() -> None:
     assert _rows(*[("waits for n2/stop/b-0, which failed", True)] * 3).endswith("waits for n2/stop/b-0, which failed")
-    assert failed_rows(Plan(steps=STEPS[:1]), {})["Allocation", "a-0"] == "n1: slice: not run"
+    assert failed_rows(STEPS[:1], {})["Allocation", "a-0"] == "n1: slice: not run"
