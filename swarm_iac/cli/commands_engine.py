@@ -23,12 +23,20 @@ AllowStop = Annotated[
     typer.Option("--allow-stop", min=0, metavar="N", help="Running allocations this run may stop, in place of solve.stops."),
 ]
 Retry = Annotated[bool, typer.Option("--retry", help="Try a roll-out again that halted, on the node where it failed first.")]
+Only = Annotated[
+    str,
+    typer.Option(
+        "--only", metavar="NODE|TEAM[,…]", help="Change this part, and leave the rest as it is. See docs/order.md.",
+        envvar="SWARM_ONLY",
+    ),
+]  # fmt: skip
 
 
-def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bool = False) -> None:
+def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bool = False, only: str = "") -> None:
     root = engine.repository()
     more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
     more |= {"SWARM_RETRY": "1"} if retry else {}
+    more |= {"SWARM_ONLY": only} if only else {}
     if verb == "up":
         more |= engine.at_once(root, stack, say)
     with tempfile.TemporaryDirectory() as folder:
@@ -40,20 +48,22 @@ def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bo
     raise SystemExit(status if status >= 0 else 128 - status)
 
 
-def preview(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False) -> None:
+def preview(
+    context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = ""
+) -> None:
     """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
 
-    Examples: swarm preview --diff; swarm preview --expect-no-changes
+    Examples: swarm preview --diff; swarm preview --expect-no-changes; swarm preview --only gpu-03
     """
-    _run("preview", stack, context.args, allow_stop, retry)
+    _run("preview", stack, context.args, allow_stop, retry, only)
 
 
-def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False) -> None:
+def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "") -> None:
     """Mend every difference. Takes pulumi's options too.
 
-    Examples: swarm up; swarm up --yes; swarm up --retry
+    Examples: swarm up; swarm up --yes; swarm up --only gpu-03; swarm up --only research; swarm up --retry
     """
-    _run("up", stack, context.args, allow_stop, retry)
+    _run("up", stack, context.args, allow_stop, retry, only)
 
 
 def refresh(context: typer.Context, stack: Stack = "dev") -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import decisions
-from swarm_iac.cli.commands_engine import AllowStop, Retry, Stack
+from swarm_iac.cli.commands_engine import AllowStop, Only, Retry, Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
@@ -108,16 +108,18 @@ def plan(
     offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: take each as the lock file leaves it.")] = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
+    only: Only = "",
 ) -> None:
     """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
 
-    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown
+    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown;
+    swarm plan --only gpu-03,research
     """
     if json and markdown:
         raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli import fleet
 
-    view = fleet.look(stack, file=file, offline=offline, retry=retry)
+    view = fleet.look(stack, file=file, offline=offline, retry=retry, only=only)
     fleet.guard(view, allow_stop)
     if json:
         show_json(fleet.plan_json(view))

@@ -1,34 +1,44 @@
 """Which steps are needed and left for a later run, and why?
 
-What a node needs that does not answer, or takes that is not what was declared; what a roll-out needs that halted; and,
-with each, whatever waits for it. A stop whose start falls out falls out too: what runs goes on in its old place until the
-new one can be had.
+What was not asked for; what a node needs that does not answer, or takes that is not what was declared; what a roll-out
+needs that halted; and, with each, whatever waits for it. A stop whose start falls out falls out too: what runs goes on in
+its old place until the new one can be had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from swarm_iac.model.step import Left, Verb
 from swarm_iac.plan import halt
 from swarm_iac.plan.acts import Machine, gangs, homes
+from swarm_iac.plan.draft import Draft
 from swarm_iac.plan.graph import Graph, waiting_for
 from swarm_iac.plan.hardware import allowed
 
-Cause = Literal["dark", "unlike", "halted"]
+Cause = Literal["dark", "unlike", "halted", "part"]
+NOT_ASKED = "not asked for"
 #: What is told of those that wait.
 _WAITS: dict[Cause, str] = {
     "dark": "waits for {}, which cannot be read",
     "unlike": "waits for {}, not the hardware that is declared",
     "halted": "waits for the roll-out that halted on {}",
+    "part": "waits for what was not asked for",
 }
 
 
-def leave(all_of: Mapping[str, Machine], graph: Graph, differ: Mapping[str, str], retry: bool) -> tuple[list[Left], list[str]]:
+def leave(
+    all_of: Mapping[str, Machine],
+    graph: Graph,
+    differ: Mapping[str, str],
+    retry: bool = False,
+    asked: Callable[[Draft], bool] = lambda draft: True,
+) -> tuple[list[Left], list[str]]:
     """Take the steps out of the graph; what was left, and words about it.
 
-    `differ`: nodes that are not what was declared → how. `retry`: roll-outs that halted go on.
+    `differ`: nodes that are not what was declared → how. `retry`: roll-outs that halted go on. `asked`: whether a step
+    belongs to what was asked for.
     """
     halts = [] if retry else halt.halts(all_of, graph)
     dark = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
@@ -40,14 +50,15 @@ def leave(all_of: Mapping[str, Machine], graph: Graph, differ: Mapping[str, str]
     own = _unable(all_of, graph, dark, differ)
     for found in halts:
         own = {one: (why, "halted", ", ".join(found.nodes)) for one, why in found.steps.items()} | own
-    cause = _spread(all_of, graph, {one: (kind, which) for one, (_, kind, which) in own.items()})
+    own |= {one: (NOT_ASKED, "part", "") for one, draft in graph.items() if one not in own and not asked(draft)}
+    cause = _whole(all_of, graph, {one: (kind, which) for one, (_, kind, which) in own.items()})
     waits: dict[str, list[str]] = {}
     left = []
     for one, (kind, which) in sorted(cause.items()):
         draft = graph.pop(one)
         why = own[one][0] if one in own else _WAITS[kind].format(which)
         left.append(Left(step=draft.step(), why=why, cause=kind))
-        if one not in own and draft.node != which:
+        if one not in own and draft.node != which and kind != "part":
             waits.setdefault(f"the roll-out on {which}" if kind == "halted" else which, []).append(one)
     words += [f"left out, waits for {name}: {', '.join(ids)}" for name, ids in sorted(waits.items())]
     return left, words + [found.words for found in halts] + halt.again(all_of, graph)
@@ -65,6 +76,19 @@ def _unable(
         elif node in differ and not allowed(draft.verb, all_of[node].seen.ledger is not None):
             found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "unlike", node
     return found
+
+
+def _whole(
+    all_of: Mapping[str, Machine], graph: Graph, origin: Mapping[str, tuple[Cause, str]]
+) -> dict[str, tuple[Cause, str]]:
+    """As _spread; of a part that was asked for no allocation changes by half."""
+    cause = _spread(all_of, graph, origin)
+    while True:
+        cut = {graph[one].allocation for one, (kind, _) in cause.items() if kind == "part"} - {""}
+        more = [one for one, draft in graph.items() if one not in cause and draft.allocation in cut]
+        if not more:
+            return cause
+        cause = _spread(all_of, graph, {**cause, **dict.fromkeys(more, ("part", ""))})
 
 
 def _spread(

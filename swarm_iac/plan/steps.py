@@ -5,15 +5,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
+from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Solve
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.acts import Machine
 from swarm_iac.plan.diff import ended
+from swarm_iac.plan.draft import Draft
 from swarm_iac.plan.graph import Graph, waiting_for
 from swarm_iac.plan.hardware import unlike
 from swarm_iac.plan.left import leave
 from swarm_iac.plan.parking import Fits
+from swarm_iac.plan.part import Only, part, with_rest
 from swarm_iac.plan.safe import safe
 
 _RANK = {verb: number for number, verb in enumerate(Verb)}
@@ -31,6 +34,7 @@ def steps(
     budget: Solve | None = None,
     fits: Fits = anywhere,
     retry: bool = False,
+    only: Only | None = None,
 ) -> Plan:
     """The plan for all nodes. `agent` is the digest of the node program that should be installed; "": any.
 
@@ -39,11 +43,27 @@ def steps(
     too, with their last known state: what they hold decides who may not start elsewhere. On a node whose hardware is not
     what is declared, only what gives something up is left in.
     Where no order of the wanted changes is safe, at most `budget.moves` replicas of services stand elsewhere for a while,
-    on nodes that `fits` them. A roll-out that halted goes on only with `retry`. Raises Refused when no order is safe.
+    on nodes that `fits` them. A roll-out that halted goes on only with `retry`. With `only`, that part
+    changes and the rest stays as it was found. Raises Refused when no order is safe.
     """
-    all_of, graph = safe(observed, desired, agent, budget or Solve(), fits)
-    left, warnings = leave(all_of, graph, unlike(observed, desired), retry)
-    return Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), left=tuple(left))
+    if only is None:
+        all_of, graph = safe(observed, desired, agent, budget or Solve(), fits)
+        left, warnings = leave(all_of, graph, unlike(observed, desired), retry)
+        return Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), left=tuple(left))
+    chosen = part(observed, desired, only)
+    all_of, graph = safe(observed, chosen.desired, agent, budget or Solve(), fits)
+    touched = {draft.node for draft in graph.values() if draft.allocation in chosen.names}
+
+    def asked(draft: Draft) -> bool:
+        return draft.allocation in chosen.names if draft.allocation else draft.node in only.nodes | touched
+
+    left, warnings = leave(all_of, graph, unlike(observed, desired), retry, asked)
+    now = Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), left=tuple(left))
+    try:
+        whole = steps(observed, desired, agent, budget, fits, retry)
+    except Refused:
+        whole = Plan()  # perhaps the very reason why only a part was asked for
+    return with_rest(now, whole, chosen, only)
 
 
 def _sorted(graph: Graph) -> tuple[Step, ...]:

@@ -46,19 +46,19 @@ def read(machines: Machines, before: Before) -> Outcome:
     """Rows as the machines are, and in `drift` the steps that would make them as last asked."""
     if _offline():
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
-    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs), retry=_set("SWARM_RETRY"))
+    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs), **_wish())
     return Outcome(seen.rows(before.rows), seen.outputs(), warnings=seen.warnings())
 
 
 def foresee(machines: Machines, news: Mapping[str, Any], before: Before) -> Outcome:
     """Rows as they would be after `apply`. Changes nothing."""
     asked = Asked.of(news, before.inputs, before.outputs)
-    wanted = as_rows(asked.kept)
     outputs: dict[str, Any] = {**before.outputs, **spec.outputs(asked.kept)}
     if _offline():
-        return Outcome(wanted, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
-    seen = Sight.look(machines, asked, retry=_set("SWARM_RETRY"))
+        return Outcome(as_rows(asked.kept), outputs, warnings=("SWARM_OFFLINE: against what was last known",))
+    seen = Sight.look(machines, asked, **_wish())
     seen.guard(_allowed())
+    wanted = seen.wanted
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
     still = (before.rows.keys() & wanted.keys() - touched) | (seen.blocked.keys() & before.rows.keys())
@@ -82,7 +82,7 @@ def apply(
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
     asked = Asked.of(news, before.inputs, before.outputs)
     on_progress("reading the machines")
-    first = Sight.look(machines, asked, retry=_set("SWARM_RETRY"))
+    first = Sight.look(machines, asked, **_wish())
     if guarded:
         first.guard(_allowed())
     now, failures = first, {}
@@ -138,6 +138,11 @@ def _allowed() -> int:
 def _offline() -> bool:
     """Are the machines out of reach on purpose?"""
     return _set("SWARM_OFFLINE")
+
+
+def _wish() -> dict[str, Any]:
+    """What a person said for this run alone: see Sight.look."""
+    return {"retry": _set("SWARM_RETRY"), "only": os.environ.get("SWARM_ONLY", "")}
 
 
 def _set(variable: str) -> bool:

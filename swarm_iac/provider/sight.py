@@ -15,6 +15,8 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observe
 from swarm_iac.model.step import Plan, StepResult
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan import rows as show
+from swarm_iac.plan.part import Only, part
+from swarm_iac.plan.part import only as read_only
 from swarm_iac.provider import spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
@@ -67,11 +69,13 @@ class Sight:
     observed: dict[str, Observed]
     agent: str
     retry: bool = False
+    only: Only | None = None
 
     @classmethod
-    def look(cls, machines: Machines, asked: Asked, *, retry: bool = False) -> Sight:
-        """Read every node. `retry`: roll-outs that halted go on."""
-        return cls(asked, {}, machines.agent(), retry)._with(machines, set(asked.all))
+    def look(cls, machines: Machines, asked: Asked, *, retry: bool = False, only: str = "") -> Sight:
+        """Read every node. `retry`: roll-outs that halted go on. `only`: nodes and teams. Raises Refused for others."""
+        part = read_only(only, asked.all, asked.inputs.stack() if only else None)
+        return cls(asked, {}, machines.agent(), retry, part)._with(machines, set(asked.all))
 
     def again(self, machines: Machines, results: Mapping[str, StepResult]) -> Sight:
         """Read those nodes again that had steps: success is what a second reading shows.
@@ -118,20 +122,31 @@ class Sight:
         gone = {name for name in self.asked.leaving if name in self.observed and not self.observed[name].ledger}
         desired = {name: value for name, value in self.asked.all.items() if name not in gone}
         known = {name: node for name, node in self.observed.items() if name not in gone}
-        return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits, self.retry)
+        return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits, self.retry, self.only)
+
+    @cached_property
+    def wanted(self) -> Rows:
+        """Rows as they are to be after this run."""
+        if self.only is None:
+            return as_rows(self.asked.kept)
+        mixed = part(self.observed, self.asked.all, self.only).desired
+        touched = {step.node for step in self.plan.steps}
+        ours = {name for name, node in self.observed.items() if node.ledger is not None}
+        return as_rows({name: each for name, each in mixed.items() if name in ours | touched})
 
     @cached_property
     def blocked(self) -> dict[Row, str]:
         """Rows with steps that cannot be taken: a node does not answer, or a roll-out halted → why."""
         out: dict[Row, list[str]] = {}
-        for left in self.plan.left:
+        for left in (left for left in self.plan.left if left.cause != "part"):
             out.setdefault(row_of(left.step), []).append(left.why)
         return {row: "; ".join(dict.fromkeys(whys)) for row, whys in out.items()}
 
     def guard(self, allowed: int) -> None:
         """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
         guards.refuse_rename(self.observed, self.asked.all)
-        guards.refuse_removal(self.observed, self.asked.leaving, self.asked.all)
+        leaving = self.asked.leaving if self.only is None else self.asked.leaving.keys() & self.only.nodes
+        guards.refuse_removal(self.observed, leaving, self.asked.all)
         stopped = guards.stopped(self.plan, self.asked.kept)
         guards.refuse_mass_stop(stopped, self.asked.inputs.solve.stops, allowed)
         guards.refuse_emptied(stopped, self.asked.kept, allowed)

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class Inputs:
     solve: Solve = field(default_factory=Solve)
     lost: frozenset[str] = frozenset()
     fits: Fits = anywhere
+    stack: Callable[[], Stack | None] = lambda: None
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Inputs:
@@ -89,7 +90,9 @@ def _unpack_guard(guard: Any, wish: Any) -> dict[str, Any]:
         return unpack_wish(wish).stack
 
     found = {"solve": Solve.model_validate(given.get("solve") or {}), "lost": frozenset(given.get("lost") or ())}
-    return {**found, "fits": lambda workload, node: may_stand(stack(), workload, node)} if wish else found
+    if not wish:
+        return found
+    return {**found, "fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
 
 
 def host_of(address: str) -> str:

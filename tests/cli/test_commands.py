@@ -77,6 +77,19 @@ def test_init_gives_a_repository_that_plans(fleet: Path) -> None:
     assert plan["proof"]["optimal"]
 
 
+def test_a_plan_of_a_part_names_what_it_leaves(fleet: Path) -> None:
+    ended = swarm("plan", "--offline", "--json", "--only", "gpu-03", at=fleet)
+    assert ended.code == 0, ended.err
+    plan = json.loads(ended.out)
+    assert {step["node"] for step in plan["steps"]} == {"gpu-03"}
+    assert {left["step"].partition("/")[0] for left in plan["left"]} == {"gpu-01", "gpu-02"}
+    team = json.loads(swarm("plan", "--offline", "--json", "--only", "product", at=fleet).out)
+    assert {step["allocation"] for step in team["steps"]} - {""} == {"chat-0", "chat-1"}
+    unknown = swarm("plan", "--offline", "--only", "gpu-9", at=fleet)
+    assert unknown.code != 0 and "--only gpu-9: no node and no team of that name" in unknown.err
+    assert "teams: product, research" in unknown.err
+
+
 def test_init_overwrites_nothing(fleet: Path) -> None:
     before = (fleet / "stacks" / "dev.yaml").read_text()
     ended = swarm("init", str(fleet), at=fleet.parent)

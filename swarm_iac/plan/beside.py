@@ -1,0 +1,61 @@
+"""Has what was chosen room beside the rest, which stays as it was found?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from swarm_iac.model.state import Desired, GpuState, Observed
+from swarm_iac.plan.resources import COUNTED, capacity, hold
+
+_SAID = {"memory": "memory", "storage": "disk", "out": "bandwidth", "into": "bandwidth"}
+
+
+def within_power(observed: Mapping[str, Observed], mixed: dict[str, Desired]) -> None:
+    """Where what rises has no room in its rack beside what stays, it rises another time."""
+    racks: dict[str, list[str]] = {}
+    for name, each in mixed.items():
+        if each.rack and each.managed:
+            racks.setdefault(each.rack, []).append(name)
+    for names in racks.values():
+        old = {name: observed[name].state.gpus if name in observed else {} for name in names}
+        budget = max(min(mixed[name].rack_power_w for name in names), sum(map(_watts, old.values())))
+        if sum(_watts(mixed[name].state.gpus) for name in names) <= budget:
+            continue
+        for name in names:
+            gpus = mixed[name].state.gpus
+            kept = {gpu: old[name].get(gpu, GpuState()) if _rises(old[name], gpus, gpu) else gpus[gpu] for gpu in gpus}
+            kept = {gpu: state for gpu, state in kept.items() if state != GpuState()}
+            mixed[name] = mixed[name].model_copy(update={"state": mixed[name].state.model_copy(update={"gpus": kept})})
+
+
+def _watts(gpus: Mapping[int, GpuState]) -> int:
+    return sum(state.power_w or 0 for state in gpus.values())
+
+
+def _rises(old: Mapping[int, GpuState], new: Mapping[int, GpuState], gpu: int) -> bool:
+    return (new[gpu].power_w or 0) > (old.get(gpu, GpuState()).power_w or 0)
+
+
+def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], moving: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """An allocation that has no room on its node, and why; the last by name, so that the first are served."""
+    moving = set(moving)
+    for node, each in sorted(mixed.items()):
+        seen = observed.get(node, Observed(node=node))
+        old, ones = seen.state.allocations, each.state.allocations
+        held = {one: hold(state) for one, state in ones.items()}
+        for one in sorted(moving & ones.keys(), reverse=True):
+            for other, its in held.items():
+                both = held[one].gpus & its.gpus
+                if other != one and both:
+                    yield one, f"GPU {min(both)} of {node} is still held by {other}"
+                if other != one and held[one].cpus & its.cpus and (held[one].pinned or its.pinned):
+                    yield one, f"cores of {node} are still held by {other}"
+                if other != one and ones[one].unit.port == ones[other].unit.port is not None:
+                    yield one, f"port {ones[one].unit.port} of {node} is still held by {other}"
+        has = capacity(seen, seen.state, each.state)
+        for what in COUNTED:
+            before = {one: getattr(hold(state), what) for one, state in old.items()}
+            takers = [one for one in moving & ones.keys() if getattr(held[one], what) > before.get(one, 0)]
+            used = sum(getattr(each, what) for each in held.values())
+            if takers and has[what] and used > max(has[what], sum(before.values())):
+                yield max(takers), f"{_SAID[what]} of {node} is still held by others"
