@@ -85,7 +85,7 @@ def _halt(all_of: Mapping[str, Machine], drafts: list[Draft], where: Mapping[tup
         nodes,
         steps,
         f"the roll-out of {what} halted on {'; '.join(told)}\n"
-        f"  put back there; untouched: {', '.join(waiting) or 'none'}; done before: {', '.join(done) or 'none'}\n"
+        f"  untouched: {', '.join(waiting) or 'none'}; done before: {', '.join(done) or 'none'}\n"
         f"  to go on, change the value in the stack file; to try it again, on {nodes[0]} first: {RETRY}",
     )
 

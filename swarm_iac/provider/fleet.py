@@ -46,7 +46,8 @@ def read(machines: Machines, before: Before) -> Outcome:
     """Rows as the machines are, and in `drift` the steps that would make them as last asked."""
     if _offline():
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
-    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs), **_wish())
+    # A reading is of everything: a node that is asked for now may not have been known then.
+    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs), retry=_set("SWARM_RETRY"))
     return Outcome(seen.rows(before.rows), seen.outputs(), warnings=seen.warnings())
 
 
@@ -82,7 +83,8 @@ def apply(
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
     asked = Asked.of(news, before.inputs, before.outputs)
     on_progress("reading the machines")
-    first = Sight.look(machines, asked, **_wish())
+    # Whoever destroys means all of it.
+    first = Sight.look(machines, asked, **(_wish() if guarded else {}))
     if guarded:
         first.guard(_allowed())
     now, failures = first, {}

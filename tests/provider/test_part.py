@@ -24,7 +24,21 @@ def test_a_part_changes_and_the_rest_is_named_and_left(standing: Project) -> Non
     standing.pulumi("preview", "--expect-no-changes")
 
 
+def test_a_node_that_is_new_can_be_the_part(standing: Project) -> None:
+    before = standing.real()
+    standing.give({"n1": node("n1", swappiness=7), "n2": node("n2", serve_0=allocation([0])), "n3": node("n3")})
+    assert "left for later, on n1" in standing.up(env={"SWARM_ONLY": "n3"})
+    after = standing.real()
+    assert after["n3"]["ledger"] and (after["n1"], after["n2"]) == (before["n1"], before["n2"])
+
+
+def test_destroy_is_never_in_part(standing: Project) -> None:
+    standing.pulumi("destroy", "--yes", "--skip-preview", env={"SWARM_ONLY": "n1"})
+    assert standing.real() == {"n1": {}, "n2": {}}
+
+
 def test_a_name_that_is_no_part_is_refused(standing: Project) -> None:
     before = standing.real()
+    standing.give({"n1": node("n1", swappiness=7), "n2": node("n2", serve_0=allocation([0]))})
     assert "--only n9: no node and no team of that name" in standing.up(ok=False, env={"SWARM_ONLY": "n9"})
     assert standing.real() == before
