@@ -6,6 +6,7 @@ free index, over nodes in the order of their names.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 
@@ -91,12 +92,12 @@ def _parts(
         parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
     room = left - len(wholes)
     empty = [i for i in range(count) if i not in wholes and i not in parts]
-    try:
-        return share_cards(shares, parts, empty[: max(0, room - len(parts))]), []
-    except ValueError:
-        every = shares | {name: scene.asks[a.workload].share for name, a in stands.items()}
-        cards = share_cards(every, {}, [i for i in range(count) if i not in wholes][:room])
-        return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in stands.values()]
+    if room >= len(parts):
+        with contextlib.suppress(ValueError):
+            return share_cards(shares, parts, empty[: room - len(parts)]), []
+    every = shares | {name: scene.asks[a.workload].share for name, a in stands.items()}
+    cards = share_cards(every, {}, [i for i in range(count) if i not in wholes][:room])
+    return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in stands.values()]
 
 
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:

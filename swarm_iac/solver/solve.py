@@ -27,6 +27,7 @@ from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
+from swarm_iac.solver.moving import fewest_by_columns
 from swarm_iac.solver.neighbourhood import neighbourhood, short
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.change import moves_stay_in_budget
@@ -34,7 +35,7 @@ from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
-from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
+from swarm_iac.solver.task import Pairs, Settled, Task, around, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
 from swarm_iac.solver.worth import MOVE, total, worth
 
@@ -123,7 +124,26 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
             counts = found
     bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
     goals = [*goals_of_large(scene, counts, most, bound), moves_goal(scene, settled, counts)]
+    watch.tell(tuple(goals))
+    if goals[-1].bound < goals[-1].value and not watch.stopped:
+        counts, goals[-1] = _fewer(stack, scene, settled, most, counts, watch)
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
+
+
+def _fewer(
+    stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch
+) -> tuple[Pairs, Goal]:
+    """The least that any placement of the same replicas moves, by columns; and a better one on the nodes they change."""
+    least = fewest_by_columns(scene, settled, counts, stack.solve.effort, lambda: watch.stopped)
+    if least.moves < moved(settled, counts) and not watch.stopped:
+        stay = Counter((a.workload, a.node) for a in settled.stay.values())
+        nodes = least.nodes | {node for (_, node) in (counts - stay) + (stay - counts)}
+        task = around(scene, settled, stay, frozenset(n for n in nodes if scene.bins[n].state != "cordon"), frozenset())
+        _, found, _ = _search(scene, task, most, counts, True, watch)
+        if total(scene, found) == total(scene, counts) and moved(settled, found) < moved(settled, counts):
+            counts = found
+    moves = moved(settled, counts)
+    return counts, Goal(name="moves", value=moves, bound=min(moves, least.moves))
 
 
 def _net(scene: Scene, settled: Settled, counts: Pairs) -> int:
