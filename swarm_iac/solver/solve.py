@@ -35,7 +35,7 @@ from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
-from swarm_iac.solver.task import Pairs, Settled, Task, around, narrow, settle, wide
+from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
 from swarm_iac.solver.worth import MOVE, total, worth
 
@@ -126,22 +126,15 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     goals = [*goals_of_large(scene, counts, most, bound), moves_goal(scene, settled, counts)]
     watch.tell(tuple(goals))
     if goals[-1].bound < goals[-1].value and not watch.stopped:
-        counts, goals[-1] = _fewer(stack, scene, settled, most, counts, watch)
+        counts, goals[-1] = _fewer(scene, settled, counts, watch)
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
 
 
-def _fewer(
-    stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch
-) -> tuple[Pairs, Goal]:
-    """The least that any placement of the same replicas moves, by columns; and a better one on the nodes they change."""
-    least = fewest_by_columns(scene, settled, counts, stack.solve.effort, lambda: watch.stopped)
-    if least.moves < moved(settled, counts) and not watch.stopped:
-        stay = Counter((a.workload, a.node) for a in settled.stay.values())
-        nodes = least.nodes | {node for (_, node) in (counts - stay) + (stay - counts)}
-        task = around(scene, settled, stay, frozenset(n for n in nodes if scene.bins[n].state != "cordon"), frozenset())
-        _, found, _ = _search(scene, task, most, counts, True, watch)
-        if total(scene, found) == total(scene, counts) and moved(settled, found) < moved(settled, counts):
-            counts = found
+def _fewer(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> tuple[Pairs, Goal]:
+    """The least that any placement of the same replicas moves, by columns, and the placement that they give."""
+    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
+    if least.found is not None and moved(settled, least.found) < moved(settled, counts):
+        counts = least.found
     moves = moved(settled, counts)
     return counts, Goal(name="moves", value=moves, bound=min(moves, least.moves))
 
