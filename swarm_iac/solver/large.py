@@ -19,7 +19,7 @@ from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs, Task
-from swarm_iac.solver.view import named, simple, view
+from swarm_iac.solver.view import kind_of, kinds_of, named, problem_of, simple, view
 from swarm_iac.solver.worth import LEVEL, size, worth
 
 #: Rounds of pricing.
@@ -75,10 +75,26 @@ def _take(room: Room, counts: Pairs) -> None:
         room.take(room.scene.asks[name], room.scene.bins[node], count)
 
 
-def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bound: int) -> tuple[Goal, ...]:
+def most_gpus(scene: Scene, effort: str, stop: Callable[[], bool]) -> int:
+    """Thousandths of GPUs that no placement exceeds, whatever the priorities: by columns, gangs and racks aside.
+
+    What may stay on a cordoned node is counted beside them.
+    """
+    empty = Room(scene)
+    names = [name for name, ask in scene.asks.items() if ask.gpus]
+    groups, dims, steps = kinds_of(empty, names, priorities=False)
+    kinds = [kind_of(group, size(group[0]), sum(ask.members for ask in group), dims, steps) for group in groups]
+    problem = problem_of(empty, groups, tuple(kinds), dims, steps)[0]
+    cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
+    beside = sum(size(scene.asks[a.workload]) for found in scene.running.values() for a in found if a.node in cordoned)
+    return int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6) + beside
+
+
+def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bound: int, gpus: int | None = None) -> tuple[Goal, ...]:
     """What was placed by level with its bound, given that the levels above are not worse.
 
-    From Σ worth ≤ bound: what all levels but one are worth is taken away, and the rest bounds that one.
+    From Σ worth ≤ bound: what all levels but one are worth is taken away, and the rest bounds that one. `gpus` bounds
+    all levels together in thousandths; it is of use to the first level of which not all is placed.
     """
     placed: Counter[str] = Counter()
     for (name, _), count in counts.items():
@@ -95,6 +111,9 @@ def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bound: int) -> 
         each = LEVEL ** PRIORITIES[level]
         milli = sum(size(ask) * placed[ask.name] for ask in asks)
         most = min(sum(size(ask) * possible[ask.name] for ask in asks), max(milli, left // each))
+        if gpus is not None:
+            most = min(most, max(milli, gpus))
+            gpus = gpus - milli if most == milli else None
         left -= sum(worth(ask) * placed[ask.name] for ask in asks if ask.name not in last)
         name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
         found.append(Goal(name=name, value=milli // unit, bound=most // unit))

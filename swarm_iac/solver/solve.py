@@ -25,7 +25,7 @@ from swarm_iac.solver.fewest import moved, moves_goal
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
-from swarm_iac.solver.large import fill
+from swarm_iac.solver.large import fill, most_gpus
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.moving import fewest_by_columns
 from swarm_iac.solver.neighbourhood import neighbourhood, short
@@ -127,6 +127,9 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     watch.tell(tuple(goals))
     if goals[-1].bound < goals[-1].value and not watch.stopped:
         counts, goals[-1] = _fewer(scene, settled, counts, watch)
+    if short(scene, counts) and not watch.stopped:
+        gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
+        goals = [*goals_of_large(scene, counts, most, bound, gpus), goals[-1]]
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
 
 

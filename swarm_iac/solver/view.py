@@ -40,18 +40,22 @@ class View:
 
 def view(room: Room, names: list[str]) -> View:
     """The workloads `names` on ready nodes, with what is left of everything in `room`."""
-    limited = _limited(room, names)
     groups, dims, steps = kinds_of(room, names)
     kinds = tuple(
         kind_of(group, worth(group[0]), sum(ask.members - room.counts[ask.name].total() for ask in group), dims, steps)
         for group in groups
     )
+    problem, bins = problem_of(room, groups, kinds, dims, steps)
+    return View(problem, tuple(tuple(ask.name for ask in group) for group in groups), bins)
+
+
+def problem_of(
+    room: Room, groups: list[list[Ask]], kinds: tuple[Kind, ...], dims: list[int], steps: list[int]
+) -> tuple[Problem, tuple[tuple[str, ...], ...]]:
+    """The problem of placing these kinds on ready nodes, and the nodes of each shape."""
     bins, shapes = _shapes(room, [group[0] for group in groups], dims, steps)
-    return View(
-        problem=Problem(kinds, shapes, wanted_rows(kinds) + _ceilings(room, groups, limited)),
-        asks=tuple(tuple(ask.name for ask in group) for group in groups),
-        bins=bins,
-    )
+    limited = _limited(room, [ask.name for group in groups for ask in group])
+    return Problem(kinds, shapes, wanted_rows(kinds) + _ceilings(room, groups, limited)), bins
 
 
 def _limited(room: Room, names: list[str]) -> set[str]:
