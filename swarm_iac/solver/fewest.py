@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.rules.fit import may_stay, suits
 from swarm_iac.solver.scene import NODE_DIMS, Ask, Bin, Scene
-from swarm_iac.solver.task import Pairs, Settled
+from swarm_iac.solver.task import Pairs, Settled, by_workload
 
 #: More than any number of moves.
 NEVER = 1 << 30
@@ -25,7 +25,7 @@ NEVER = 1 << 30
 
 def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
     """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
-    placed, stood = _by_workload(counts), Counter(a.workload for a in settled.stay.values())
+    placed, stood = by_workload(counts), Counter(a.workload for a in settled.stay.values())
     moves = moved(settled, counts)
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
     bound = fewest(scene, settled, placed, stood) - stopped
@@ -35,16 +35,9 @@ def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
 def moved(settled: Settled, counts: Pairs) -> int:
     """Replicas that could stay and stand elsewhere."""
     stay = Counter((a.workload, a.node) for a in settled.stay.values())
-    placed = _by_workload(counts)
+    placed = by_workload(counts)
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())
-    return sum(min(count, placed[name]) for name, count in _by_workload(stay).items()) - kept
-
-
-def _by_workload(pairs: Pairs) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (name, _), count in pairs.items():
-        found[name] += count
-    return found
+    return sum(min(count, placed[name]) for name, count in by_workload(stay).items()) - kept
 
 
 def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[str]) -> int:

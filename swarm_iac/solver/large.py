@@ -18,7 +18,7 @@ from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import WHOLE, Ask, Scene
-from swarm_iac.solver.task import Pairs, Task
+from swarm_iac.solver.task import Pairs, Task, by_workload
 from swarm_iac.solver.view import kind_of, kinds_of, named, problem_of, simple, view
 from swarm_iac.solver.worth import LEVEL, size, worth
 
@@ -96,9 +96,7 @@ def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bound: int, gpu
     From Σ worth ≤ bound: what all levels but one are worth is taken away, and the rest bounds that one. `gpus` bounds
     all levels together in thousandths; it is of use to the first level of which not all is placed.
     """
-    placed: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        placed[name] += count
+    placed = by_workload(counts)
     shared = any(ask.shared for ask in scene.asks.values())
     last = late(scene, scene.asks.values())
     found: list[Goal] = []

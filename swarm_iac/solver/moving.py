@@ -18,7 +18,7 @@ from swarm_iac.solver.fewest import moved
 from swarm_iac.solver.rearrange import rearranged
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import Scene
-from swarm_iac.solver.task import Pairs, Settled
+from swarm_iac.solver.task import Pairs, Settled, by_workload
 from swarm_iac.solver.view import kind_of, kinds_of, suited
 
 #: Rounds of pricing.
@@ -58,18 +58,11 @@ def fewest_by_columns(
     for (h, pattern), times in sorted(found.plan.items()):
         for _ in range(times):
             carried[left[h].pop()] = Counter(dict(pattern))
-    return Still(least, rearranged(scene, settled, _placed(counts), change.number, carried), found.rounds)
-
-
-def _placed(counts: Pairs) -> Counter[str]:
-    placed: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        placed[name] += count
-    return placed
+    return Still(least, rearranged(scene, settled, by_workload(counts), change.number, carried), found.rounds)
 
 
 def _change(scene: Scene, settled: Settled, counts: Pairs) -> _Change:
-    placed, room = _placed(counts), Room(scene)
+    placed, room = by_workload(counts), Room(scene)
     groups, dims, steps = kinds_of(room, sorted(placed), priorities=False)
     number = {ask.name: k for k, group in enumerate(groups) for ask in group}
     kinds = tuple(kind_of(g, 0, sum(placed[ask.name] for ask in g), dims, steps) for g in groups)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits
 from swarm_iac.solver.scene import Ask, Scene
-from swarm_iac.solver.task import Pairs, Settled, Task, around
+from swarm_iac.solver.task import Pairs, Settled, Task, around, by_workload
 
 #: Nodes to clear.
 CLEAR = 24
@@ -21,9 +21,7 @@ RECEIVE = 80
 
 def short(scene: Scene, counts: Pairs) -> list[Ask]:
     """Workloads that are not placed whole, in the order in which they are looked at."""
-    placed = dict.fromkeys(scene.asks, 0)
-    for (name, _), count in counts.items():
-        placed[name] += count
+    placed = by_workload(counts)
     found = [ask for name, ask in scene.asks.items() if placed[name] < ask.members]
     return sorted(found, key=lambda ask: (-ask.priority, -ask.gpus * ask.share, ask.name))
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits
 from swarm_iac.solver.scene import Scene
-from swarm_iac.solver.task import Pairs, Settled
+from swarm_iac.solver.task import Pairs, Settled, by_workload
 from swarm_iac.solver.view import simple
 
 
@@ -25,9 +25,7 @@ def rearranged(
     gone, arrivals = _differences(stand, number, carried)
     counts = stand - gone
     pool: dict[int, list[str]] = {}
-    held: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        held[name] += count
+    held = by_workload(counts)
     for name in sorted(placed, key=lambda name: (-scene.asks[name].priority, name)):
         if placed[name] < held[name]:
             return None

@@ -35,7 +35,7 @@ from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
-from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
+from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
 from swarm_iac.solver.worth import MOVE, total, worth
 
@@ -100,7 +100,8 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     counts: Pairs = greedy(task) if len(scene.asks) * len(scene.bins) <= CAREFUL else Counter()
     rounds = 0
     bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
-    if any(_placed(counts)[name] < count for name, count in most.items()):
+    placed = by_workload(counts)
+    if any(placed[name] < count for name, count in most.items()):
         answer = fill(task, most, stack.solve.effort, lambda: watch.stopped)
         counts, bound, rounds = max(counts, answer.counts, key=lambda one: total(scene, one)), answer.bound, answer.rounds
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bound), rounds, watch)
@@ -160,13 +161,6 @@ def _large_solution(
         placement=digest(placement),
     )
     return Solution(placement=placement, proof=proof, moves=_moves(scene, settled, placement))
-
-
-def _placed(counts: Pairs) -> Counter[str]:
-    placed: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        placed[name] += count
-    return placed
 
 
 def _short(name: str, value: int, bound: int) -> bool:

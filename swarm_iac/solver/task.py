@@ -37,6 +37,14 @@ class Task:
         return self.stay[workload, node] + self.soft[workload, node]
 
 
+def by_workload(counts: Pairs) -> Counter[str]:
+    """Replicas of each workload, over all nodes."""
+    found: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        found[name] += count
+    return found
+
+
 @dataclass
 class Settled:
     """What may stay, with its devices, and what prefers to."""
