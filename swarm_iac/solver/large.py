@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.columns.whole import bound_of, fill_fleet
+from swarm_iac.solver.columns.whole import Nodes, bound_of, fill_fleet
 from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs, Task, by_workload
-from swarm_iac.solver.view import kind_of, kinds_of, named, problem_of, simple, view
+from swarm_iac.solver.view import View, kind_of, kinds_of, named, problem_of, simple, view
 from swarm_iac.solver.worth import LEVEL, size, worth
 
 #: Rounds of pricing.
@@ -35,8 +35,14 @@ class Answer:
     rounds: int
 
 
-def fill(task: Task, possible: dict[str, int], effort: str, stop: Callable[[], bool]) -> Answer:
-    """Place the free workloads of a task in which nothing stands yet that could move."""
+def fill(
+    task: Task,
+    possible: dict[str, int],
+    effort: str,
+    stop: Callable[[], bool],
+    tell: Callable[[Pairs, int | None], None] = lambda counts, bound: None,
+) -> Answer:
+    """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is."""
     scene = task.scene
     together = [name for name in task.free if not simple(scene, scene.asks[name])]
     last = late(scene, (scene.asks[name] for name in task.free))
@@ -45,13 +51,12 @@ def fill(task: Task, possible: dict[str, int], effort: str, stop: Callable[[], b
     room = task.base.copy()
     _take(room, first)
     seen = view(room, single)
-    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop)
-    counts = {
-        node: Counter(dict(pattern))
-        for nodes, patterns in zip(seen.bins, filled.nodes, strict=True)
-        for node, pattern in zip(nodes, patterns, strict=True)
-    }
-    found = named(seen, room, counts)
+
+    def told(nodes: Nodes, bound: float) -> None:
+        tell(first + _named(seen, room, nodes), None if together else int(bound + 1e-6))
+
+    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
+    found = _named(seen, room, filled.nodes)
     _take(room, found)
     rest = {name: task.free[name] - room.counts[name].total() for name in [*sorted(last), *together]}
     rest = {name: left for name, left in rest.items() if left and not scene.asks[name].shared}
@@ -68,6 +73,15 @@ def late(scene: Scene, asks: Iterable[Ask]) -> frozenset[str]:
     found = list(asks)
     least = min((ask.priority for ask in found), default=0)
     return frozenset(ask.name for ask in found if not ask.gpus and ask.priority == least)
+
+
+def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
+    counts = {
+        node: Counter(dict(pattern))
+        for names, patterns in zip(seen.bins, nodes, strict=True)
+        for node, pattern in zip(names, patterns, strict=True)
+    }
+    return named(seen, room, counts)
 
 
 def _take(room: Room, counts: Pairs) -> None:

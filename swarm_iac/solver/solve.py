@@ -99,11 +99,19 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     task = narrow(scene, settled)
     counts: Pairs = greedy(task) if len(scene.asks) * len(scene.bins) <= CAREFUL else Counter()
     rounds = 0
-    bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    bound = counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
+
+    def better(found: Pairs) -> Pairs:
+        return max(counts, found, key=lambda one: total(scene, one))
+
+    def tell(found: Pairs, bound: int | None) -> None:
+        watch.tell(goals_of_large(scene, better(found), most, min(counted, bound or counted)))
+
     placed = by_workload(counts)
     if any(placed[name] < count for name, count in most.items()):
-        answer = fill(task, most, stack.solve.effort, lambda: watch.stopped)
-        counts, bound, rounds = max(counts, answer.counts, key=lambda one: total(scene, one)), answer.bound, answer.rounds
+        tell(counts, None)
+        answer = fill(task, most, stack.solve.effort, lambda: watch.stopped, tell)
+        counts, bound, rounds = better(answer.counts), answer.bound, answer.rounds
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bound), rounds, watch)
 
 
@@ -123,14 +131,14 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
         _, found, _ = _search(scene, task, most, counts, True, watch)
         if _net(scene, settled, found) > _net(scene, settled, counts):
             counts = found
-    bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
-    goals = [*goals_of_large(scene, counts, most, bound), moves_goal(scene, settled, counts)]
+    counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    goals = [*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)]
     watch.tell(tuple(goals))
     if goals[-1].bound < goals[-1].value and not watch.stopped:
         counts, goals[-1] = _fewer(scene, settled, counts, watch)
     if short(scene, counts) and not watch.stopped:
         gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
-        goals = [*goals_of_large(scene, counts, most, bound, gpus), goals[-1]]
+        goals = [*goals_of_large(scene, counts, most, counted, gpus), goals[-1]]
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
 
 
