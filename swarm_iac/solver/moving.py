@@ -17,7 +17,7 @@ from swarm_iac.solver.columns.stay import EPSILON, MOVE, Column, fewest_moves
 from swarm_iac.solver.fewest import moved
 from swarm_iac.solver.rearrange import rearranged
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.scene import Scene
+from swarm_iac.solver.scene import GPUS, Scene
 from swarm_iac.solver.task import Pairs, Settled, by_workload
 from swarm_iac.solver.view import kind_of, kinds_of, suited
 
@@ -89,7 +89,7 @@ def _change(scene: Scene, settled: Settled, counts: Pairs) -> _Change:
         rooms = tuple(bin_.room[i] // step for i, step in zip(dims, steps, strict=True))
         fits = tuple(k for k, _ in pattern) if cordoned else suits(bin_)
         keeps = tuple(Keep(k, n, MOVE) for k, n in pattern)
-        shapes.append(Shape(len(names), bin_.room[0], rooms, fits, pattern if cordoned else (), keeps))
+        shapes.append(Shape(len(names), bin_.room[GPUS], rooms, fits, pattern if cordoned else (), keeps))
     columns = [(h, tuple(sorted(now[name].items()))) for h, names in enumerate(bins) for name in names if now[name]]
     stood = sum(stand.values(), Counter[int]())
     return _Change(

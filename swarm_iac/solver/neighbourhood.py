@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits
-from swarm_iac.solver.scene import Ask, Scene
+from swarm_iac.solver.scene import GPUS, WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs, Settled, Task, around, by_workload
 
 #: Nodes to clear.
@@ -52,7 +52,7 @@ def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask, attem
     def takes(node: str) -> tuple[int, int, str]:
         bin_ = scene.bins[node]
         found = sum(1 for other in leaving if suits(other, bin_) and room.fits(other, bin_))
-        return (-found, -sum(room.partial(node).values()) - 1000 * room.free[node][0], node)
+        return (-found, -sum(room.partial(node).values()) - WHOLE * room.free[node][GPUS], node)
 
     ready = sorted((node for node in scene.bins if scene.bins[node].state == "ready" and node not in clear), key=takes)
     return around(scene, settled, counts, frozenset(clear), frozenset(ready[:RECEIVE]))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits_but_state
-from swarm_iac.solver.scene import CEILINGS, ENDLESS, NODE_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILINGS, EGRESS, ENDLESS, GPUS, INGRESS, NODE_DIMS, Ask, Bin, Scene
 from swarm_iac.solver.task import Pairs
 from swarm_iac.solver.worth import worth
 
@@ -26,7 +26,7 @@ def simple(scene: Scene, ask: Ask) -> bool:
         return False
     tight = [any(rack[i] < ENDLESS for rack in scene.racks.values()) for i in range(3)]
     power = ask.power is not None and ask.gpus > 0
-    return not ((tight[0] and ask.need[5]) or (tight[1] and ask.need[6]) or (tight[2] and power))
+    return not ((tight[0] and ask.need[EGRESS]) or (tight[1] and ask.need[INGRESS]) or (tight[2] and power))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _shapes(
         if bin_.state == "ready":
             free = room.free[bin_.name]
             rooms = tuple(max(0, free[i]) // step for i, step in zip(dims, steps, strict=True))
-            by_shape.setdefault((max(0, free[0]), rooms, fits(bin_)), []).append(bin_)
+            by_shape.setdefault((max(0, free[GPUS]), rooms, fits(bin_)), []).append(bin_)
     shapes = tuple(Shape(len(alike), cards, rooms, fitting) for (cards, rooms, fitting), alike in by_shape.items())
     return tuple(tuple(bin_.name for bin_ in alike) for alike in by_shape.values()), shapes
 
