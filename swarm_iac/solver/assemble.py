@@ -6,12 +6,13 @@ free index, over nodes in the order of their names.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.devices import Devices, Want, assign, share_cards
-from swarm_iac.solver.scene import WHOLE, Scene
+from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Scene
 from swarm_iac.solver.task import Pairs, Settled
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
@@ -66,7 +67,7 @@ def _name_replicas(
 
 def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
     wants = tuple(
-        Want(f"{name}-{index}", scene.asks[name].need[0], scene.asks[name].need[2], was.gpus if was else ())
+        Want(f"{name}-{index}", scene.asks[name].need[GPUS], scene.asks[name].need[CORES], was.gpus if was else ())
         for name, index, was in new
     )
     hardware = scene.stack.hardware_of(node)
@@ -91,12 +92,12 @@ def _parts(
         parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
     room = left - len(wholes)
     empty = [i for i in range(count) if i not in wholes and i not in parts]
-    try:
-        return share_cards(shares, parts, empty[: max(0, room - len(parts))]), []
-    except ValueError:
-        every = shares | {name: scene.asks[a.workload].share for name, a in stands.items()}
-        cards = share_cards(every, {}, [i for i in range(count) if i not in wholes][:room])
-        return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in stands.values()]
+    if room >= len(parts):
+        with contextlib.suppress(ValueError):
+            return share_cards(shares, parts, empty[: room - len(parts)]), []
+    every = shares | {name: scene.asks[a.workload].share for name, a in stands.items()}
+    cards = share_cards(every, {}, [i for i in range(count) if i not in wholes][:room])
+    return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in stands.values()]
 
 
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:
@@ -104,6 +105,6 @@ def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices
     return Allocation(
         name=f"{name}-{index}", workload=name, index=index, node=node,
         gpus=devices.gpus, cpus=devices.cpus, numa=devices.numa,
-        vcpus=Cpus(need[1]), memory=Bytes(need[3]), storage=Bytes(need[4]),
-        egress=BitsPerSecond(need[5]), ingress=BitsPerSecond(need[6]),
+        vcpus=Cpus(need[VCPUS]), memory=Bytes(need[MEMORY]), storage=Bytes(need[STORAGE]),
+        egress=BitsPerSecond(need[EGRESS]), ingress=BitsPerSecond(need[INGRESS]),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Set
 
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import CEILINGS, NODE_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILINGS, NODE_DIMS, UPLINK, Ask, Bin, Scene
 
 #: Rules on one thing that a node has, in the order of NODE_DIMS.
 NODE_RULES = (
@@ -84,8 +84,8 @@ def _in_rack(room: Room, ask: Ask, key: str, found: list[tuple[int, int]], rules
         return most
     uplinks = room.racks[rack]
     for i, name in enumerate(RACK_RULES[:2]):
-        if ask.need[5 + i] and name in rules:
-            most = min(most, max(0, uplinks[i]) // ask.need[5 + i])
+        if ask.need[UPLINK[i]] and name in rules:
+            most = min(most, max(0, uplinks[i]) // ask.need[UPLINK[i]])
     if RACK_RULES[2] in rules:
         power, cool = uplinks[2], 0
         for cost, cap in sorted(found):

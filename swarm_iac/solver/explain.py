@@ -13,16 +13,16 @@ from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import Ask, Scene
+from swarm_iac.solver.scene import CAPPED, Ask, Scene
 from swarm_iac.solver.wording import forbids
 
 GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
 ORDER = (
     GANG,
-    *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[7:]), *USER_RULES,
+    *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[CAPPED:]), *USER_RULES,
     "within_keeps_together", "spread_keeps_apart",
-    *reversed(NODE_RULES[:7]), *(name for name, _ in FIT),
+    *reversed(NODE_RULES[:CAPPED]), *(name for name, _ in FIT),
 )  # fmt: skip
 assert set(ORDER) == EVERY | {GANG}
 

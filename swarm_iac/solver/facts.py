@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from swarm_iac.solver.explain import conflict, forbidden, without
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.scene import Ask
+from swarm_iac.solver.scene import VCPUS, Ask
 
 STATES = "node_is_ready"
 
@@ -76,4 +76,4 @@ def opened(room: Room, nodes: set[str]) -> Room:
 def _weight(room: Room, name: str, ask: Ask) -> tuple[int, int, int, str]:
     other = room.scene.asks[name]
     count = room.counts[name].total()
-    return (other.priority, other.gpus * count if ask.gpus else 0, other.need[1] * count, name)
+    return (other.priority, other.gpus * count if ask.gpus else 0, other.need[VCPUS] * count, name)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.rules.fit import may_stay, suits
-from swarm_iac.solver.scene import NODE_DIMS, Ask, Bin, Scene
-from swarm_iac.solver.task import Pairs, Settled
+from swarm_iac.solver.scene import GPUS, NODE_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.task import Pairs, Settled, by_workload
 
 #: More than any number of moves.
 NEVER = 1 << 30
@@ -25,7 +25,7 @@ NEVER = 1 << 30
 
 def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
     """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
-    placed, stood = _by_workload(counts), Counter(a.workload for a in settled.stay.values())
+    placed, stood = by_workload(counts), Counter(a.workload for a in settled.stay.values())
     moves = moved(settled, counts)
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
     bound = fewest(scene, settled, placed, stood) - stopped
@@ -35,16 +35,9 @@ def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
 def moved(settled: Settled, counts: Pairs) -> int:
     """Replicas that could stay and stand elsewhere."""
     stay = Counter((a.workload, a.node) for a in settled.stay.values())
-    placed = _by_workload(counts)
+    placed = by_workload(counts)
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())
-    return sum(min(count, placed[name]) for name, count in _by_workload(stay).items()) - kept
-
-
-def _by_workload(pairs: Pairs) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (name, _), count in pairs.items():
-        found[name] += count
-    return found
+    return sum(min(count, placed[name]) for name, count in by_workload(stay).items()) - kept
 
 
 def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[str]) -> int:
@@ -52,12 +45,12 @@ def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[
     standing: dict[str, list[Allocation]] = {}
     for a in settled.stay.values():
         standing.setdefault(a.node, []).append(a)
-    sizes = {ask.need[0] for name, ask in scene.asks.items() if placed[name] > stood[name] and ask.need[0] > 1}
+    sizes = {ask.need[GPUS] for name, ask in scene.asks.items() if placed[name] > stood[name] and ask.need[GPUS] > 1}
     return max((_of_size(scene, size, standing, placed) for size in sorted(sizes)), default=0)
 
 
 def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
-    large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[0] >= size}
+    large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[GPUS] >= size}
     least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE_DIMS)))
     cost = [0] + [NEVER] * sum(placed[name] for name in large)
     for name, bin_ in scene.bins.items():
@@ -81,14 +74,14 @@ class _Node:
         By cards: each small one weighs 1 in all, spread over its cards, and the lightest cards go first. By each other
         resource: the largest go first.
         """
-        weights = [0.0] * self.bin.room[0]
+        weights = [0.0] * self.bin.room[GPUS]
         for _, gpus in self.small:
             for card in gpus:
                 weights[card] += 1 / len(gpus)
         weights.sort()
         found = [0]
         for count in range(1, most + 1):
-            worst = math.ceil(sum(weights[: need[0] * count]) - 1e-6)
+            worst = math.ceil(sum(weights[: need[GPUS] * count]) - 1e-6)
             for i in range(1, len(need)):
                 if need[i]:
                     worst = max(worst, self._by(i, need[i] * count))

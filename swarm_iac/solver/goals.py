@@ -25,6 +25,7 @@ from ortools.sat.python import cp_model
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.board import Board, Terms, Values
 from swarm_iac.solver.keep import Keeping
+from swarm_iac.solver.scene import GPUS, VCPUS
 
 #: Highest first.
 LEVELS = tuple(sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]))
@@ -111,7 +112,7 @@ def _nodes(board: Board) -> Aim:
 
 def _tie(board: Board) -> Aim:
     base = board.task.base
-    order = sorted(board.by_bin, key=lambda n: (not base.load[n], base.free[n][0], base.free[n][1], n))
+    order = sorted(board.by_bin, key=lambda n: (not base.load[n], base.free[n][GPUS], base.free[n][VCPUS], n))
     rank = {node: i for i, node in enumerate(order)}
     terms = [(var, rank[node]) for (_, node), var in board.x.items() if rank[node]]
     return Aim("(tie)", terms, 0, -1, 0, share=0.1)

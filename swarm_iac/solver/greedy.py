@@ -10,7 +10,7 @@ from collections import Counter
 
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import may_stay, suits
-from swarm_iac.solver.scene import Ask, Bin, Scene
+from swarm_iac.solver.scene import MEMORY, VCPUS, Ask, Bin, Scene
 from swarm_iac.solver.task import Pairs, Task
 
 
@@ -50,7 +50,7 @@ def greedy(task: Task) -> Pairs:
     budget = task.budget
     order = sorted(
         (scene.asks[name] for name in task.free),
-        key=lambda a: (-a.priority, not task.running[a.name], -a.gpus, -a.need[3], -a.need[1], a.name),
+        key=lambda a: (-a.priority, not task.running[a.name], -a.gpus, -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
     for ask in order:
         best: tuple[int, Pairs, int] | None = None

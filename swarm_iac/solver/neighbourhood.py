@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits
-from swarm_iac.solver.scene import Ask, Scene
-from swarm_iac.solver.task import Pairs, Settled, Task, around
+from swarm_iac.solver.scene import GPUS, WHOLE, Ask, Scene
+from swarm_iac.solver.task import Pairs, Settled, Task, around, by_workload
 
 #: Nodes to clear.
 CLEAR = 24
@@ -21,9 +21,7 @@ RECEIVE = 80
 
 def short(scene: Scene, counts: Pairs) -> list[Ask]:
     """Workloads that are not placed whole, in the order in which they are looked at."""
-    placed = dict.fromkeys(scene.asks, 0)
-    for (name, _), count in counts.items():
-        placed[name] += count
+    placed = by_workload(counts)
     found = [ask for name, ask in scene.asks.items() if placed[name] < ask.members]
     return sorted(found, key=lambda ask: (-ask.priority, -ask.gpus * ask.share, ask.name))
 
@@ -54,7 +52,7 @@ def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask, attem
     def takes(node: str) -> tuple[int, int, str]:
         bin_ = scene.bins[node]
         found = sum(1 for other in leaving if suits(other, bin_) and room.fits(other, bin_))
-        return (-found, -sum(room.partial(node).values()) - 1000 * room.free[node][0], node)
+        return (-found, -sum(room.partial(node).values()) - WHOLE * room.free[node][GPUS], node)
 
     ready = sorted((node for node in scene.bins if scene.bins[node].state == "ready" and node not in clear), key=takes)
     return around(scene, settled, counts, frozenset(clear), frozenset(ready[:RECEIVE]))

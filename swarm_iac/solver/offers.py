@@ -17,7 +17,7 @@ from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, re
 from swarm_iac.solver.explain import GANG, without
 from swarm_iac.solver.facts import STATES, Conflict, opened
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, ENDLESS, Ask, ask_of
+from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, UPLINK, Ask, ask_of
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 Kind = Literal["limit", "node", "move", "request"]
@@ -60,7 +60,7 @@ class Offers:
         name, _, what = rule.partition(" ")
         if rule == STATES:
             yield from self._nodes()
-        elif rule in NODE_RULES[:7]:
+        elif rule in NODE_RULES[:CAPPED]:
             yield from self._less(rule)
         elif rule in NODE_RULES:
             yield from self._node_limit(rule, what)
@@ -217,7 +217,7 @@ class Offers:
 
     def _node_limit(self, rule: str, what: str) -> Iterator[Offer]:
         i, key = NODE_RULES.index(rule), CEILING_KEYS[CEILINGS.index(what)]
-        both = [7 + j for j, name in enumerate(CEILING_KEYS) if name == key]
+        both = [CAPPED + j for j, name in enumerate(CEILING_KEYS) if name == key]
 
         def raised(more: int) -> Room:
             room = self.room.copy()
@@ -237,7 +237,7 @@ class Offers:
         i = RACK_RULES.index(rule)
         for name, left in self.room.racks.items():
             bins = [b for b in self.room.scene.bins.values() if b.rack == name]
-            needs = {b.power_of(self.ask) for b in bins} if i == 2 else {self.ask.need[5 + i]}
+            needs = {b.power_of(self.ask) for b in bins} if i == 2 else {self.ask.need[UPLINK[i]]}
 
             def raised(more: int, name: str = name) -> Room:
                 room = self.room.copy()

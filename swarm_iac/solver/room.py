@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from swarm_iac.solver.scene import ENDLESS, WHOLE, Ask, Bin, Scene
+from swarm_iac.solver.scene import ENDLESS, GPUS, WHOLE, Ask, Bin, Scene
 
 
 def group_of(bin_: Bin, level: str) -> str:
@@ -27,7 +27,7 @@ class Room:
         self.racks = {name: list(values) for name, values in scene.racks.items()}
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in scene.asks}
         self.load: Counter[str] = Counter()
-        #: Cards held in part, by node: what each has left. `free[node][0]` counts the empty ones.
+        #: Cards held in part, by node: what each has left. `free[node][GPUS]` counts the empty ones.
         self.parts: dict[str, dict[int, int]] = {}
         self.held: dict[tuple[str, str], list[int]] = {}
 
@@ -71,7 +71,7 @@ class Room:
 
     def shares(self, ask: Ask, node: str) -> int:
         """How many more parts of a GPU of this size the node's cards could hold."""
-        empty = max(0, self.free[node][0]) * (WHOLE // ask.share)
+        empty = max(0, self.free[node][GPUS]) * (WHOLE // ask.share)
         return empty + sum(left // ask.share for left in self.partial(node).values())
 
     def _by_ceiling(self, ask: Ask) -> int:
@@ -84,7 +84,7 @@ class Room:
     def _by_rack(self, ask: Ask, bin_: Bin) -> int:
         if bin_.rack is None or bin_.rack not in self.racks:
             return ENDLESS
-        needs = (ask.need[5], ask.need[6], bin_.power_of(ask))
+        needs = bin_.of_rack(ask)
         return min((free // need for need, free in zip(needs, self.racks[bin_.rack], strict=True) if need), default=ENDLESS)
 
     def _by_shape(self, ask: Ask, bin_: Bin) -> int:
@@ -117,7 +117,7 @@ class Room:
             self.cluster[i] -= need * count
         if bin_.rack in self.racks:
             rack = self.racks[bin_.rack]
-            for i, need in enumerate((ask.need[5], ask.need[6], bin_.power_of(ask))):
+            for i, need in enumerate(bin_.of_rack(ask)):
                 rack[i] -= need * count
         self.load[bin_.name] += count
         counts = self.counts[ask.name]
@@ -131,7 +131,7 @@ class Room:
         card = gpus[0] if gpus else (fitting[0][1] if fitting else min(0, *cards, 0) - 1)
         if card not in cards:
             cards[card] = WHOLE
-            self.free[node][0] -= 1
+            self.free[node][GPUS] -= 1
         cards[card] -= ask.share
         self.held.setdefault((ask.name, node), []).append(card)
 
@@ -141,4 +141,4 @@ class Room:
         cards[card] += ask.share
         if cards[card] == WHOLE:
             del cards[card]
-            self.free[node][0] += 1
+            self.free[node][GPUS] += 1

@@ -22,6 +22,11 @@ NODE_DIMS = (
     "gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress",
     "limit_gpus", "limit_vcpus", "limit_memory", "limit_storage", "limit_egress", "limit_ingress",
 )  # fmt: skip
+#: Where each of the hardware's own stands in NODE_DIMS; what `limits.node` caps begins at CAPPED.
+GPUS, VCPUS, CORES, MEMORY, STORAGE, EGRESS, INGRESS = range(7)
+CAPPED = 7
+#: What of a node goes through the uplink of its rack, in the order of RACK_DIMS.
+UPLINK = (EGRESS, INGRESS)
 #: What users and the cluster are limited in; a ceiling on bandwidth holds each way.
 CEILINGS = ("gpus", "vcpus", "memory", "storage", "egress", "ingress")
 #: The name of each ceiling in the stack file.
@@ -77,6 +82,10 @@ class Bin:
     def power_of(self, ask: Ask) -> int:
         """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
         return 0 if ask.power is None else ask.gpus * max(0, ask.power - self.power)
+
+    def of_rack(self, ask: Ask) -> tuple[int, int, int]:
+        """What one replica here takes of its rack, in the order of RACK_DIMS."""
+        return (ask.need[EGRESS], ask.need[INGRESS], self.power_of(ask))
 
 
 @dataclass(frozen=True)

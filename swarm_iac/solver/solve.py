@@ -25,8 +25,9 @@ from swarm_iac.solver.fewest import moved, moves_goal
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
-from swarm_iac.solver.large import fill
+from swarm_iac.solver.large import fill, most_gpus
 from swarm_iac.solver.large import goals as goals_of_large
+from swarm_iac.solver.moving import fewest_by_columns
 from swarm_iac.solver.neighbourhood import neighbourhood, short
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.change import moves_stay_in_budget
@@ -34,7 +35,7 @@ from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
-from swarm_iac.solver.task import Pairs, Settled, Task, narrow, settle, wide
+from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
 from swarm_iac.solver.worth import MOVE, total, worth
 
@@ -98,10 +99,19 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     task = narrow(scene, settled)
     counts: Pairs = greedy(task) if len(scene.asks) * len(scene.bins) <= CAREFUL else Counter()
     rounds = 0
-    bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
-    if any(_placed(counts)[name] < count for name, count in most.items()):
-        answer = fill(task, most, stack.solve.effort, lambda: watch.stopped)
-        counts, bound, rounds = max(counts, answer.counts, key=lambda one: total(scene, one)), answer.bound, answer.rounds
+    bound = counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
+
+    def better(found: Pairs) -> Pairs:
+        return max(counts, found, key=lambda one: total(scene, one))
+
+    def tell(found: Pairs, bound: int | None) -> None:
+        watch.tell(goals_of_large(scene, better(found), most, min(counted, bound or counted)))
+
+    placed = by_workload(counts)
+    if any(placed[name] < count for name, count in most.items()):
+        tell(counts, None)
+        answer = fill(task, most, stack.solve.effort, lambda: watch.stopped, tell)
+        counts, bound, rounds = better(answer.counts), answer.bound, answer.rounds
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bound), rounds, watch)
 
 
@@ -121,9 +131,24 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
         _, found, _ = _search(scene, task, most, counts, True, watch)
         if _net(scene, settled, found) > _net(scene, settled, counts):
             counts = found
-    bound = sum(worth(scene.asks[name]) * count for name, count in most.items())
-    goals = [*goals_of_large(scene, counts, most, bound), moves_goal(scene, settled, counts)]
+    counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    goals = [*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)]
+    watch.tell(tuple(goals))
+    if goals[-1].bound < goals[-1].value and not watch.stopped:
+        counts, goals[-1] = _fewer(scene, settled, counts, watch)
+    if short(scene, counts) and not watch.stopped:
+        gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
+        goals = [*goals_of_large(scene, counts, most, counted, gpus), goals[-1]]
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
+
+
+def _fewer(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> tuple[Pairs, Goal]:
+    """The least that any placement of the same replicas moves, by columns, and the placement that they give."""
+    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
+    if least.found is not None and moved(settled, least.found) < moved(settled, counts):
+        counts = least.found
+    moves = moved(settled, counts)
+    return counts, Goal(name="moves", value=moves, bound=min(moves, least.moves))
 
 
 def _net(scene: Scene, settled: Settled, counts: Pairs) -> int:
@@ -144,13 +169,6 @@ def _large_solution(
         placement=digest(placement),
     )
     return Solution(placement=placement, proof=proof, moves=_moves(scene, settled, placement))
-
-
-def _placed(counts: Pairs) -> Counter[str]:
-    placed: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        placed[name] += count
-    return placed
 
 
 def _short(name: str, value: int, bound: int) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import may_stay
-from swarm_iac.solver.scene import Ask, Scene
+from swarm_iac.solver.scene import CAPPED, CORES, GPUS, Ask, Scene
 
 Pairs = Counter[tuple[str, str]]
 
@@ -37,6 +37,14 @@ class Task:
         return self.stay[workload, node] + self.soft[workload, node]
 
 
+def by_workload(counts: Pairs) -> Counter[str]:
+    """Replicas of each workload, over all nodes."""
+    found: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        found[name] += count
+    return found
+
+
 @dataclass
 class Settled:
     """What may stay, with its devices, and what prefers to."""
@@ -52,7 +60,7 @@ def same_size(ask: Ask, allocation: Allocation) -> bool:
         whole, int(allocation.vcpus), len(allocation.cpus), int(allocation.memory),
         int(allocation.storage), int(allocation.egress), int(allocation.ingress),
     )  # fmt: skip
-    return held == ask.need[:7] and len(allocation.gpus) == ask.gpus
+    return held == ask.need[:CAPPED] and len(allocation.gpus) == ask.gpus
 
 
 def settle(scene: Scene) -> Settled:
@@ -70,7 +78,7 @@ def settle(scene: Scene) -> Settled:
             cpus = taken.setdefault((bin_.name, "cpu"), set())
             # A card may be held by several, as long as each holds only a part of it and there is so much left.
             open_ = {card for card, left in room.partial(bin_.name).items() if ask.shared and left >= ask.share}
-            devices = _free(allocation.gpus, bin_.room[0], gpus - open_) and _free(allocation.cpus, bin_.room[2], cpus)
+            devices = _free(allocation.gpus, bin_.room[GPUS], gpus - open_) and _free(allocation.cpus, bin_.room[CORES], cpus)
             if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
                 room.take(ask, bin_, 1, allocation.gpus)
                 gpus.update(allocation.gpus)

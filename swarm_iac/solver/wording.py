@@ -9,7 +9,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Scene
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {
@@ -105,7 +105,7 @@ def _rack(room: Room, ask: Ask, rule: str) -> Reason:
     i = RACK_RULES.index(rule)
     unit: type[int] = Watts if i == 2 else BitsPerSecond
     name = max(room.racks, key=lambda rack: (room.racks[rack][i], rack))
-    need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if i == 2 else ask.need[5 + i]
+    need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if i == 2 else ask.need[UPLINK[i]]
     kind = "power" if i == 2 else "uplink"
     left = unit(max(0, room.racks[name][i]))
     text = f"needs {unit(need)} more of its rack's {kind}; the most that is left is {left} in {name}"
@@ -140,8 +140,8 @@ def fits_here(scene: Scene, room: Room, ask: Ask) -> tuple[Reason, ...]:
         parts = [f"{count} here, {bin_.state}"]
         if ask.gpus:
             model = f" {bin_.model}" if bin_.model else ""
-            parts.append(f"{ask.gpus} of its {bin_.room[0]}{model} GPUs each, {free[0]} left")
-        parts.append(f"{Cpus(max(0, free[1]))} vCPUs and {Bytes(max(0, free[3]))} of memory left")
+            parts.append(f"{ask.gpus} of its {bin_.room[GPUS]}{model} GPUs each, {free[GPUS]} left")
+        parts.append(f"{Cpus(max(0, free[VCPUS]))} vCPUs and {Bytes(max(0, free[MEMORY]))} of memory left")
         found.append(Reason(rule="fits", text=f"{node}: {'; '.join(parts)}", path=f"nodes.{node}"))
     return tuple(found)
 
@@ -173,7 +173,7 @@ def _amounts(other: Ask, rule: str, count: int) -> Iterator[str]:
     elif rule in NODE_RULES:
         need, what = other.need[NODE_RULES.index(rule)], rule_dimension(NODE_RULES.index(rule))
     elif rule in RACK_RULES[:2]:
-        need, what = other.need[5 + RACK_RULES.index(rule)], ("egress", "ingress")[RACK_RULES.index(rule)]
+        need, what = other.need[UPLINK[RACK_RULES.index(rule)]], ("egress", "ingress")[RACK_RULES.index(rule)]
     elif rule in RACK_RULES and other.power is not None:
         yield f"GPUs of up to {Watts(other.power)} each"
         return

@@ -19,8 +19,6 @@ from tests.benchmarks import openb_trace
 
 #: Cumulative shares of high and normal priority.
 PRIORITIES = ((0.2, "high"), (0.7, "normal"), (1.0, "low"))
-#: Part of the GPUs held that is given back, and asked for, in a daily change.
-CHURN = 0.01
 #: Moves that a change may make; the fewest are wanted, so the budget is wide.
 MOVES = 500
 
@@ -77,20 +75,20 @@ def _indexed(labels: list[tuple[str, Allocation]]) -> Placement:
     return Placement(allocations=tuple(sorted(found, key=lambda a: a.name)))
 
 
-def churn(stack: Stack, last: Placement, seed: int) -> Case:
-    """Replicas on 1% of the GPUs held leave, and others come for as many: each GPU is as likely to be asked for.
+def churn(stack: Stack, last: Placement, churned: float, seed: int) -> Case:
+    """Replicas on a part of the GPUs held leave, and others come for as many: each GPU is as likely to be asked for.
 
     So a job of eight GPUs comes eight times as often as one of a single GPU, which is what needs room to be made.
     """
     rng = random.Random(seed + 1)
     every = [a for a in last.allocations if a.gpus]
     size = {name: w.each.gpus.count * w.each.gpus.share for name, w in stack.workloads.items()}
-    part = CHURN * sum(size[a.workload] for a in every)
+    part = churned * sum(size[a.workload] for a in every)
     gone = {a.name for a in _until(part, rng.sample(every, len(every)), size)}
     new = _until(part, rng.choices(every, [size[a.workload] for a in every], k=len(every)), size)
     stay = [a for a in last.allocations if a.name not in gone]
     counts = Counter(a.workload for a in stay) + Counter(a.workload for a in new)
-    return Case("1% out, 1% in", _with(stack, counts), _indexed([(a.workload, a) for a in stay]))
+    return Case(f"{churned:.0%} out, {churned:.0%} in", _with(stack, counts), _indexed([(a.workload, a) for a in stay]))
 
 
 def _until(part: float, found: list[Allocation], size: dict[str, int]) -> list[Allocation]:

@@ -28,8 +28,6 @@ from tests.benchmarks import openb_trace
 from tests.benchmarks.openb_swarm import swarm
 
 Row = dict[str, Any]
-#: Part of the time after which the solver's guard ends the search; the rest is for finishing what is there.
-GUARD = 0.7
 
 
 def placed(stack: Stack, placement: Placement) -> int:
@@ -47,7 +45,7 @@ def measured(method: str, asked: argparse.Namespace) -> Row:
     stack = openb_trace.stack(trace)
     begin = time.monotonic()
     if method == "swarm":
-        placement, bound = swarm(stack, GUARD * asked.seconds)
+        placement, bound = swarm(stack, asked.seconds)
     else:
         methods: dict[str, Callable[[], tuple[baselines.Where, float | None]]] = {
             "best fit": lambda: baselines.best_fit(trace),

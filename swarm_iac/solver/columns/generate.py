@@ -59,11 +59,12 @@ def generate(
     prices: tuple[float, ...] | None = None,
     bound: float = float("inf"),
     stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[float], None] = lambda bound: None,
 ) -> Generated:
     """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
 
     A round prices the shapes that promised most last time; every EVERY-th round, and whenever those find nothing,
-    prices all and gives a bound.
+    prices all and gives a bound, which is told.
     """
     shapes = problem.shapes
     hosts = [[g for g, other in enumerate(shapes) if g == h or carries(other, shape)] for h, shape in enumerate(shapes)]
@@ -93,6 +94,7 @@ def generate(
         if whole and total < centre:
             centre, state.prices = total, mixed
             state.bound = min(state.bound, total)
+            tell(state.bound)
         state.mix = mix = master.solve() if added else mix
         if state.bound - mix.value <= slack or ending:
             break

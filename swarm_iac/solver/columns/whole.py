@@ -25,20 +25,35 @@ DIVE = 2
 GAP = 4e-4
 
 
+#: The pattern of each node, by shape.
+Nodes = tuple[tuple[Pattern, ...], ...]
+#: Hears of nodes that are filled, and of a bound on what any are worth.
+Tell = Callable[[Nodes, float], None]
+
+
+def _nobody(nodes: Nodes, bound: float) -> None:
+    """Whom nothing is told."""
+
+
 @dataclass(frozen=True)
 class Filled:
     """A placement: for each shape the pattern of each of its nodes. `bound`: no placement is worth more."""
 
-    nodes: tuple[tuple[Pattern, ...], ...]
+    nodes: Nodes
     value: int
     bound: float
     rounds: int
     columns: int
 
 
-def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> Filled:
-    """The best placement found with so many rounds of pricing. `stop` is a guard; once true, what is there is finished."""
-    master, found, greedy = _generated(problem, rounds, stop)
+def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False, tell: Tell = _nobody) -> Filled:
+    """The best placement found with so many rounds of pricing. `stop` is a guard; once true, what is there is finished.
+
+    `tell` hears of the best greedy pass, and of every better bound.
+    """
+    greedy = passes(problem)
+    start = _nodes(problem, max(greedy, key=Floor.worth))
+    master, found = _generated(problem, greedy, rounds, stop, lambda bound: tell(start, bound))
     plan = dive(problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
     floors = [_refilled(problem, plan), *greedy]
     best = max(floors, key=Floor.worth)
@@ -53,12 +68,13 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lamb
 
 def bound_of(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> float:
     """What no placement is worth more than; as `fill_fleet`, without placing anything."""
-    return _generated(problem, rounds, stop)[1].bound
+    return _generated(problem, passes(problem), rounds, stop, lambda bound: None)[1].bound
 
 
-def _generated(problem: Problem, rounds: int, stop: Callable[[], bool]) -> tuple[Master, Generated, list[Floor]]:
+def _generated(
+    problem: Problem, greedy: list[Floor], rounds: int, stop: Callable[[], bool], tell: Callable[[float], None]
+) -> tuple[Master, Generated]:
     master = Master(problem)
-    greedy = passes(problem)
     for floor in greedy:
         for node, shape in enumerate(floor.shape):
             master.add(int(shape), floor.pattern(node))
@@ -66,7 +82,7 @@ def _generated(problem: Problem, rounds: int, stop: Callable[[], bool]) -> tuple
     free = [0.0] * len(problem.kinds)
     slack = GAP * problem.unit * sum(shape.count * shape.cards for shape in problem.shapes)
     bound = sum(shape.count * pricer.best(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
-    return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop), greedy
+    return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop, tell=tell)
 
 
 def _refilled(problem: Problem, plan: Plan) -> Floor:
@@ -99,7 +115,7 @@ def _cards(problem: Problem, shape: int, pattern: Pattern) -> list[int]:
     return [0] * whole + left
 
 
-def _nodes(problem: Problem, floor: Floor) -> tuple[tuple[Pattern, ...], ...]:
+def _nodes(problem: Problem, floor: Floor) -> Nodes:
     patterns: list[list[Pattern]] = [[] for _ in problem.shapes]
     for node, shape in enumerate(floor.shape):
         patterns[shape].append(floor.pattern(node))

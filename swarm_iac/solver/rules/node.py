@@ -6,7 +6,7 @@ Written with open[n] on the right-hand side where the node is still empty: the s
 from __future__ import annotations
 
 from swarm_iac.solver.board import Board
-from swarm_iac.solver.scene import NODE_DIMS
+from swarm_iac.solver.scene import CAPPED, NODE_DIMS
 
 
 def _fits(board: Board, what: str) -> None:
@@ -54,5 +54,5 @@ def ingress_fits_nic(board: Board) -> None:
 
 def node_stays_under_limits(board: Board) -> None:
     """For every node n and resource r:  Σ_w r_w · x[w,n] ≤ limits.node.r;  bandwidth_w = max(out_w, in_w)"""
-    for what in NODE_DIMS[7:]:
+    for what in NODE_DIMS[CAPPED:]:
         _fits(board, what)

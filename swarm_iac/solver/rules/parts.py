@@ -6,7 +6,7 @@ from collections import Counter
 
 from swarm_iac.solver.board import Board
 from swarm_iac.solver.columns.cards import flow
-from swarm_iac.solver.scene import WHOLE
+from swarm_iac.solver.scene import GPUS, WHOLE
 
 
 def parts_fit_cards(board: Board) -> None:
@@ -19,11 +19,11 @@ def parts_fit_cards(board: Board) -> None:
         shared = [name for name in names if board.ask(name).shared]
         if not shared:
             continue
-        empty = max(0, base.free[node][0])
+        empty = max(0, base.free[node][GPUS])
         cards = Counter({0: empty}) + Counter(WHOLE - left for left in base.partial(node).values())
         arcs = flow(board.model, [board.ask(name).share for name in shared], cards)
         for share in sorted({board.ask(name).share for name in shared}):
             placed = sum(arc for (size, _), arc in arcs.items() if size == share)
             board.model.add(sum(board.x[name, node] for name in shared if board.ask(name).share == share) == placed)
-        whole = sum(board.x[name, node] * board.ask(name).need[0] for name in names if not board.ask(name).shared)
+        whole = sum(board.x[name, node] * board.ask(name).need[GPUS] for name in names if not board.ask(name).shared)
         board.model.add(whole + sum(arc for (_, height), arc in arcs.items() if not height) <= empty)

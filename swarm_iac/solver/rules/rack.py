@@ -6,6 +6,7 @@ Traffic that stays inside a rack is counted too, because nobody declares who tal
 from __future__ import annotations
 
 from swarm_iac.solver.board import Board, Terms
+from swarm_iac.solver.scene import RACK_DIMS
 
 
 def _inside(board: Board) -> dict[str, list[str]]:
@@ -17,20 +18,21 @@ def _inside(board: Board) -> dict[str, list[str]]:
     return racks
 
 
-def _shared(board: Board, i: int, dimension: int) -> None:
+def _bounded(board: Board, what: str) -> None:
+    i = RACK_DIMS.index(what)
     for rack, nodes in _inside(board).items():
-        terms: Terms = [(board.x[w, n], board.ask(w).need[dimension]) for n in nodes for w in board.by_bin[n]]
+        terms: Terms = [(board.x[w, n], board.bin(n).of_rack(board.ask(w))[i]) for n in nodes for w in board.by_bin[n]]
         board.at_most(terms, board.task.base.racks[rack][i])
 
 
 def egress_fits_uplink(board: Board) -> None:
     """For every rack r:  Σ_{w, n∈r} egress_w · x[w,n] ≤ uplink_r   [bit/s]"""
-    _shared(board, 0, 5)
+    _bounded(board, "egress")
 
 
 def ingress_fits_uplink(board: Board) -> None:
     """For every rack r:  Σ_{w, n∈r} ingress_w · x[w,n] ≤ uplink_r   [bit/s]"""
-    _shared(board, 1, 6)
+    _bounded(board, "ingress")
 
 
 def power_stays_under_rack_budget(board: Board) -> None:
@@ -38,6 +40,4 @@ def power_stays_under_rack_budget(board: Board) -> None:
 
     cap_n is the node's gpu_power over all its GPUs, used or not; cap_w the workload's own. Unknown caps count 0.
     """
-    for rack, nodes in _inside(board).items():
-        terms = [(board.x[w, n], board.bin(n).power_of(board.ask(w))) for n in nodes for w in board.by_bin[n]]
-        board.at_most(terms, board.task.base.racks[rack][2])
+    _bounded(board, "power")

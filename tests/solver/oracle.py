@@ -1,0 +1,161 @@
+"""What is the best placement of a tiny fleet? Every placement, enumerated and judged apart from the solver."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import unittest.mock
+from collections import Counter
+from collections.abc import Iterator
+
+from swarm_iac.limits import judge
+from swarm_iac.model.placement import Goal, Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import Solution, solve
+from swarm_iac.solver.assemble import assemble
+from swarm_iac.solver.greedy import misfit
+from swarm_iac.solver.scene import Scene, scene_of
+from swarm_iac.solver.task import Pairs, Settled, settle
+
+
+def spreads(scene: Scene, name: str) -> list[Counter[str]]:
+    """Every way to put replicas of one workload on the nodes."""
+    ask = scene.asks[name]
+    sizes = [0, ask.members] if ask.gang else list(range(ask.members + 1))
+    return [Counter(pick) for size in sizes for pick in itertools.combinations_with_replacement(list(scene.bins), size)]
+
+
+def score(scene: Scene, settled: Settled, counts: Counter[tuple[str, str]]) -> tuple[tuple[int, ...], int]:
+    """The goals' values, larger is better, and the voluntary moves."""
+    placed: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        placed[name] += count
+    stays = Counter((a.workload, a.node) for a in settled.stay.values())
+    softs = Counter((a.workload, a.node) for a in settled.soft.values())
+    values: list[int] = []
+    for level in (2, 1, 0):
+        asks = [a for a in scene.asks.values() if a.priority == level]
+        for most in (
+            {a.name: sum(c for (n, _), c in stays.items() if n == a.name) for a in asks},
+            {a.name: len(scene.running.get(a.name, ())) for a in asks},
+            {a.name: a.members for a in asks},
+        ):
+            values.append(sum(a.gpus * a.share * min(most[a.name], placed[a.name]) for a in asks))
+            values.append(sum(min(most[a.name], placed[a.name]) for a in asks))
+    stayed = {n: sum(c for (m, _), c in stays.items() if m == n) for n, _ in stays}
+    moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
+    eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
+    waste = sum(c * misfit(scene, scene.asks[n], scene.bins[b]) for (n, b), c in counts.items())
+    return (*values, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
+
+
+def still(placement: Placement, last: Placement) -> frozenset[str]:
+    """Allocations that stand where they stood; only those may be on a cordoned node."""
+    before = last.by_name()
+    return frozenset(a.name for a in placement.allocations if a.name in before and before[a.name].node == a.node)
+
+
+def every(stack: Stack, last: Placement) -> Iterator[tuple[tuple[int, ...], int, Pairs]]:
+    """(values, moves, replicas by workload and node) of every way to put replicas on nodes, rules aside."""
+    scene = scene_of(stack, last)
+    settled = settle(scene)
+    for picks in itertools.product(*(spreads(scene, name) for name in scene.asks)):
+        counts = Counter({(n, b): c for n, pick in zip(scene.asks, picks, strict=True) for b, c in pick.items()})
+        values, moves = score(scene, settled, counts)
+        yield values, moves, counts
+
+
+def accepted(stack: Stack, last: Placement, counts: Pairs) -> bool:
+    """Does the judge accept it?"""
+    scene = scene_of(stack, last)
+    try:
+        placement = Placement(allocations=assemble(scene, settle(scene), counts))
+    except ValueError:
+        return False
+    return not judge(stack, placement, kept=still(placement, last))
+
+
+def best(stack: Stack, last: Placement) -> tuple[int, ...]:
+    """The best goals' values of all placements that the judge accepts."""
+    within = [(values, counts) for values, moves, counts in every(stack, last) if moves <= stack.solve.moves]
+    for values, counts in sorted(within, key=lambda pair: pair[0], reverse=True):
+        if accepted(stack, last, counts):
+            return values
+    raise AssertionError("nothing at all is always a placement")
+
+
+def fewest(stack: Stack, last: Placement, placed: Counter[str]) -> int:
+    """The fewest moves of all placements of so many replicas that the judge accepts."""
+
+    def alike(counts: Pairs) -> bool:
+        found: Counter[str] = Counter()
+        for (name, _), count in counts.items():
+            found[name] += count
+        return +found == +placed
+
+    for moves, counts in sorted(((m, c) for _, m, c in every(stack, last) if alike(c)), key=lambda pair: pair[0]):
+        if accepted(stack, last, counts):
+            return moves
+    raise AssertionError("what was placed is a placement")
+
+
+def reached(solution: Solution) -> Pairs:
+    """The replicas of a solution by workload and node."""
+    return Counter((a.workload, a.node) for a in solution.placement.allocations)
+
+
+def as_large(stack: Stack, last: Placement = Placement()) -> Solution:
+    """What the path of large fleets answers."""
+    module = sys.modules["swarm_iac.solver.solve"]
+    with unittest.mock.patch.multiple(module, NODES=0, EXACT=0):
+        return solve(stack, last)
+
+
+def check_exact(before: Stack, now: Stack) -> None:
+    """The exact path reaches the optimum, proves it, and has no other reason for leaving something out than rules."""
+    last = solve(before).placement
+    solution = solve(now, last)
+    assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
+    scene = scene_of(now, last)
+    assert score(scene, settle(scene), reached(solution))[0] == best(now, last)
+    assert solution.proof.optimal
+    assert not [one for one in solution.placement.unplaced if any(reason.rule == "effort" for reason in one.reasons)]
+
+
+def check_large(stack: Stack) -> None:
+    """From nothing, the path of large fleets is feasible, and the optimum within its bound."""
+    solution = as_large(stack)
+    assert judge(stack, solution.placement) == ()
+    goals = {goal.name: goal for goal in solution.proof.goals}
+    optimum = best(stack, Placement())
+    for i, goal in placing(stack, goals):
+        most = optimum[6 * i + 4] // (1 if goal.name.endswith("milli") else 1000)
+        assert goal.value <= most <= goal.bound
+        if goal.value != most:  # the levels below had other room than in the optimum
+            break
+
+
+def check_large_change(before: Stack, now: Stack) -> None:
+    """After a change, too; and no placement of the same replicas moves fewer than is proven."""
+    last = solve(before).placement
+    solution = as_large(now, last)
+    assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
+    goals = {goal.name: goal for goal in solution.proof.goals}
+    optimum = best(now, last)
+    for i, goal in placing(now, goals):
+        most = optimum[6 * i + 4] // (1 if goal.name.endswith("milli") else 1000)
+        assert most <= goal.bound
+        if goal.value != most:
+            break
+    if "moves" in goals:
+        placed = Counter(a.workload for a in solution.placement.allocations)
+        assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
+
+
+def placing(stack: Stack, goals: dict[str, Goal]) -> Iterator[tuple[int, Goal]]:
+    """The goals on GPUs placed, highest priority first, with their place among the priorities."""
+    milli = any(workload.each.gpus.share < 1000 for workload in stack.workloads.values())
+    for i, level in enumerate(("high", "normal", "low")):
+        goal = goals.get(f"{level}_placed_{'gpu_milli' if milli else 'gpus'}")
+        if goal is not None:
+            yield i, goal
