@@ -59,6 +59,7 @@ def foresee(machines: Machines, news: Mapping[str, Any], before: Before) -> Outc
         return Outcome(wanted, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
     seen = Sight.look(machines, asked, retry=_set("SWARM_RETRY"))
     seen.guard(_allowed())
+    wanted = seen.wanted()
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
     still = (before.rows.keys() & wanted.keys() - touched) | (seen.blocked.keys() & before.rows.keys())

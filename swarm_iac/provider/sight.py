@@ -15,6 +15,8 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observe
 from swarm_iac.model.step import Plan, StepResult
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan import rows as show
+from swarm_iac.plan.diff import ended
+from swarm_iac.plan.ends import keep_ends
 from swarm_iac.provider import spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
@@ -112,6 +114,18 @@ class Sight:
         """Nodes that did not answer → why."""
         return {name: node.error for name, node in self.observed.items() if node.error}
 
+    def wanted(self) -> Rows:
+        """Rows as asked, less what jobs that came to their end hold no more; how they ended stays as it is."""
+        kept = keep_ends(self.observed, self.asked.kept)
+        states = {name: kept.get(name, value.state) for name, value in self.asked.kept.items() if value.managed}
+        rows = as_rows(states)
+        for seen in self.observed.values():
+            for name in seen.state.allocations:
+                row = rows.get(("Allocation", name), {})
+                if ended(seen, name) and row.get("node") == seen.node:
+                    row["health"] = "failed" if seen.health[name] == "failed" else "ok"
+        return rows
+
     @cached_property
     def plan(self) -> Plan:
         """What can be done now. Raises Refused when no order is safe. A node that is given back already is past asking."""
@@ -178,7 +192,7 @@ class Sight:
         return (*self.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
 
 
-def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed]) -> Rows:
+def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed] | Mapping[str, NodeState]) -> Rows:
     """Rows of nodes, wanted or found, as they look after a round trip through the engine."""
     found: Rows = {row: plain(properties) for row, properties in show(nodes).items()}
     return found

@@ -121,7 +121,7 @@ def test_a_unit_changed_by_hand_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("state", "sub", "health"),
-    [("active", "running", "healthy"), ("active", "exited", "done"), ("failed", "failed", "failed"),
+    [("active", "running", "healthy"), ("deactivating", "stop-post", "stopping"), ("failed", "failed", "failed"),
      ("activating", "auto-restart", "starting"), ("inactive", "dead", "stopped")],
 )  # fmt: skip
 def test_health_of(state: str, sub: str, health: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
