@@ -283,6 +283,8 @@ def enter(chosen: Chosen, command: list[str]) -> list[str]:
     """
     words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
     words += ["--property=SupplementaryGroups=swarm-gpu", "--property=PrivateUsers=yes"]
+    # systemd would expand variables in the words: with its own, not with those of whoever types.
+    command = [word.replace("$", "$$") for word in command]
     return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]
 
 

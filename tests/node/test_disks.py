@@ -33,7 +33,7 @@ def disk(tmp_path: Path) -> Iterator[str]:
 
 def put(offset: int, content: bytes) -> Callable[[str], None]:
     def write(disk: str) -> None:
-        with open(disk, "r+b") as file:
+        with Path(disk).open("r+b") as file:
             file.seek(offset)
             file.write(content)
             file.flush()

@@ -13,21 +13,7 @@ from hypothesis import strategies as st
 from swarm_node import ledger, systemd, units  # type: ignore[import-not-found]
 from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
 
-HOSTILE = [
-    "; rm -rf /",
-    '"',
-    "\\",
-    "\\\n[Service]\nUser=root",
-    "a\r\nUser=root",
-    "%h %% %n",
-    "$HOME ${PATH} $$",
-    "+/bin/sh",
-    "-x",
-    "é \u2028 \x85 😀",
-    "#",
-    "\t",
-    "'",
-]
+from tests.hostile import HOSTILE
 
 
 def systemd_reads(line: str) -> list[str]:

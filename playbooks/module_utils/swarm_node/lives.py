@@ -12,6 +12,7 @@ import time
 from typing import Any, Dict, List
 
 from . import systemd
+from .ledger import private
 from .run import Context
 
 ENDS = "/var/lib/swarm/ends"
@@ -47,7 +48,7 @@ def prepare(context: Context, allocation: str) -> None:
     """Called before a start: what was written of an earlier life is no longer true."""
     for folder in (ENDS, SPARE, ASKED, WAITING):
         if not context.check:
-            os.makedirs(context.path(folder), mode=0o700, exist_ok=True)
+            private(context.path(folder))
         context.remove(f"{folder}/{allocation}")
 
 

@@ -11,11 +11,10 @@ import time
 import urllib.request
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import devices, lives, slices, systemd
+from . import devices, lives, secrets, slices, systemd
 from .directories import directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
-SECRETS = "/etc/swarm/secrets"
 HOLDER = ["/bin/sleep", "infinity"]
 #: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
 #: systemd would take '+', '!' or '@' as an order to itself.
@@ -58,23 +57,10 @@ def command_line(want: Dict[str, Any]) -> List[str]:
     words = argv_of(want.get("command") or "")
     if not words:
         return list(HOLDER)
-    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets(want).items()]
+    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets.named(want).items()]
     if exports:
         return ["/bin/sh", "-euc", "; ".join([*exports, _EXEC]), "swarm", *_ENV, *words]
     return _ENV + words
-
-
-def secrets(want: Dict[str, Any]) -> Dict[str, str]:
-    """Variables whose value is `secret:NAME`, by variable."""
-    found = {}
-    for name, value in sorted((want.get("env") or {}).items()):
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise NodeError(f"{name!r} is no name of a variable")
-        if value.startswith("secret:"):
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value[7:]):
-                raise NodeError(f"{value!r} names no secret")
-            found[name] = value[7:]
-    return found
 
 
 def own_environment(allocation: str, gpus: List[int], scratch: bool, cache: bool) -> Dict[str, str]:
@@ -95,7 +81,7 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     signal = want.get("stop_signal") or "TERM"
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
-    env, hidden = _environment(context, allocation, want), secrets(want)
+    env, hidden = _environment(context, allocation, want), secrets.named(want)
     folders = [value for name, value in env.items() if name in ("SWARM_SCRATCH", "SWARM_CACHE")]
     lines = ["# kept by swarm; changes by hand are undone", "[Unit]", f"Description=swarm {allocation}", _GIVES_UP]
     lines += [f"RequiresMountsFor={' '.join(folders)}"] if folders else []
@@ -103,7 +89,7 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     lines += [f"ExecStart=:{systemd.words(command_line(want))}", *lives.properties(allocation, want)]
     lines += [f"WorkingDirectory={env['SWARM_SCRATCH']}"] if "SWARM_SCRATCH" in env else []
     lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
-    lines += [f"LoadCredential={secret}:{SECRETS}/{secret}" for secret in sorted(set(hidden.values()))]
+    lines += [f"LoadCredential={secret}:{secrets.FOLDER}/{secret}" for secret in sorted(set(hidden.values()))]
     lines += [
         f"KillSignal=SIG{signal}",
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
@@ -143,6 +129,8 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     if stopping or (runs and keys & {"user", "command", "env"}):
         stop(context, allocation, {"waited": want.get("waited")})
         runs = False
+    if not runs:
+        secrets.ready(context, secrets.named(want).values())
     if not runs and not (stopping and lives.end(context, allocation)):  # it was just about to end by itself
         lives.prepare(context, allocation)
         context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
@@ -155,7 +143,8 @@ def account(context: Context, user: str) -> None:
     if user == "root":
         raise NodeError("a workload never runs as root")
     try:
-        pwd.getpwnam(user)
+        if pwd.getpwnam(user).pw_uid == 0:
+            raise NodeError(f"{user} is another name for root on this machine, and a workload never runs as root")
     except KeyError:
         context.ledger.save_original(f"account:{user}", "absent")
         context.act(["useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", "--", user])
@@ -301,7 +290,7 @@ def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: floa
     argv = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={slices.unit(allocation)}", f"--uid={want['user']}",
             "-p", "NoNewPrivileges=yes", "-p", f"PrivateUsers={_OWN_USERS}", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
     try:
-        context.run([*argv, *_ENV, *argv_of(healthy)], timeout=timeout + 20)
+        context.run([*argv, *_ENV, *(word.replace("$", "$$") for word in argv_of(healthy))], timeout=timeout + 20)
     except NodeError as error:
         return f"{healthy!r} says no: {error}"
     return ""
