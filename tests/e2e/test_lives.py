@@ -69,7 +69,7 @@ class Stage:
         said = self.fleet.node(node, f"systemctl show -p DeviceAllow swarm-{allocation.replace('-', '_')}.slice")
         return re.findall(r"/dev/nvidia[0-9]+", said)
 
-    def settle(self, seconds: float = 60) -> None:
+    def settle(self, seconds: float = 120) -> None:
         """Wait until no short job runs any more."""
         end = time.monotonic() + seconds
         while self.runs("quick-0") or self.runs("bad-0") or self.runs("held-0"):
@@ -86,9 +86,9 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 
 
 ENDS = {
-    "quick": job("sh -c 'echo ran >> log; sleep 2'", "two"),
-    "bad": job("sh -c 'echo ran >> log; sleep 2; exit 3'", "two"),
-    "held": job("sh -c 'echo ran >> log; sleep 2'", "two", hold=True),
+    "quick": job("sh -c 'echo ran >> log; sleep 25'", "two"),
+    "bad": job("sh -c 'echo ran >> log; sleep 25; exit 3'", "two"),
+    "held": job("sh -c 'echo ran >> log; sleep 25'", "two", hold=True),
     "pair": job("/bin/sleep infinity", gang=2),
     "twin": job("/bin/sleep infinity", gang=2, restart="on-failure"),
     "solo": job("/bin/sleep infinity", "two"),
@@ -105,7 +105,7 @@ def test_ends_give_back_what_they_hold_unless_they_hold_it(stage: Stage) -> None
     assert (stage.cards(two, "quick-0"), stage.cards(two, "bad-0"), len(stage.cards(two, "held-0"))) == ([], [], 1)
     logs = stage.fleet.node(two, "cat /srv/swarm/scratch/{quick,bad,held}-0/log").split()
     assert logs == ["ran"] * 3, "files stay, and nothing ran twice"
-    told = stage.fleet.swarm("ps").ok().text
+    told = stage.fleet.swarm("ps", COLUMNS="250").ok().text
     assert re.search(r"bad-0.*failed", told) and re.search(r"quick-0.*done", told)
     stage.fleet.pulumi("preview", "--expect-no-changes").ok()
 
@@ -127,6 +127,8 @@ def test_after_a_loss_of_power_services_are_back_jobs_wait_and_ends_last(stage: 
     two = PLACES["two"]
     stage.fleet.sandbox.power_off(two)
     stage.fleet.sandbox.power_on(two)
+    answers = "timeout 90 sh -c 'until ss -ltn | grep -q :8000; do sleep 1; done'; sleep 3"
+    stage.fleet.node(two, answers, timeout=120)
     preview = stage.fleet.pulumi("preview", "--diff").ok().rows()
     assert {name for name, text in preview.items() if "waits for a run since the reboot of" in text} >= {"Allocation solo-0"}
     assert not preview.keys() & {
@@ -137,7 +139,7 @@ def test_after_a_loss_of_power_services_are_back_jobs_wait_and_ends_last(stage: 
         f"Node {two}",
     }
     assert stage.runs("solo-0") == {} and stage.runs("web-0").keys() == {two}
-    assert "waits for a run since" in stage.fleet.swarm("ps").ok().text
+    assert "waits for a run since" in stage.fleet.swarm("ps", COLUMNS="250").ok().text
     stage.up()
     assert stage.runs("solo-0").keys() == {two}
     assert stage.fleet.node(two, "cat /srv/swarm/scratch/{quick,bad,held}-0/log").split() == ["ran"] * 3
