@@ -48,15 +48,14 @@ def as_bo(fleet: Fleet, node: str, command: str) -> str:
 
 @pytest.fixture(scope="module")
 def node(fleet: Fleet) -> Iterator[str]:
-    """Where the spy runs."""
+    """Where the spy runs, as ada, beside a workload of bo."""
     before = fleet.stack.read_text()
     text = yaml.safe_load(before)
-    text["workloads"] |= {"spy": spy(HF_TOKEN="secret:hf")}
+    bos = str(fleet.placed()["tidy-0"]["node"])  # where bo has an account
+    text["nodes"].setdefault(bos, {})["labels"] = {"with": "bo"}
+    text["workloads"] |= {"spy": {**spy(HF_TOKEN="secret:hf"), "place": {"select": {"with": "bo"}}}}
     for one in NODES:
-        fleet.node(
-            one, f"umask 077; mkdir -p /etc/swarm/secrets; echo {SECRET} > /etc/swarm/secrets/hf; rm -f /root/.bash_history"
-        )
-        fleet.node(one, "id bo > /dev/null 2>&1 || useradd bo")
+        fleet.node(one, f"umask 077; mkdir -p /etc/swarm/secrets; echo {SECRET} > /etc/swarm/secrets/hf")
     fleet.stack.write_text(yaml.safe_dump(text, sort_keys=False))
     fleet.swarm("up", "--yes", "--skip-preview").ok()
     yield str(fleet.placed()["spy-0"]["node"])
