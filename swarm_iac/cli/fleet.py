@@ -174,11 +174,12 @@ def _held(seen: Observed) -> str:
 
 def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
     """One row per allocation, and one per workload without a place."""
+    from swarm_iac.plan.rows import health_words
+
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
-        health = (
-            "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "not there yet")
-        )
+        there = view.decision.stack.runs_as(one)
+        health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
         gpus = ",".join(map(str, one.gpus)) or "-"
         cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
         yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health
@@ -284,6 +285,8 @@ def enter(chosen: Chosen, command: list[str]) -> list[str]:
     """
     words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
     words += ["--property=SupplementaryGroups=swarm-gpu", "--property=PrivateUsers=yes"]
+    # systemd would expand variables in the words: with its own, not with those of whoever types.
+    command = [word.replace("$", "$$") for word in command]
     return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]
 
 

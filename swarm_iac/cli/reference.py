@@ -123,7 +123,7 @@ These are in the design, and a file that uses them is either refused (an unknown
 | `datasets`, a workload's `data` | refused |
 | `variants` | refused |
 | ranges of `memory` and of bandwidth, such as `1..10 Gbit/s` | refused |
-| `hold`, `on_boot`, `on_shrink` | refused |
+| `on_shrink` | refused |
 | parts of a GPU (MIG) | refused |
 | the upper end of `replicas: 2..6` | the lower end is placed |
 | `teams.NAME.share` | no effect: `priority` decides who goes first |

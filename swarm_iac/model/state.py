@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from swarm_iac.model.base import Name, Value
+from swarm_iac.model.workload import OnBoot
 
 
 class GpuState(Value):
@@ -71,6 +72,8 @@ class UnitState(Value):
     port: int | None = None
     active: bool = True
     restart: bool = Field(default=True, description="Started again when it fails.")
+    gang: bool = Field(default=False, description="Never started again without its gang.")
+    on_boot: OnBoot = Field(default="start", description="After a reboot: started by the node itself, or waits for a run.")
 
 
 class AllocationState(Value):
@@ -151,8 +154,12 @@ class Observed(Value):
     ledger: LedgerHead | None = None
     state: NodeState = NodeState()
     agent: str = Field(default="", description="Digest of the node program installed there; empty: none.")
-    health: dict[str, str] = Field(default={}, description="Of each allocation: healthy | starting | stopped | failed | done.")
+    health: dict[str, str] = Field(
+        default={},
+        description="Of each allocation: healthy | starting | stopping | stopped | failed | done | waiting (since the reboot).",
+    )
     setbacks: dict[str, Setback] = Field(default={}, description="By path; see Change.path.")
+    booted: int = Field(default=0, description="When it booted, if something waits since. [s since 1970]")
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
     troubles: tuple[str, ...] = Field(default=(), description="What is wrong with the machine, although it could be read.")
 
@@ -180,6 +187,7 @@ class Desired(Value):
     fleet: Name
     state: NodeState = NodeState()
     handover: dict[str, Handover] = Field(default={}, description="Of each allocation here; left out: stop-first.")
+    hold: tuple[str, ...] = Field(default=(), description="Allocations that keep what they hold after their end.")
     managed: bool = Field(default=True, description="False: give everything back (destroy, or the node left the stack).")
     hardware: Declared | None = Field(default=None, description="None: not checked.")
     rack: str = Field(default="", description="Its rack, when that has a power budget.")

@@ -12,6 +12,7 @@ from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
+OnBoot = Literal["start", "wait"]
 OnUpdate = Literal["surge", "roll", "recreate"]
 PRIORITIES: dict[str, int] = {"low": 0, "normal": 1, "high": 2}
 
@@ -126,9 +127,23 @@ class Workload(Value):
     restart: Literal["never", "on-failure"] | None = Field(
         default=None, description="What follows a failure; left out: a service starts again, a job has failed."
     )
+    on_boot: OnBoot | None = Field(
+        default=None,
+        description="After a reboot. start: by itself; wait: until the next `swarm up`, as it may run elsewhere by then. "
+        "Left out: services and reserved places start, jobs and gangs wait.",
+    )
+    hold: bool = Field(
+        default=False, description="A job that is done or failed keeps its GPUs, memory and bandwidth; files it always keeps."
+    )
     formerly: Name | None = Field(
         default=None, description="Its name before: what runs under that goes on. Keep the key as long as it runs."
     )
+
+    @property
+    def boots(self) -> OnBoot:
+        """What a reboot does to its replicas: only what may run twice for a while is started by the node alone."""
+        safe = self.run is None or (self.kind == "serve" and self.gang is None)
+        return self.on_boot or ("start" if safe else "wait")
 
     @property
     def members(self) -> int:

@@ -13,7 +13,7 @@ from swarm_iac.plan.diff import diff, ended, restart_for, settled
 from swarm_iac.plan.ends import keep_ends
 from swarm_iac.plan.resources import Turn, Waits
 
-Kind = Literal["come", "go", "restart", "start", "live", "stay"]
+Kind = Literal["come", "go", "restart", "start", "end", "live", "stay"]
 #: Those whose service keeps its healthy replicas while they change.
 SERVES: tuple[Handover, ...] = ("healthy-first", "one-by-one")
 #: For each node, when its allocations take and give.
@@ -30,7 +30,7 @@ class Act:
     @property
     def stops(self) -> bool:
         """Does it stop what runs there?"""
-        return self.kind in ("go", "restart")
+        return self.kind in ("go", "restart", "end")
 
     @property
     def starts(self) -> bool:
@@ -72,7 +72,9 @@ class Machine:
 
     def fell(self, name: str) -> bool:
         """Is it to be started again, since it fell?"""
-        return self.seen.health.get(name, "") in ("failed", "stopped") and not ended(self.seen, name)
+        wanted = self.new.allocations.get(name)
+        fallen = self.seen.health.get(name, "") in ("failed", "stopped") and not ended(self.seen, name)
+        return fallen and (wanted is None or wanted.unit.active)
 
 
 def machines(
@@ -83,9 +85,8 @@ def machines(
     for name in sorted(observed.keys() | desired.keys()):
         seen = observed.get(name, Observed(node=name))
         wanted = desired.get(name) or Desired(node=name, address="local", fleet=name, managed=False)
-        new = wanted.state if wanted.managed else NodeState()
-        found[name] = Machine(seen, settled(seen), new, wanted)
-    kept = keep_ends({name: (each.seen, each.new) for name, each in found.items() if each.managed})
+        found[name] = Machine(seen, settled(seen), wanted.state if wanted.managed else NodeState(), wanted)
+    kept = keep_ends(observed, desired)
     found = {name: replace(each, new=kept.get(name, each.new)) for name, each in found.items()}
     came_from, goes_to = homes(found)
     turns = turns if turns is not None else _late(found)
@@ -144,7 +145,7 @@ def _with_acts(machine: Machine, turn: Turn, came_from: Mapping[str, tuple[str, 
 
 
 def _change(machine: Machine, name: str, old: AllocationState, new: AllocationState, split: bool) -> Act:
-    reasons = restart_for(old, new)
+    reasons = restart_for(old, new) if new.unit.active else ()
     over = ended(machine.seen, name) and old.unit == new.unit and old.workload == new.workload
     if reasons and not over:
         return Act("restart", f"restarts for: {', '.join(reasons)}")
@@ -152,9 +153,11 @@ def _change(machine: Machine, name: str, old: AllocationState, new: AllocationSt
         return Act("restart", "restarts for: it has no core to stay on while cores change hands")
     health = machine.seen.health.get(name, "")
     if new.unit.active and not old.unit.active:
-        return Act("start", f"was {health or 'stopped'}")
+        return Act("start", "waited for a run since its node booted" if health == "waiting" else f"was {health or 'stopped'}")
+    if old.unit.active and not new.unit.active:
+        return Act("end", f"its gang {new.workload} failed")
     if diff(old, new):
-        return Act("live", "changes while it runs")
+        return Act("live", "came to its end" if over else "changes while it runs")
     return Act("stay")
 
 

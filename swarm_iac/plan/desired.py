@@ -66,6 +66,7 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
             },
         ),
         hardware=declared(hardware),
+        hold=tuple(sorted(stack.runs_as(each) for each in allocations if stack.workloads[each.workload].hold)),
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
         **_rack(stack, name),
     )
@@ -185,4 +186,6 @@ def _unit(workload: Workload) -> UnitState:
         healthy=run.healthy if run else "",
         port=run.port if run else None,
         restart=lasting if workload.restart is None else workload.restart == "on-failure",
+        gang=workload.gang is not None,
+        on_boot=workload.boots,
     )

@@ -12,7 +12,7 @@ from swarm_iac.model.state import AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 
 #: What a unit may differ in without being stopped for it.
-LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "healthy", "restart"})
+LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "healthy", "restart", "gang", "on_boot"})
 
 
 def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Change, ...]:

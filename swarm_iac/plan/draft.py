@@ -176,7 +176,7 @@ def _parts(machine: Machine, name: str, act: Act, old: AllocationState | None, n
     health = machine.seen.health.get(name, "")
     ill = act.kind in ("stay", "live") and health not in WELL and not ended(machine.seen, name)
     starts = new.unit.active and (act.starts or (ill and health in ("failed", "stopped")))
-    if starts or part("unit", "workload"):
+    if starts or (part("unit", "workload") and act.kind != "end"):
         yield Draft(machine.name, Verb.START, name, part("unit", "workload"), want, act.why or f"was {health}")
     if new.unit.active and (starts or ill):
         worse = (Change(path=f"{at}.health", old=health, new="ok"),) if ill else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,12 +27,21 @@ def rows(nodes: Mapping[str, NodeState] | Mapping[str, Observed] | Mapping[str, 
             continue
         state = node if isinstance(node, NodeState) else node.state
         found["Node", name] = _node(state)
-        health = node.health if isinstance(node, Observed) else {}
+        health = {one: health_words(node, one) for one in node.health} if isinstance(node, Observed) else {}
         for allocation, one in sorted(state.allocations.items()):
             key = ("Allocation", allocation)
             if key not in found or one.unit.active:
                 found[key] = _allocation(name, one, health.get(allocation, ""))
     return found
+
+
+def health_words(seen: Observed, name: str) -> str:
+    """How an allocation is; of one that waits, for what and since when."""
+    health = seen.health.get(name, "")
+    if health != "waiting":
+        return health
+    booted = datetime.datetime.fromtimestamp(seen.booted, datetime.UTC)
+    return f"waits for a run since the reboot of {booted:%Y-%m-%d %H:%M} UTC"
 
 
 def _given(properties: Properties) -> Properties:
@@ -111,5 +121,6 @@ def _unit(state: AllocationState, health: str) -> Properties:
         "check": unit.healthy,
         "port": unit.port,
         "restart": unit.restart,
+        "onBoot": "waits for a run" if unit.on_boot == "wait" else None,
         "health": "ok" if health == "done" else plain if health in ("", "healthy") else health,
     }

@@ -15,6 +15,8 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observe
 from swarm_iac.model.step import Plan, StepResult
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan import rows as show
+from swarm_iac.plan.diff import ended
+from swarm_iac.plan.ends import keep_ends
 from swarm_iac.plan.part import Only, part
 from swarm_iac.plan.part import only as read_only
 from swarm_iac.provider import spec
@@ -126,13 +128,21 @@ class Sight:
 
     @cached_property
     def wanted(self) -> Rows:
-        """Rows as they are to be after this run."""
-        if self.only is None:
-            return as_rows(self.asked.kept)
-        mixed = part(self.observed, self.asked.all, self.only).desired
-        touched = {step.node for step in self.plan.steps}
-        ours = {name for name, node in self.observed.items() if node.ledger is not None}
-        return as_rows({name: each for name, each in mixed.items() if name in ours | touched})
+        """Rows as they are to be after this run, less what jobs at their end hold no more; how they ended stays as it is."""
+        goal = self.asked.kept
+        if self.only is not None:
+            mixed = part(self.observed, self.asked.all, self.only).desired
+            touched = {step.node for step in self.plan.steps}
+            ours = {name for name, node in self.observed.items() if node.ledger is not None}
+            goal = {name: each for name, each in mixed.items() if name in ours | touched}
+        kept = keep_ends(self.observed, goal)
+        rows = as_rows({name: kept.get(name, value.state) for name, value in goal.items() if value.managed})
+        for seen in self.observed.values():
+            for name in seen.state.allocations:
+                row = rows.get(("Allocation", name), {})
+                if ended(seen, name) and row.get("node") == seen.node:
+                    row["health"] = "failed" if seen.health[name] == "failed" else "ok"
+        return rows
 
     @cached_property
     def blocked(self) -> dict[Row, str]:
@@ -193,7 +203,7 @@ class Sight:
         return (*self.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
 
 
-def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed]) -> Rows:
+def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed] | Mapping[str, NodeState]) -> Rows:
     """Rows of nodes, wanted or found, as they look after a round trip through the engine."""
     found: Rows = {row: plain(properties) for row, properties in show(nodes).items()}
     return found

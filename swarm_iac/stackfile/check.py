@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
@@ -27,6 +29,10 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
     return checker.problems
+
+
+#: As the node has it: the name is a file below /etc/swarm/secrets.
+_SECRET = re.compile(r"secret:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class _Checker:
@@ -153,9 +159,22 @@ class _Checker:
             return
         if run.healthy.startswith("/") and run.port is None:
             self.say(f"{path}.run.healthy", f"the path {run.healthy} is asked on a port, and there is none", "add `port:`")
+        for key, line in (("command", run.command), ("healthy", run.healthy)):
+            try:
+                shlex.split(line)
+            except ValueError as error:
+                reason = str(error).lower()
+                self.say(f"{path}.run.{key}", f"it does not split into words: {reason}", "close the quotes, or quote the quote")
         for key, value in run.env.items():
-            if value == "secret:" or (value.startswith("secret:") and "/" in value):
-                self.say(f"{path}.run.env.{key}", f"{value!r} names no secret", "write secret:NAME, as in secret:hf")
+            if value.startswith("secret:") and not _SECRET.fullmatch(value):
+                self.say(f"{path}.run.env.{key}", f"{value[:60]!r} names no secret", "write secret:NAME, as in secret:hf")
+        for key, value in {
+            "command": run.command,
+            "healthy": run.healthy,
+            **{f"env.{k}": v for k, v in run.env.items()},
+        }.items():
+            if "\0" in value:
+                self.say(f"{path}.run.{key}", "a NUL character cannot be handed to a program", "leave it out")
 
     def life(self, name: str, workload: Workload) -> None:
         """How it changes suits its kind, and its former name is free."""

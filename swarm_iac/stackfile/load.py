@@ -25,7 +25,7 @@ from swarm_iac.stackfile.wording import problem
 Shape = TypeVar("Shape", bound=BaseModel)
 
 #: The only values that are true or false; elsewhere pydantic would read true as 1.
-SWITCHES = ("pinned", "gpu_persistence")
+SWITCHES = ("pinned", "gpu_persistence", "hold")
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,10 @@ def _scan(document: Document, node: Node, steps: tuple[Step, ...], problems: lis
             _scan(document, child, (*steps, step), problems, prefix)
             continue
         if isinstance(data, bool) and step not in SWITCHES:
-            message, hint = f"{str(data).lower()} does not fit here", "only pinned and gpu_persistence are true or false"
+            message, hint = (
+                f"{str(data).lower()} does not fit here",
+                f"only {', '.join(SWITCHES[:-1])} and {SWITCHES[-1]} are true or false",
+            )
         elif step == "until" and data is not None and not isinstance(data, str):
             message, hint = f"expected a date such as 2027-01-31, found {data}", ""
         elif data is None and steps:

@@ -28,7 +28,7 @@ MAX_BYTES = 10_000_000
 MAX_NODES = 1_250_000
 
 #: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
-_LIVE = {"run", "stop", "priority", "on_update", "restart", "formerly"}
+_LIVE = {"run", "stop", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
 
 

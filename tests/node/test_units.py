@@ -13,21 +13,7 @@ from hypothesis import strategies as st
 from swarm_node import ledger, systemd, units  # type: ignore[import-not-found]
 from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
 
-HOSTILE = [
-    "; rm -rf /",
-    '"',
-    "\\",
-    "\\\n[Service]\nUser=root",
-    "a\r\nUser=root",
-    "%h %% %n",
-    "$HOME ${PATH} $$",
-    "+/bin/sh",
-    "-x",
-    "é \u2028 \x85 😀",
-    "#",
-    "\t",
-    "'",
-]
+from tests.hostile import HOSTILE
 
 
 def systemd_reads(line: str) -> list[str]:
@@ -121,7 +107,7 @@ def test_a_unit_changed_by_hand_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("state", "sub", "health"),
-    [("active", "running", "healthy"), ("active", "exited", "done"), ("failed", "failed", "failed"),
+    [("active", "running", "healthy"), ("deactivating", "stop-post", "stopping"), ("failed", "failed", "failed"),
      ("activating", "auto-restart", "starting"), ("inactive", "dead", "stopped")],
 )  # fmt: skip
 def test_health_of(state: str, sub: str, health: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

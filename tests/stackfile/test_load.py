@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.stackfile import Loaded, load, loads, schema
+from swarm_iac.stackfile.load import SWITCHES
 from swarm_iac.stackfile.ranges import expand
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +123,16 @@ def test_schema_file_is_up_to_date() -> None:
     """Write it anew with: python -m swarm_iac.stackfile.shape > swarm_iac/stackfile/stack.schema.json"""
     file = ROOT / "swarm_iac" / "stackfile" / "stack.schema.json"
     assert json.loads(file.read_text()) == schema()
+
+
+def test_every_switch_of_the_schema_can_be_written() -> None:
+    found = {
+        key
+        for one in schema()["$defs"].values()
+        for key, value in one.get("properties", {}).items()
+        if "boolean" in [each.get("type") for each in value.get("anyOf", [value])]
+    }
+    assert found == set(SWITCHES)
 
 
 def test_every_field_of_the_schema_is_described() -> None:

@@ -1,4 +1,4 @@
-"""What makes a machine right again after a reboot? A unit that applies what the ledger holds."""
+"""What makes a machine right again after a reboot? A unit that applies what the ledger holds, and starts what may."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def run(root: str = "/") -> int:
 
 def _acts(context: Context) -> List[Any]:
     """What is to be done after a boot, in order: the machine, then the disk, then each place, then what runs there."""
-    from . import devices, gpus, settings, slices, storage, traffic, units
+    from . import devices, gpus, lives, settings, slices, storage, traffic, units
 
     state = context.ledger.state
     acts: List[Any] = []
@@ -116,7 +116,12 @@ def _acts(context: Context) -> List[Any]:
             add(f"{name}: devices", devices.apply, name, part)
     for name, whole in allocations:
         unit = whole.get("unit")
-        if unit and unit.get("active"):
+        if not unit or not unit.get("active") or lives.end(context, name):
+            continue
+        if unit.get("on_boot") == "wait":
+            # Given up as lost, this machine may come back when the job has long been running elsewhere.
+            acts.append((f"{name}: unit", lambda name=name: lives.wait(context, name)))
+        else:
             want = dict(unit, gpus=whole.get("gpus") or [], workload=whole.get("workload"))
             add(f"{name}: unit", units.apply, name, want)
     if state.get("interface"):

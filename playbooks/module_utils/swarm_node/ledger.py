@@ -141,6 +141,7 @@ class Ledger:
         if self.check:
             return
         self.confirm()
+        private(os.path.dirname(_below(self.root, LEDGER)))
         replace(_below(self.root, LEDGER), json.dumps(self.data, indent=1, sort_keys=True) + "\n", 0o600)
         self.present = True
 
@@ -189,8 +190,8 @@ def opened(*, check: bool, root: str = "/", wait_s: float = 60) -> Iterator[Ledg
 @contextlib.contextmanager
 def _locked(path: str, wait_s: float) -> Iterator[None]:
     while True:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "a+", encoding="utf-8") as lock:
+        private(os.path.dirname(path))
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+", encoding="utf-8") as lock:
             _lock(lock, wait_s)
             # Whoever restored this node removed the file while we waited: then we hold what nobody else will look at.
             if not os.path.exists(path) or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
@@ -217,6 +218,13 @@ def _lock(lock: Any, wait_s: float) -> None:
             lock.write(str(os.getpid()))
             lock.flush()
             return
+
+
+def private(folder: str) -> None:
+    """Make a folder that only root may enter: in it are all users' commands, and a lock that anyone who can open it could hold."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder).st_mode & 0o077:
+        os.chmod(folder, 0o700)
 
 
 def _below(root: str, path: str) -> str:

@@ -42,6 +42,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     except NodeError as error:
         errors.append(str(error))
     result["health"] = _health(context, errors)
+    result["booted"] = _booted(context)
     result["foreign"] = _foreign(context)
     result["troubles"] = lost + _unwritable(context)
     result["clock"] = time.time()
@@ -191,6 +192,13 @@ def _health(context: Context, errors: List[str]) -> Dict[str, str]:
         except (NodeError, OSError) as error:
             errors.append(f"{name}: health: {error}")
     return found
+
+
+def _booted(context: Context) -> int:
+    """When a machine booted on which something has waited since for a run; 0 when nothing waits. [s since 1970]"""
+    from . import lives
+
+    return max((lives.waits(context, name) for name in context.ledger.get("allocations") or {}), default=0)
 
 
 def _foreign(context: Context) -> List[str]:

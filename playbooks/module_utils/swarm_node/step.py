@@ -12,11 +12,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from typing import Any, Callable, Dict, Iterator, List
 
 from . import audit, ledger
 from .run import Change, Context, NodeError, Pending
+
+#: It becomes a part of paths, units and cgroups here; whoever asks has checked it too.
+_ALLOCATION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*-[0-9]+")
 
 Want = Dict[str, Any]
 Handler = Callable[[Context, str, Want], List[Change]]
@@ -275,6 +279,8 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
     began = time.monotonic()
     check = bool(request.get("check"))
     try:
+        if one.get("allocation") and not _ALLOCATION.fullmatch(one["allocation"]):
+            raise NodeError(f"{one['allocation'][:60]!r} is no name of an allocation")
         with ledger.opened(check=check, root=root) as book:
             book.guard(**request["guard"])
             context = Context(book, check=check, root=root)

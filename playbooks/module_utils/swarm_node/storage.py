@@ -21,6 +21,8 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     if found == disk:
         return []
     changes = [change("disk", found or None, disk or None)]
+    if disk:
+        _usable(context, disk)  # before the old one is given back, with all that is on it
     if found or not disk:
         changes = restore(context, "", {"disk": found}) or changes
     if not disk:
@@ -60,23 +62,47 @@ def _render(identity: str) -> str:
             "Type=xfs\nOptions=prjquota,nosuid,nodev,noatime\n\n[Install]\nWantedBy=multi-user.target\n")  # fmt: skip
 
 
-def _format(context: Context, disk: str) -> str:
-    """UUID of our file system on the disk, made when it is blank."""
-    known = context.ledger.original(f"disk:{disk}")
+def _usable(context: Context, disk: str) -> str:
+    """UUID of our file system on the disk; empty when it is blank. NodeError when it holds anything else."""
+    known = str(context.ledger.original(f"disk:{disk}") or "")
     if not os.path.exists(disk) or not stat.S_ISBLK(os.stat(disk).st_mode):
         raise NodeError(f"{disk} is no block device of this machine")
     _unused(context, disk)
     seen = _signature(context, disk)
     if known and seen.get("UUID") == known and seen.get("TYPE") == "xfs":
-        return str(known)
+        return known
     trouble = not_blank(context, disk)
-    # What a killed run of ours left half-made under the recorded UUID is ours to make again.
-    if trouble and not known:
+    if trouble and not _half_made(context, disk, seen):
         raise NodeError(f"{disk} is not blank ({trouble}); it is never formatted. To give it away: blkdiscard -z {disk}")
-    identity = known or str(uuid.uuid4())
+    return ""
+
+
+def _format(context: Context, disk: str) -> str:
+    """UUID of our file system on the disk, made when it is blank."""
+    there = _usable(context, disk)
+    if there:
+        return there
+    identity = context.ledger.original(f"disk:{disk}") or str(uuid.uuid4())
     context.ledger.save_original(f"disk:{disk}", identity)
+    context.ledger.save_original(f"making:{disk}", _piece(context, disk))
     context.act(["mkfs.xfs", "-q", "-f", "-L", "swarm", "-m", f"uuid={identity}", disk], timeout=600)
+    context.ledger.forget_original(f"making:{disk}")
     return str(identity)
+
+
+def _half_made(context: Context, disk: str, seen: Dict[str, str]) -> bool:
+    """Is this what a killed run of ours left? Only on the very piece of hardware, with nothing on it that has a name.
+
+    The name alone says little: after a reboot or a repair another disk may bear it.
+    """
+    begun = context.ledger.original(f"making:{disk}")
+    return bool(begun) and begun == _piece(context, disk) and not (seen.get("TYPE") or seen.get("PTTYPE"))
+
+
+def _piece(context: Context, disk: str) -> List[str]:
+    """What tells this piece of hardware from others: size and, where it has them, serial number and world-wide name."""
+    home = f"/sys/class/block/{os.path.basename(os.path.realpath(disk))}"
+    return [context.read(f"{home}/{name}") or "" for name in ("size", "serial", "device/serial", "wwid", "device/wwid")]
 
 
 def _unused(context: Context, disk: str) -> None:
@@ -140,7 +166,8 @@ def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     for disk, identity in disks.items():
         if os.path.exists(disk) and _signature(context, disk).get("UUID") == identity:
             _blank(context, disk)
-        context.ledger.forget_original(f"disk:{disk}")
+        for key in ("disk", "making"):
+            context.ledger.forget_original(f"{key}:{disk}")
     return changes
 
 

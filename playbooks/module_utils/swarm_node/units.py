@@ -11,11 +11,10 @@ import time
 import urllib.request
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import devices, slices, systemd
+from . import devices, lives, secrets, slices, systemd
 from .directories import directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
-SECRETS = "/etc/swarm/secrets"
 HOLDER = ["/bin/sleep", "infinity"]
 #: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
 #: systemd would take '+', '!' or '@' as an order to itself.
@@ -26,7 +25,7 @@ _EXEC = 'exec "$@"'
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
 _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "healthy": "", "port": None,
-                             "active": True, "restart": True}  # fmt: skip
+                             "active": True, "restart": True, "gang": False, "on_boot": "start"}  # fmt: skip
 #: A job that fails five times within ten minutes has failed.
 _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
 #: Outside a user namespace the owner of a directory may move it to another project, and so out of its quota.
@@ -58,23 +57,10 @@ def command_line(want: Dict[str, Any]) -> List[str]:
     words = argv_of(want.get("command") or "")
     if not words:
         return list(HOLDER)
-    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets(want).items()]
+    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets.named(want).items()]
     if exports:
         return ["/bin/sh", "-euc", "; ".join([*exports, _EXEC]), "swarm", *_ENV, *words]
     return _ENV + words
-
-
-def secrets(want: Dict[str, Any]) -> Dict[str, str]:
-    """Variables whose value is `secret:NAME`, by variable."""
-    found = {}
-    for name, value in sorted((want.get("env") or {}).items()):
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise NodeError(f"{name!r} is no name of a variable")
-        if value.startswith("secret:"):
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value[7:]):
-                raise NodeError(f"{value!r} names no secret")
-            found[name] = value[7:]
-    return found
 
 
 def own_environment(allocation: str, gpus: List[int], scratch: bool, cache: bool) -> Dict[str, str]:
@@ -95,23 +81,23 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     signal = want.get("stop_signal") or "TERM"
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
-    env, hidden = _environment(context, allocation, want), secrets(want)
+    env, hidden = _environment(context, allocation, want), secrets.named(want)
     folders = [value for name, value in env.items() if name in ("SWARM_SCRATCH", "SWARM_CACHE")]
     lines = ["# kept by swarm; changes by hand are undone", "[Unit]", f"Description=swarm {allocation}", _GIVES_UP]
     lines += [f"RequiresMountsFor={' '.join(folders)}"] if folders else []
     lines += ["", "[Service]", "Type=exec", f"Slice={slices.unit(allocation)}", f"User={want['user']}"]
-    # A job that ended well stays 'active (exited)': that is how 'done' differs from 'stopped'.
-    lines += ["RemainAfterExit=yes", f"ExecStart=:{systemd.words(command_line(want))}"]
+    lines += [f"ExecStart=:{systemd.words(command_line(want))}", *lives.properties(allocation, want)]
     lines += [f"WorkingDirectory={env['SWARM_SCRATCH']}"] if "SWARM_SCRATCH" in env else []
     lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
-    lines += [f"LoadCredential={secret}:{SECRETS}/{secret}" for secret in sorted(set(hidden.values()))]
+    lines += [f"LoadCredential={secret}:{secrets.FOLDER}/{secret}" for secret in sorted(set(hidden.values()))]
     lines += [
         f"KillSignal=SIG{signal}",
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
         "NoNewPrivileges=yes",
         f"PrivateUsers={_OWN_USERS}",
     ]
-    lines += ["Restart=on-failure", "RestartSec=2"] if want.get("restart", True) else ["Restart=no"]
+    alone = want.get("restart", True) and not want.get("gang")  # a gang starts whole, and only a run sees all of it
+    lines += ["Restart=on-failure", "RestartSec=2"] if alone else ["Restart=no"]
     lines += [f"SupplementaryGroups={devices.GROUP}"] if want.get("gpus") else []
     return "\n".join(lines + devices.properties(context, list(want.get("gpus", ())))) + "\n"
 
@@ -144,6 +130,9 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
         stop(context, allocation, {"waited": want.get("waited")})
         runs = False
     if not runs:
+        secrets.ready(context, secrets.named(want).values())
+    if not runs and not (stopping and lives.end(context, allocation)):  # it was just about to end by itself
+        lives.prepare(context, allocation)
         context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
         systemd.start(context, unit(allocation))
     return changes or [{"path": f"allocations.{allocation}.unit", "old": None, "new": wanted}]
@@ -154,7 +143,8 @@ def account(context: Context, user: str) -> None:
     if user == "root":
         raise NodeError("a workload never runs as root")
     try:
-        pwd.getpwnam(user)
+        if pwd.getpwnam(user).pw_uid == 0:
+            raise NodeError(f"{user} is another name for root on this machine, and a workload never runs as root")
     except KeyError:
         context.ledger.save_original(f"account:{user}", "absent")
         context.act(["useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", "--", user])
@@ -197,8 +187,10 @@ def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus:
     else:
         command = "" if argv == HOLDER else shlex.join(argv[2:] if argv[:2] == _ENV else argv)
     signal = signal_module.Signals(int(truth["KillSignal"])).name[3:]
+    again = truth.get("Restart") == "on-failure"
     return {"user": truth.get("User") or "root", "command": command, "env": env, "stop_signal": signal,
-            "grace_s": int(truth["TimeoutStopUSec"] // 1_000_000), "restart": truth.get("Restart") == "on-failure"}  # fmt: skip
+            "grace_s": int(truth["TimeoutStopUSec"] // 1_000_000),
+            "restart": was["restart"] if was["gang"] and not again else again}  # fmt: skip
 
 
 def stop(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
@@ -233,6 +225,7 @@ def begin_stop(context: Context, allocation: str) -> None:
 def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
     """Stop it and remove its unit."""
     there = stop(context, allocation, dict(recorded.get("unit") or {}, waited=recorded.get("waited")))
+    lives.release(context, allocation)
     if systemd.drop_file(context, unit(allocation)) or there:
         # Its slice goes next and reloads systemd for both; a reload takes seconds where much is loaded.
         if not os.path.exists(context.path(f"{systemd.UNITS}/{slices.unit(allocation)}")):
@@ -243,6 +236,7 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
     """Accounts that we created go; a home that holds anything stays."""
+    lives.restore(context)
     changes = []
     for user in context.ledger.originals("account:"):
         try:
@@ -258,17 +252,17 @@ def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
 
 
 def health_of(context: Context, allocation: str, recorded: Dict[str, Any]) -> str:
-    """healthy | starting | stopped | failed | done, asked once, of a UnitState."""
+    """healthy | starting | stopping | stopped | failed | done | waiting, asked once, of a UnitState."""
     shown = systemd.show(context, unit(allocation))
-    state, sub = shown.get("ActiveState"), shown.get("SubState")
+    state = shown.get("ActiveState")
     if state == "failed":
         return "failed"
-    if state == "active" and sub == "exited":
-        return "done"
-    if sub == "auto-restart" or state in ("activating", "reloading"):
+    if state in ("activating", "reloading"):  # between two attempts too
         return "starting"
+    if state == "deactivating":
+        return "stopping"
     if state != "active":
-        return "stopped"
+        return lives.end(context, allocation) or ("waiting" if lives.waits(context, allocation) else "stopped")
     if recorded.get("command") and not settled(shown):
         return "starting"
     return "healthy" if probe(context, allocation, recorded) == "" else "starting"
@@ -296,7 +290,7 @@ def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: floa
     argv = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={slices.unit(allocation)}", f"--uid={want['user']}",
             "-p", "NoNewPrivileges=yes", "-p", f"PrivateUsers={_OWN_USERS}", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
     try:
-        context.run([*argv, *_ENV, *argv_of(healthy)], timeout=timeout + 20)
+        context.run([*argv, *_ENV, *(word.replace("$", "$$") for word in argv_of(healthy))], timeout=timeout + 20)
     except NodeError as error:
         return f"{healthy!r} says no: {error}"
     return ""
@@ -316,7 +310,8 @@ def health(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chan
         state = health_of(context, allocation, {**want, "healthy": ""})
         if state in ("failed", "stopped"):
             raise NodeError(f"{unit(allocation)} {state}\n{systemd.journal(context, unit(allocation))}".strip())
-        said = "" if state == "done" else "still starting" if state == "starting" else probe(context, allocation, want)
+        between = f"still {state}" if state in ("starting", "stopping") else ""
+        said = "" if state == "done" else between or probe(context, allocation, want)
         if not said:
             return []
         waited = before + time.monotonic() - began
