@@ -58,6 +58,14 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(fleet: Path) -> None:
     assert done("ready", "gpu-01", at=fleet).err == "stacks/dev.yaml says so already: nothing to change\n"
 
 
+def test_a_lost_node_gives_its_work_to_others_and_ready_takes_it_back(fleet: Path) -> None:
+    before = stack_of(fleet).read_text()
+    assert "+  gpu-01: {state: lost, why: no power}" in done("lost", "gpu-01", "--why", "no power", at=fleet).out
+    assert home(fleet, "pretrain-0") == "gpu-02"
+    done("ready", "gpu-01", at=fleet)
+    assert stack_of(fleet).read_text() == before
+
+
 def test_until_its_deadline_a_drain_moves_nothing_and_lets_nothing_come(fleet: Path) -> None:
     done("drain", "gpu-01", "--by", "8 h", "--why", "disks", at=fleet)
     plan = done("plan", "--offline", at=fleet).out
