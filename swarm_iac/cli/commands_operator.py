@@ -86,7 +86,6 @@ def _restate(
     stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, why: str | None, *, dry_run: bool
 ) -> None:
     from swarm_iac.stackfile.load import nearest_policy
-    from swarm_iac.stackfile.ranges import expand
     from swarm_iac.stackfile.restate import restate
     from swarm_iac.stackfile.text import read
 
@@ -94,12 +93,7 @@ def _restate(
     file = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     old = new = read(path, file)
     for pattern in nodes:
-        try:
-            names = expand(pattern)
-        except ValueError as error:
-            raise SwarmError(f"{pattern!r} is no range of nodes: {error}") from None
-        for name in names:
-            new = restate(new, file, name, state, datetime.date.today(), by=by, why=why, policies=nearest_policy(path))
+        new = restate(new, file, pattern, state, datetime.date.today(), by=by, why=why, policies=nearest_policy(path))
     if new == old:
         say(f"{file} says so already: nothing to change")
         return

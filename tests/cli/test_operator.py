@@ -53,7 +53,9 @@ def test_a_drain_is_one_line_and_ready_takes_it_back(fleet: Path) -> None:
 def test_a_dry_run_shows_the_difference_and_writes_nothing(fleet: Path) -> None:
     before = stack_of(fleet).read_text()
     ended = done("cordon", "gpu-[01-02]", "--dry-run", at=fleet)
-    assert "+  gpu-01: {state: cordon}\n+  gpu-02: {state: cordon}" in ended.out
+    assert (
+        '+  gpu-[01-02]: {hardware: h100, rack: r1, site: lab, tuning: train, ssh: "root@{name}", state: cordon}' in ended.out
+    )
     assert stack_of(fleet).read_text() == before
     assert done("ready", "gpu-01", at=fleet).err == "stacks/dev.yaml says so already: nothing to change\n"
 
