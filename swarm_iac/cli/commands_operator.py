@@ -1,4 +1,4 @@
-"""Which commands change what a node may carry? drain, cordon, ready: they edit the stack file, and `up` does the rest."""
+"""Which commands change what a node may carry? drain, cordon, lost, ready: they edit the stack file, `up` does the rest."""
 
 from __future__ import annotations
 
@@ -51,8 +51,16 @@ def cordon(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun 
     _restate(stack, nodes, "cordon", None, why, dry_run=dry_run)
 
 
+def lost(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+    """Give nodes up: what ran there may start elsewhere. Only for machines that are off for sure, or a job runs twice.
+
+    Example: swarm lost gpu-07 --why "no power"; when it is back: swarm ready gpu-07
+    """
+    _restate(stack, nodes, "lost", None, why, dry_run=dry_run)
+
+
 def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
-    """End a drain or a cordon: write it into the stack file, show the difference.
+    """End a drain or a cordon, or take a lost node back: write it into the stack file, show the difference.
 
     Example: swarm ready gpu-07
     """
@@ -78,7 +86,6 @@ def _restate(
     stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, why: str | None, *, dry_run: bool
 ) -> None:
     from swarm_iac.stackfile.load import nearest_policy
-    from swarm_iac.stackfile.ranges import expand
     from swarm_iac.stackfile.restate import restate
     from swarm_iac.stackfile.text import read
 
@@ -86,12 +93,7 @@ def _restate(
     file = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     old = new = read(path, file)
     for pattern in nodes:
-        try:
-            names = expand(pattern)
-        except ValueError as error:
-            raise SwarmError(f"{pattern!r} is no range of nodes: {error}") from None
-        for name in names:
-            new = restate(new, file, name, state, datetime.date.today(), by=by, why=why, policies=nearest_policy(path))
+        new = restate(new, file, pattern, state, datetime.date.today(), by=by, why=why, policies=nearest_policy(path))
     if new == old:
         say(f"{file} says so already: nothing to change")
         return
@@ -110,5 +112,5 @@ def _restate(
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (drain, cordon, ready):
+    for command in (drain, cordon, lost, ready):
         app.command()(command)

@@ -1,4 +1,4 @@
-"""How is the state of a node written into a stack file, with nothing else touched?
+"""How is the state of nodes written into a stack file, with nothing else touched?
 
 As an entry of its own below those that make it: `gpu-07: {state: drain, why: fan}`. An entry that is there is changed,
 else one line is added, and a node that is ready again loses the words that nobody needs any more.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from swarm_iac.errors import Problem, StackFileError, SwarmError
 from swarm_iac.model.deadline import told
-from swarm_iac.model.stack import NodeState, Stack
+from swarm_iac.model.stack import Node, NodeState, Stack
 from swarm_iac.stackfile import splice
-from swarm_iac.stackfile.load import loads
+from swarm_iac.stackfile.load import Loaded, loads
 from swarm_iac.stackfile.ranges import expand
 from swarm_iac.stackfile.text import decode
 from swarm_iac.stackfile.wording import nearest
@@ -28,7 +28,7 @@ _LAST_DIGITS = re.compile(r"([0-9]+)(?=[^0-9]*$)")
 def restate(
     raw: bytes,
     file: str,
-    node: str,
+    pattern: str,
     state: NodeState,
     today: datetime.date,
     *,
@@ -36,42 +36,65 @@ def restate(
     why: str | None = None,
     policies: Path | None = None,
 ) -> bytes:
-    """The file with `node` in `state`. `by`: only with drain; `why`: None keeps the reason of a node that was not ready.
+    """The file with a node, or a range of nodes, in `state`.
 
-    Raises StackFileError for a wrong file, node or reason, SwarmError where the file's form defies this.
+    `by`: only with drain. `why`: None keeps the reason of a node that was not ready. Raises StackFileError for a wrong
+    file, node or reason, SwarmError where the file's form defies this.
     """
     text = decode(raw, file)
     before = loads(text, file, policies=policies, today=today)
-    if node not in before.stack.nodes:
-        hint = nearest(node, before.stack.nodes)
-        raise StackFileError((Problem(before.source.place("nodes"), "nodes", f"there is no node {node!r}", hint),))
-    one = before.stack.nodes[node]
-    kept = "" if state == "ready" else one.why if why is None else why
-    values = {"state": state, "drain_by": told(by) if by else "", "why": splice.scalar(kept) if kept else ""}
-    wanted = _with(before.stack, node, state, values["drain_by"], kept)
+    names = _names(before, pattern)
+    told_by = told(by) if by else ""
+    whys = {name: _why(before.stack.nodes[name], state, why) for name in names}
+    wanted = before.stack.model_copy(
+        update={
+            "nodes": before.stack.nodes | {name: _as(before.stack.nodes[name], state, told_by, whys[name]) for name in names}
+        }
+    )
     if wanted == before.stack:
         return raw
+    values = {"state": state, "drain_by": told_by, "why": splice.scalar(whys[names[0]]) if whys[names[0]] else ""}
     with contextlib.suppress(LookupError):  # `nodes:` itself stands elsewhere
-        for fresh in _ways(text, node, values):
+        for fresh in _ways(text, pattern, names, values):
             if _read(fresh, file, policies, today) == wanted:
                 mark = b"\xef\xbb\xbf"
                 return (mark if raw.startswith(mark) else b"") + fresh.encode()
+    if len(names) > 1:  # their entries differ: one by one
+        for name in names:
+            raw = restate(raw, file, name, state, today, by=by, why=why, policies=policies)
+        return raw
     raise SwarmError(
-        f"{file}:{before.source.place(f'nodes.{node}').line}: what is said of {node} cannot be changed from here",
-        hint=f"write it by hand: {node}: {_entry(values)}",
+        f"{file}:{before.source.place(f'nodes.{pattern}').line}: what is said of {pattern} cannot be changed from here",
+        hint=f"write it by hand: {pattern}: {_entry(values)}",
     )
 
 
-def _with(stack: Stack, node: str, state: NodeState, by: str, why: str) -> Stack:
+def _names(loaded: Loaded, pattern: str) -> tuple[str, ...]:
+    known = loaded.stack.nodes
+    try:
+        names = expand(pattern)
+    except ValueError as error:
+        raise SwarmError(f"{pattern[:60]!r} is no range of nodes: {error}") from None
+    for name in names:
+        if name not in known:
+            message = f"there is no node {name!r}"
+            raise StackFileError((Problem(loaded.source.place("nodes"), "nodes", message, nearest(name, known)),))
+    return names
+
+
+def _why(node: Node, state: NodeState, why: str | None) -> str:
+    return "" if state == "ready" else node.why if why is None else why
+
+
+def _as(node: Node, state: NodeState, by: str, why: str) -> Node:
     moment = datetime.datetime.fromisoformat(by) if by else None
-    one = stack.nodes[node].model_copy(update={"state": state, "drain_by": moment, "why": why})
-    return stack.model_copy(update={"nodes": {**stack.nodes, node: one}})
+    return node.model_copy(update={"state": state, "drain_by": moment, "why": why})
 
 
-def _ways(text: str, node: str, values: dict[str, str]) -> Iterator[str]:
+def _ways(text: str, pattern: str, names: tuple[str, ...], values: dict[str, str]) -> Iterator[str]:
     """Texts that could say it, the shortest first; whoever asks reads each and takes the first that does."""
     entries = splice.keys(text, ("nodes",))
-    for key in reversed([each for each in entries if expand(each) == (node,)]):
+    for key in reversed([each for each in entries if set(expand(each)) == set(names)]):
         try:
             has = splice.keys(text, ("nodes", key))
             if values["state"] == "ready":
@@ -79,8 +102,9 @@ def _ways(text: str, node: str, values: dict[str, str]) -> Iterator[str]:
             yield _set(text, key, has, values)
         except LookupError:
             continue  # it stands elsewhere, under an anchor that others use as well
-    for form in (r"\1", r"[\1]", r"[\1-\1]"):  # one name, where an entry below those that bear it is needed
-        key = _LAST_DIGITS.sub(form, node, count=1)
+    # One name has more than one spelling, where an entry below those that bear it is needed.
+    forms = (r"\1", r"[\1]", r"[\1-\1]") if len(names) == 1 else ()
+    for key in [_LAST_DIGITS.sub(form, names[0], count=1) for form in forms] or [pattern]:
         if key not in entries:
             yield splice.put(text, ("nodes",), key, _entry(values))
 

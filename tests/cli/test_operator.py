@@ -53,9 +53,19 @@ def test_a_drain_is_one_line_and_ready_takes_it_back(fleet: Path) -> None:
 def test_a_dry_run_shows_the_difference_and_writes_nothing(fleet: Path) -> None:
     before = stack_of(fleet).read_text()
     ended = done("cordon", "gpu-[01-02]", "--dry-run", at=fleet)
-    assert "+  gpu-01: {state: cordon}\n+  gpu-02: {state: cordon}" in ended.out
+    assert (
+        '+  gpu-[01-02]: {hardware: h100, rack: r1, site: lab, tuning: train, ssh: "root@{name}", state: cordon}' in ended.out
+    )
     assert stack_of(fleet).read_text() == before
     assert done("ready", "gpu-01", at=fleet).err == "stacks/dev.yaml says so already: nothing to change\n"
+
+
+def test_a_lost_node_gives_its_work_to_others_and_ready_takes_it_back(fleet: Path) -> None:
+    before = stack_of(fleet).read_text()
+    assert "+  gpu-01: {state: lost, why: no power}" in done("lost", "gpu-01", "--why", "no power", at=fleet).out
+    assert home(fleet, "pretrain-0") == "gpu-02"
+    done("ready", "gpu-01", at=fleet)
+    assert stack_of(fleet).read_text() == before
 
 
 def test_until_its_deadline_a_drain_moves_nothing_and_lets_nothing_come(fleet: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 from tests.e2e.conftest import NODES, Done, Fleet
 from tests.e2e.test_unkillable import kill_tree
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 UP = ("up", "--yes", "--skip-preview")
 HELD = "/run/swarm/lock"
@@ -176,7 +176,7 @@ def test_a_second_clone_with_a_state_of_its_own_changes_nothing_until_it_adopts(
 def test_an_older_serial_is_refused_in_words(fleet: Fleet) -> None:
     before = ledgers(fleet)
     head = json.loads(fleet.node("gpu-01", "cat /var/lib/swarm/ledger.json"))
-    step = {"id": "gpu-01/settings", "allocation": "", "want": {"sysctl": {"vm.swappiness": "77"}}, "after": []}
+    step = {"id": "gpu-01/settings", "allocation": "", "want": {"settings": {"sysctl": {"vm.swappiness": "77"}}}, "after": []}
     for guard, words in (
         ({"lineage": head["lineage"], "serial": head["serial"] - 1, "fleet": "dev"}, f"a newer run (serial {head['serial']})"),
         ({"lineage": "of-another-clone", "serial": 999, "fleet": "dev"}, "this node belongs to fleet dev"),
@@ -199,7 +199,6 @@ def test_an_interrupted_up_ends_the_step_in_hand_and_leaves_no_lock(fleet: Fleet
     fleet.swarm("assert").ok()
 
 
-@pytest.mark.slow
 def test_a_command_that_outlived_its_run_is_refused_on_the_node(fleet: Fleet) -> None:
     """The old run's program waits on gpu-01 for the ledger's lock and is stopped there while a new run goes by."""
     fleet.node("gpu-01", f"systemd-run -q --unit=hold-ledger flock {HELD} sleep 900")
@@ -228,7 +227,6 @@ def test_a_command_that_outlived_its_run_is_refused_on_the_node(fleet: Fleet) ->
     fleet.swarm(*UP).ok()
 
 
-@pytest.mark.slow
 def test_a_drain_waits_for_its_deadline_and_ready_ends_it(fleet: Fleet) -> None:
     lock = {path: path.read_bytes() for path in (fleet.root / "stacks").iterdir()}
     fleet.swarm("drain", "gpu-01", "--by", "8 h", "--why", "fan").ok()

@@ -135,6 +135,18 @@ def test_ready_after_a_drain_gives_the_very_same_file(text: str, node: str, by: 
     assert change(change(text, node, "drain", by, why), node, "ready") == text
 
 
+def test_a_range_is_one_line_where_it_can_be_and_each_its_own_where_not() -> None:
+    text = HEAD + 'nodes:\n  n-[1-4]: {hardware: cpu, ssh: "root@{name}"}\n'
+    drained = change(text, "n-[1-3]", "drain", why="power")
+    assert drained == text + "  n-[1-3]: {state: drain, why: power}\n"
+    assert change(drained, "n-2", "ready") == drained + "  n-2: {state: ready}\n"
+    assert change(drained, "n-[1-3]", "ready") == text
+    one = change(text, "n-2", "cordon", why="fan")
+    assert change(one, "n-[1-3]", "drain") == text + (
+        "  n-2: {state: drain, why: fan}\n  n-1: {state: drain}\n  n-3: {state: drain}\n"
+    )
+
+
 def test_a_node_that_is_not_there_is_named_with_the_nearest() -> None:
     with pytest.raises(StackFileError, match="did you mean 'n-1'"):
         change(HEAD + 'nodes:\n  n-1: {hardware: cpu, ssh: "a@b"}\n', "n-11", "drain")
