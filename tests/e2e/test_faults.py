@@ -83,9 +83,11 @@ def trouble(fleet: Fleet) -> Iterator[Trouble]:
     one = Trouble(fleet, text)
     one.put_recorder()
     one.wish()
-    fleet.swarm("up", "--yes", "--skip-preview").ok()
-    yield one
-    fleet.stack.write_text(before)
+    try:
+        fleet.swarm("up", "--yes", "--skip-preview").ok()
+        yield one
+    finally:
+        fleet.stack.write_text(before)
     fleet.swarm("up", "--yes", "--skip-preview").ok()
 
 
