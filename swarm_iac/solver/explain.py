@@ -6,15 +6,19 @@ gang) with everything else left where it stands. Rules are taken away one by one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
+from functools import cached_property
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, reach
+from swarm_iac.solver.fewest import moved
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import CAPPED, Ask, Scene
-from swarm_iac.solver.wording import forbids
+from swarm_iac.solver.task import Settled, settle
+from swarm_iac.solver.wording import budget_spent, forbids
 
 GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
@@ -68,7 +72,22 @@ class Causes:
             room = self.seen(ask)
             self.known[alike] = room, conflict(room, ask)
         room, rules = self.known[alike]
-        return _told(room, ask, rules, besides=room is not self.room)
+        return _told(room, ask, rules, besides=room is not self.room) or self._unspent(ask)
+
+    def _unspent(self, ask: Ask) -> tuple[Reason, ...]:
+        """Room was left. One that ran may have it only by a move, and those are counted."""
+        scene = self.room.scene
+        ran = sum(allocation.workload == ask.name for allocation in self.settled.stay.values())
+        spent = moved(self.settled, Counter({(n, node): k for n, each in self.room.counts.items() for node, k in each.items()}))
+        if self.room.counts[ask.name].total() < ran and spent + 1 > scene.stack.solve.moves:
+            return (budget_spent(scene, spent),)
+        text = "room was left, and the solver's effort ended before it was used"
+        return (Reason(rule="effort", text=text, path="solve.effort"),)
+
+    @cached_property
+    def settled(self) -> Settled:
+        """Where everything stood that may stay."""
+        return settle(self.room.scene)
 
     def seen(self, ask: Ask) -> Room:
         """The room without what a lower priority holds, since that would be stopped for it and is no obstacle.
@@ -93,10 +112,8 @@ def without(room: Room, workloads: set[str]) -> Room:
 
 
 def _told(room: Room, ask: Ask, rules: tuple[str, ...], *, besides: bool) -> tuple[Reason, ...]:
+    """Nothing when no rule keeps it out."""
     if ask.members < ask.wanted and room.counts[ask.name].total() >= ask.members:
         text = f"an exception for {ask.user} has ended: what runs may stay, and nothing may be added"
         return (Reason(rule="user_stays_under_limits", text=text, path="limits.except"),)
-    if not rules:
-        text = "room was left, and the solver's effort ended before it was used"
-        return (Reason(rule="effort", text=text, path="solve.effort"),)
     return tuple(forbids(room, ask, rule, frozenset(rules), besides=besides) for rule in rules)

@@ -192,6 +192,13 @@ def not_stopped(room: Room, ask: Ask, holders: tuple[str, ...]) -> Reason:
     return Reason(rule="equals_are_not_stopped", text=text, path=f"workloads.{ask.name}.priority")
 
 
+def budget_spent(scene: Scene, spent: int) -> Reason:
+    """Why it has no other place, though there is room."""
+    allowed = scene.stack.solve.moves
+    text = f"it gave its place up, and another one is a move: one change may move {allowed} running allocations, {spent} do"
+    return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")
+
+
 def budget(scene: Scene, needed: int) -> Reason:
     """Why nobody makes room for it."""
     allowed = scene.stack.solve.moves
