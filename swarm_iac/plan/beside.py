@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from swarm_iac.model.state import Desired, GpuState, Observed
@@ -37,25 +38,30 @@ def _rises(old: Mapping[int, GpuState], new: Mapping[int, GpuState], gpu: int) -
 
 
 def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], moving: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """An allocation that has no room on its node, and why; the last by name, so that the first are served."""
+    """Of each node one allocation that has no room there, and why; the last by name, so that the first are served."""
     moving = set(moving)
-    for node, each in sorted(mixed.items()):
-        seen = observed.get(node, Observed(node=node))
-        old, ones = seen.state.allocations, each.state.allocations
-        held = {one: hold(state) for one, state in ones.items()}
-        for one in sorted(moving & ones.keys(), reverse=True):
-            for other, its in held.items():
-                both = held[one].gpus & its.gpus
-                if other != one and both:
-                    yield one, f"GPU {min(both)} of {node} is still held by {other}"
-                if other != one and held[one].cpus & its.cpus and (held[one].pinned or its.pinned):
-                    yield one, f"cores of {node} are still held by {other}"
-                if other != one and ones[one].unit.port == ones[other].unit.port is not None:
-                    yield one, f"port {ones[one].unit.port} of {node} is still held by {other}"
-        has = capacity(seen, seen.state, each.state)
-        for what in COUNTED:
-            before = {one: getattr(hold(state), what) for one, state in old.items()}
-            takers = [one for one in moving & ones.keys() if getattr(held[one], what) > before.get(one, 0)]
-            used = sum(getattr(each, what) for each in held.values())
-            if takers and has[what] and used > max(has[what], sum(before.values())):
-                yield max(takers), f"{_SAID[what]} of {node} is still held by others"
+    for node, wanted in sorted(mixed.items()):
+        here = moving & wanted.state.allocations.keys()
+        if here:
+            yield from itertools.islice(_clashes(observed.get(node, Observed(node=node)), wanted, here), 1)
+
+
+def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tuple[str, str]]:
+    node, ones = wanted.node, wanted.state.allocations
+    held = {name: hold(state) for name, state in ones.items()}
+    for one in sorted(moving, reverse=True):
+        for other in sorted(ones.keys() - {one}):
+            mine, its = held[one], held[other]
+            if mine.gpus & its.gpus:
+                yield one, f"GPU {min(mine.gpus & its.gpus)} of {node} is still held by {other}"
+            if mine.cpus & its.cpus and (mine.pinned or its.pinned):
+                yield one, f"cores of {node} are still held by {other}"
+            if ones[one].unit.port == ones[other].unit.port is not None:
+                yield one, f"port {ones[one].unit.port} of {node} is still held by {other}"
+    has = capacity(seen, seen.state, wanted.state)
+    for what in COUNTED:
+        before = {name: getattr(hold(state), what) for name, state in seen.state.allocations.items()}
+        takers = [one for one in moving if getattr(held[one], what) > before.get(one, 0)]
+        used = sum(getattr(its, what) for its in held.values())
+        if takers and has[what] and used > max(has[what], sum(before.values())):
+            yield max(takers), f"{_SAID[what]} of {node} is still held by others"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Stack
@@ -57,16 +58,18 @@ def part(observed: Mapping[str, Observed], desired: Mapping[str, Desired], asked
     """What every node is to be when only this part changes."""
     kinds = dict(_kinds(observed, desired))
     chosen = _chosen(observed, desired, asked, kinds)
+    stays = _stays(observed, desired)
     left: dict[str, str] = {}
     while True:
         moving = chosen.keys() - left.keys()
-        mixed = {name: _mixed(name, observed, desired, asked, moving, kinds) for name in observed.keys() | desired.keys()}
+        mixed = {
+            name: _mixed(name, observed, desired, asked, moving, kinds, stays) for name in observed.keys() | desired.keys()
+        }
         within_power(observed, mixed)
-        clash = next(clashes(observed, mixed, moving), None)
-        if clash is None:
+        found = {chosen[name]: why for name, why in clashes(observed, mixed, moving)}
+        if not found:
             return Part(mixed, frozenset(moving) | _narrowed(observed, mixed, moving), left)
-        name, why = clash
-        left |= {one: why for one in chosen if chosen[one] == chosen[name]}
+        left |= {one: found[together] for one, together in chosen.items() if together in found}
 
 
 def with_rest(now: Plan, whole: Plan, chosen: Part, asked: Only) -> Plan:
@@ -119,17 +122,17 @@ def _mixed(
     observed: Mapping[str, Observed],
     desired: Mapping[str, Desired],
     asked: Only,
-    moving: Iterable[str],
+    moving: set[str],
     kinds: Mapping[str, Handover],
+    stays: Mapping[str, str],
 ) -> Desired:
     """One node: what moves as it is wanted, the rest as it was found."""
-    moving = set(moving)
     old = observed[name].state if name in observed else NodeState()
     wanted = desired.get(name) or Desired(node=name, address="local", fleet=name, managed=False)
     if not wanted.managed and name in asked.nodes and not old.allocations.keys() - moving:
         return wanted
     new = wanted.state
-    ones = {one: state for one, state in old.allocations.items() if one not in moving and _stays(one, name, observed, desired)}
+    ones = {one: state for one, state in old.allocations.items() if one not in moving and stays[one] == name}
     mine = {one: state for one, state in new.allocations.items() if one in moving}
     base = new if name in asked.nodes and wanted.managed else _as_found(old, new, mine, moving)
     state = base.model_copy(update={"allocations": _cores(ones, mine)})
@@ -137,12 +140,17 @@ def _mixed(
     return wanted.model_copy(update={"managed": True, "state": state, "handover": handover})
 
 
-def _stays(one: str, here: str, observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> bool:
-    """Of an allocation that a run was cut short in moving, the place that runs is the one that counts."""
-    places = [node for node, seen in observed.items() if one in seen.state.allocations]
-    wanted = [node for node in places if node in desired and one in desired[node].state.allocations]
-    runs = [node for node in places if observed[node].state.allocations[one].unit.active]
-    return here == next(iter([*(node for node in wanted if node in runs), *runs, *wanted, *places]))
+def _stays(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> dict[str, str]:
+    """Where each allocation stands. Of one that a run was cut short in moving, the place that runs is the one that counts."""
+    places: dict[str, list[str]] = {}
+    for node, name, _ in _states(observed, {}):
+        places.setdefault(name, []).append(node)
+
+    def rank(name: str, node: str) -> tuple[bool, bool]:
+        wanted = node in desired and name in desired[node].state.allocations
+        return not observed[node].state.allocations[name].unit.active, not wanted
+
+    return {name: min(nodes, key=partial(rank, name)) for name, nodes in places.items()}
 
 
 def _as_found(old: NodeState, new: NodeState, mine: Mapping[str, AllocationState], moving: set[str]) -> NodeState:
