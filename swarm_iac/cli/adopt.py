@@ -69,7 +69,11 @@ def adopt(root: Path, stack: str, lineage: str, say: Say) -> None:
         )
     engine.ensure_stack(root, stack, say)
     if "swarm:index:Lineage" in engine.exported(root, stack, say):
-        raise Refused("this state has a lineage already, so it is not lost", hint="adopt from a repository with an empty state")
+        raise Refused(
+            "this state has a lineage already, so it is not lost",
+            hint="if the nodes refused it, it holds nothing else: "
+            f"pulumi stack rm --force --yes --preserve-config {stack}, then adopt again",
+        )
     done = engine.pulumi(
         root,
         stack,

@@ -69,6 +69,21 @@ def refuse_removal(observed: Mapping[str, Observed], leaving: Iterable[str], des
         )
 
 
+def refuse_foreign(observed: Mapping[str, Observed], asked: Iterable[str], lineage: str) -> None:
+    """Raises Refused when nodes that are asked for are of another lineage, also when nothing would change on them.
+
+    Each node refuses a foreign step by itself; but a clone that wants what is there takes no step, and would end well.
+    """
+    heads = {name: observed[name].ledger for name in asked if name in observed and not observed[name].error}
+    other = {name: head for name, head in heads.items() if head and head.lineage != lineage}
+    if other and lineage:
+        owners = ", ".join(sorted({f"fleet {head.fleet} (lineage {head.lineage})" for head in other.values()}))
+        raise Refused(
+            f"{_some(sorted(other))}: belongs to {owners}, and this repository's state is of lineage {lineage}",
+            hint="work with the state of that lineage; if it is lost, `swarm adopt` from an empty state takes these nodes over",
+        )
+
+
 def refuse_rename(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> None:
     """Raises Refused when nodes of one fleet are asked for under another fleet's name."""
     other = {

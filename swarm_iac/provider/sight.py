@@ -154,6 +154,7 @@ class Sight:
 
     def guard(self, allowed: int) -> None:
         """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
+        guards.refuse_foreign(self.observed, self.asked.kept, self.asked.inputs.lineage)
         guards.refuse_rename(self.observed, self.asked.all)
         leaving = self.asked.leaving if self.only is None else self.asked.leaving.keys() & self.only.nodes
         guards.refuse_removal(self.observed, leaving, self.asked.all)

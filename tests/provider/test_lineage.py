@@ -24,6 +24,15 @@ def test_a_second_clone_changes_nothing_and_is_told_whose_it_is(standing: Projec
     assert standing.real() == before
 
 
+def test_a_second_clone_that_wants_what_is_there_is_refused_as_well(standing: Project) -> None:
+    before = standing.real()
+    lineage = before["n1"]["ledger"]["lineage"]
+    forget(standing)
+    assert f"n1, n2: belongs to fleet lab (lineage {lineage})" in standing.up(ok=False)
+    assert standing.real() == before
+    assert "Fleet lab" not in standing.state()
+
+
 def test_a_lost_state_is_rebuilt_from_the_ledgers_without_touching_a_machine(standing: Project) -> None:
     before = standing.real()
     forget(standing)
