@@ -23,6 +23,8 @@ USER_RULES = tuple(f"user_stays_under_limits {what}" for what in CEILINGS)
 CLUSTER_RULES = tuple(f"cluster_stays_under_limits {what}" for what in CEILINGS)
 SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
 EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES))
+#: Of `spread` and `within`.
+LEVELS = ("node", "rack")
 assert len(NODE_RULES) == len(NODE_DIMS)
 
 
@@ -36,8 +38,14 @@ def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | No
     if left <= 0:
         return 0
     racks: dict[str, list[tuple[int, int]]] = {}
+    empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for bin_ in room.scene.bins.values():
-        cap = on_node(room, ask, bin_, rules, left, home)
+        if home or room.counts[ask.name] or room.load[bin_.name]:
+            cap = on_node(room, ask, bin_, rules, left, home)
+        elif (kind := room.scene.alike[bin_.name]) in empty:
+            cap = empty[kind]
+        else:
+            cap = empty[kind] = on_node(room, ask, bin_, rules, left)
         if cap > 0:
             racks.setdefault(_gathered(ask, bin_, rules), []).append((bin_.power_of(ask), cap))
     counts = [_in_rack(room, ask, rack, found, rules) for rack, found in racks.items()]
@@ -66,6 +74,34 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
         inside = group_of(bin_, ask.spread)
         left = 0 if any(group_of(room.scene.bins[node], ask.spread) == inside for node in counts) else min(left, 1)
     return left
+
+
+def keeping_out(room: Room, ask: Ask) -> frozenset[frozenset[str]]:
+    """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
+    ceilings = {
+        name
+        for name, need, free in (
+            *zip(USER_RULES, ask.usage, room.users[ask.user], strict=True),
+            *zip(CLUSTER_RULES, ask.usage, room.cluster, strict=True),
+        )
+        if need and need > free
+    }
+    groups = {level: {group_of(room.scene.bins[node], level) for node in room.counts[ask.name]} for level in LEVELS}
+    found = set()
+    for bin_ in room.scene.bins.values():
+        out = {name for name, fits in FIT if not fits(ask, bin_)} | ceilings
+        out.update(r for r, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True) if need and need > free)
+        if ask.shared and room.shares(ask, bin_.name) < 1:
+            out.add("gpus_fit_node")
+        if bin_.rack in room.racks:
+            left = room.racks[bin_.rack]
+            out.update(r for r, need, free in zip(RACK_RULES, bin_.of_rack(ask), left, strict=True) if need and need > free)
+        if ask.spread and group_of(bin_, ask.spread) in groups[ask.spread]:
+            out.add("spread_keeps_apart")
+        if ask.within and groups[ask.within] - {group_of(bin_, ask.within)}:
+            out.add("within_keeps_together")
+        found.add(frozenset(out))
+    return frozenset(found)
 
 
 def _gathered(ask: Ask, bin_: Bin, rules: Set[str]) -> str:

@@ -7,12 +7,12 @@ gang) with everything else left where it stands. Rules are taken away one by one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import cached_property
 
 from swarm_iac.model.placement import Placement, Reason
-from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, reach
+from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, keeping_out, reach
 from swarm_iac.solver.fewest import moved
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
@@ -43,12 +43,21 @@ def room_of(scene: Scene, placement: Placement) -> Room:
 def conflict(room: Room, ask: Ask) -> tuple[str, ...]:
     """The smallest set of rules that forbids one more replica (all of a gang); empty when nothing does."""
     on = set(ORDER) if ask.gang else set(ORDER) - {GANG}
-    if not forbidden(room, ask, on):
+    forbid = _forbid(room, ask)
+    if not forbid(on):
         return ()
     for rule in ORDER:
-        if rule in on and forbidden(room, ask, on - {rule}):
+        if rule in on and forbid(on - {rule}):
             on.discard(rule)
     return tuple(rule for rule in reversed(ORDER) if rule in on)
+
+
+def _forbid(room: Room, ask: Ask) -> Callable[[Set[str]], bool]:
+    """Which sets of rules leave no place? For one replica, nodes are looked at once; a gang is counted for each set."""
+    if ask.gang:
+        return lambda on: forbidden(room, ask, on)
+    nodes = keeping_out(room, ask)
+    return lambda on: all(not on.isdisjoint(rules) for rules in nodes)
 
 
 def forbidden(room: Room, ask: Ask, on: Set[str]) -> bool:

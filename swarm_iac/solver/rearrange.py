@@ -22,13 +22,13 @@ def rearranged(
 ) -> Pairs | None:
     """The placement of so many replicas of each workload in which each node of `carried` carries so many of each kind."""
     stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
+    if any(placed[name] < count for name, count in by_workload(stand).items()):
+        return None  # who stops is not decided here
     gone, arrivals = _differences(stand, number, carried)
     counts = stand - gone
     pool: dict[int, list[str]] = {}
     held = by_workload(counts)
     for name in sorted(placed, key=lambda name: (-scene.asks[name].priority, name)):
-        if placed[name] < held[name]:
-            return None
         pool.setdefault(number[name], []).extend([name] * (placed[name] - held[name]))
     for node, kinds in sorted(arrivals.items()):
         for kind, count in sorted(kinds.items()):

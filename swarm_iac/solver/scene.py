@@ -6,6 +6,7 @@ Everything is in base units (thousandths of a vCPU, bytes, bit/s, watts). A bin 
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -99,6 +100,18 @@ class Scene:
     cluster: tuple[int, ...]
     racks: dict[str, tuple[int, ...]]
     running: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def alike(self) -> dict[str, int]:
+        """A number for each node, the same for those that nothing but their name and rack tells apart."""
+        known: dict[tuple[object, ...], int] = {}
+        labels = {key for ask in self.asks.values() for key, _ in ask.select}
+        return {
+            name: known.setdefault(
+                (one.state, one.model, one.gpu_memory, one.room, *(one.labels.get(key) for key in sorted(labels))), len(known)
+            )
+            for name, one in self.bins.items()
+        }
 
 
 def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:

@@ -35,8 +35,11 @@ class Found:
     scores: list[tuple[Aim, int, int]]
 
 
-def search(board: Board, table: list[Aim], start: Pairs, effort: str, watch: Watch) -> Found:
-    """Improve `start`, goal after goal. Where candidates were left out, only counting bounds are claimed."""
+def search(board: Board, table: list[Aim], start: Pairs, effort: float, watch: Watch) -> Found:
+    """Improve `start`, goal after goal, with so much deterministic time for each.
+
+    Where candidates were left out, only counting bounds are claimed.
+    """
     values = board.values(start)
     scores: list[tuple[Aim, int, int]] = []
     tired = board.cut
@@ -45,7 +48,7 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: str, watch: Wat
         bound = aim.best
         value = aim.measure(values)
         if aim.terms and value != bound and not skip and not watch.stopped:
-            values, proven = _solve(board, aim, values, EFFORT[effort] * aim.share * (TIRED if tired else 1), watch)
+            values, proven = _solve(board, aim, values, effort * aim.share * (TIRED if tired else 1), watch)
             value = aim.measure(values)
             if _holds_for_all(board, aim):
                 bound = _tighter(aim, bound, proven, value)

@@ -48,6 +48,8 @@ CAREFUL = 400_000
 #: Neighbourhoods that are tried in all, and for one workload.
 ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
 ATTEMPTS = 3
+#: Part of the effort of one search where many are made.
+HASTE = 0.3
 #: Above this many pairs each workload looks at its best WIDEST nodes only.
 LARGE = 60_000
 WIDEST = 12
@@ -76,7 +78,7 @@ def solve(
     if not scene.running and _large(scene):
         return _filled(stack, scene, settled, most, watch)
     first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
-    found, counts, cut = _search(scene, first, most, None, repair, watch)
+    found, counts, cut = _search(scene, first, most, None, repair, watch, HASTE if size > EXACT and repair else 1.0)
     lacking = any(_short(aim.name, value, bound) for aim, value, bound in found.scores)
     if repair and settled.stay and lacking and not watch.stopped:
         if size > EXACT:
@@ -128,7 +130,7 @@ def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
         if task is None:
             continue
         rounds += 1
-        _, found, _ = _search(scene, task, most, counts, True, watch)
+        _, found, _ = _search(scene, task, most, counts, True, watch, HASTE)
         if _net(scene, settled, found) > _net(scene, settled, counts):
             counts = found
     counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
@@ -177,9 +179,12 @@ def _short(name: str, value: int, bound: int) -> bool:
 
 
 def _search(
-    scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool, watch: Watch
+    scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool, watch: Watch, part: float = 1.0
 ) -> tuple[Found, Pairs, bool]:
-    """Solve one task. Returns what was found, the counts of all replicas, and whether candidates were left out."""
+    """Solve one task with a part of the effort.
+
+    Returns what was found, the counts of all replicas, and whether candidates were left out.
+    """
     if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
         task.widest = WIDEST
     fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
@@ -189,7 +194,7 @@ def _search(
         rule(board)
     keeping = Keeping(board)
     moves_stay_in_budget(board, keeping)
-    found = search(board, aims(board, keeping, most, repair=repair), first, scene.stack.solve.effort, watch)
+    found = search(board, aims(board, keeping, most, repair=repair), first, part * EFFORT[scene.stack.solve.effort], watch)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
 
 

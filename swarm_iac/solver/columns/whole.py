@@ -18,6 +18,7 @@ from swarm_iac.solver.columns.generate import Generated, generate
 from swarm_iac.solver.columns.master import Master
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+from swarm_iac.solver.columns.promote import promote
 
 #: Rounds of pricing on each level of the dive.
 DIVE = 2
@@ -86,7 +87,7 @@ def _generated(
 
 
 def _refilled(problem: Problem, plan: Plan) -> Floor:
-    """The plan, and what still fits beside it: the largest first."""
+    """The plan, and what still fits beside it: the highest level first, then the largest."""
     floor = Floor(problem)
     start = [0]
     for shape in problem.shapes:
@@ -97,7 +98,11 @@ def _refilled(problem: Problem, plan: Plan) -> Floor:
             floor.put(node, pattern, cards)
         start[h] += times
     kinds = problem.kinds
-    floor.fill(sorted(range(len(kinds)), key=lambda k: (-kinds[k].cards * kinds[k].share, kinds[k].need, k)), tightest)
+    sizes = [kind.cards * kind.share for kind in kinds]
+    order = sorted(range(len(kinds)), key=lambda k: (-kinds[k].worth / max(1, sizes[k]), -sizes[k], kinds[k].need, k))
+    floor.fill(order, tightest)
+    promote(floor)
+    floor.fill(order, tightest)
     return floor
 
 

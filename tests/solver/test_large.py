@@ -1,0 +1,37 @@
+"""Does a large fill keep priorities strictly, and still use what is left?"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.solver import solve
+from tests.solver.fleets import stack_of
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_low_priority_gets_what_is_left_and_nothing_that_a_higher_one_could_use(seed: int) -> None:
+    """High and normal ask for about four fifths of the GPUs, all together for more than there are."""
+    rng = random.Random(seed)
+    nodes: dict[str, dict[str, Any]] = {f"n{i:03d}": {"hardware": rng.choice(["h100", "h100", "l40s"])} for i in range(120)}
+    total = sum(8 if node["hardware"] == "h100" else 4 for node in nodes.values())
+    wishes: dict[str, dict[str, Any]] = {}
+    for i in range(45):
+        gpus: Any = rng.choice([1, 1, 2, 3, 4, {"count": 1, "share": rng.choice([300, 500, 700])}])
+        size = gpus["share"] / 1000 if isinstance(gpus, dict) else gpus
+        wishes[f"w{i:02d}"] = {
+            "priority": ("high", "normal", "low")[i % 3],
+            "replicas": max(1, round((0.25, 0.5, 0.6)[i % 3] * total / 15 / size)),
+            "each": {"gpus": gpus, "vcpus": max(1, round(size * rng.choice((3, 6, 10, 15, 22, 28)))), "memory": "32 GB"},
+        }
+    stack = stack_of(nodes, wishes)
+    solution = solve(stack)
+    assert judge(stack, solution.placement) == ()
+    goals = {goal.name: goal for goal in solution.proof.goals}
+    for level in ("high", "normal"):
+        assert goals[f"{level}_placed_gpu_milli"].value == goals[f"{level}_placed_gpu_milli"].bound
+    low = goals["low_placed_gpu_milli"]
+    assert low.bound - low.value <= 0.02 * 1000 * total

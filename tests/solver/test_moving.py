@@ -1,0 +1,54 @@
+"""Is the bound on moves never above the fewest, and what the columns give a placement that the judge accepts?"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.solver import solve
+from swarm_iac.solver.fewest import moved
+from swarm_iac.solver.moving import fewest_by_columns
+from swarm_iac.solver.scene import scene_of
+from swarm_iac.solver.task import by_workload, settle
+from tests.solver.fleets import stack_of
+from tests.solver.oracle import accepted, fewest, reached
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) -> None:
+    """From a placement that looked at nothing that runs, so that it moves much."""
+    found: Counter[str] = Counter()
+    for seed in range(60 * part, 60 * (part + 1)):
+        rng = random.Random(seed)
+        nodes = {f"n{i}": {"hardware": rng.choice(["l40s", "h100", "h100"])} for i in range(3)}
+        old = {f"old{i}": _wish(rng) for i in range(3)}
+        last = solve(stack_of(nodes, old)).placement
+        nodes["n0"]["state"] = rng.choice(["ready", "ready", "cordon", "drain"])
+        stack = stack_of(nodes, old | {"new": _wish(rng)}, solve={"moves": 100})
+        scene = scene_of(stack, last)
+        settled = settle(scene)
+        counts = reached(solve(stack, Placement()))
+        if any(scene.bins[node].state != "ready" for _, node in counts):
+            continue
+        placed = by_workload(counts)
+        least = fewest(stack, last, placed)
+        answer = fewest_by_columns(scene, settled, counts, "normal")
+        assert answer.moves <= least <= moved(settled, counts), seed
+        if answer.found is not None:
+            assert by_workload(answer.found) == placed and accepted(stack, last, answer.found), seed
+            assert least <= moved(settled, answer.found) < moved(settled, counts), seed
+            found["better"] += 1
+            found["best"] += moved(settled, answer.found) == least
+        found["tight"] += answer.moves == least
+        found["all"] += 1
+    assert found["all"] > 40 and found["better"] > 10
+    assert found["tight"] > 0.9 * found["all"] and found["best"] > 0.9 * found["better"], found
+
+
+def _wish(rng: random.Random) -> dict[str, object]:
+    gpus = rng.choice([1, 2, 2, 3, 4, 8, {"count": 1, "share": 400}, {"count": 1, "share": 700}])
+    each = {"gpus": gpus, "vcpus": rng.choice([4, 40]), "memory": "8 GB"}
+    return {"replicas": rng.choice([1, 2]), "priority": rng.choice(["low", "normal"]), "each": each}
