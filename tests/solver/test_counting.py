@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 from swarm_iac.solver import solve
@@ -13,7 +14,7 @@ from tests.solver.crowded import crowded
 
 def test_rules_that_keep_one_replica_out_are_those_under_which_none_can_be_added() -> None:
     tried = 0
-    for seed in range(60):
+    for seed in range(60 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 15):
         before, stack = crowded(seed)
         placement = solve(before).placement
         scene = scene_of(stack, placement)
@@ -26,4 +27,4 @@ def test_rules_that_keep_one_replica_out_are_those_under_which_none_can_be_added
                     rules = frozenset(rng.sample(sorted(EVERY), rng.randrange(len(EVERY))))
                     tried += 1
                     assert all(rules & out for out in nodes) == (reach(room, ask, rules) < 1), (seed, ask.name, rules)
-    assert tried > 500
+    assert tried > 120

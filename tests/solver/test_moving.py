@@ -17,7 +17,7 @@ from tests.solver.fleets import stack_of
 from tests.solver.oracle import accepted, fewest, reached
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) -> None:
     """From a placement that looked at nothing that runs, so that it moves much."""
     found: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -103,7 +104,7 @@ HARDWARE: Wishes = {
     "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "200 GB", "nic": "10 Gbit/s", "numa": 2},
 }
 #: Fleets for each rule alone and for each pair.
-ALONE, PAIRS = 12, 3
+ALONE, PAIRS = (12, 3) if os.environ.get("HYPOTHESIS_PROFILE") == "full" else (4, 1)
 
 
 def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:

@@ -88,6 +88,7 @@ def test_an_exception_that_has_ended_is_named_and_its_extension_mends() -> None:
     answer = why(stack, placement, "w", last=last, today=today)
     assert (answer.placed, answer.missing) == (1, 1)
     assert [one.path for one in answer.reasons] == ["limits.except"]
-    assert [str(mend.edits[0]) for mend in answer.mends if mend.kind == "limit"] == ["limits.except[0].until=2026-07-01"]
+    mended = [str(mend.edits[0]) for mend in answer.mends if mend.kind == "limit"]
+    assert mended == ["limits.except[0].until=2026-07-01", "limits.user.gpus=8"]
     after = solve(changed(stack, answer.mends[0].edits[0]), last, today=today).placement
     assert len(after.allocations) == 2
