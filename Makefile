@@ -54,15 +54,13 @@ lint: .venv/ready
 	mypy
 	lint-imports --no-cache | tail -n 1
 
-unit: .venv/ready
+check: lint
+	@eval "$$(swarm env)"
+	pytest -n logical -m 'not e2e and not slow and not engine'
+
+test: lint
 	@eval "$$(swarm env)"
 	pytest -n logical -m 'not e2e and not slow'
-
-check: lint unit
-
-test: .venv/ready
-	@eval "$$(swarm env)"
-	$(MAKE) lint unit
 	pytest -m 'e2e and not slow'
 
 test-full: .venv/ready
@@ -77,4 +75,4 @@ requirements:
 wheel: .venv/ready
 	@rm -rf dist && python -m build --quiet --wheel --no-isolation && ls dist
 
-.PHONY: help setup up down lint unit check test test-full requirements wheel
+.PHONY: help setup up down lint check test test-full requirements wheel

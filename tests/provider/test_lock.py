@@ -19,6 +19,8 @@ from swarm_iac.errors import Retryable
 from tests.provider.conftest import Project, two_nodes
 from tests.provider.test_engine import start
 
+pytestmark = pytest.mark.engine
+
 
 def test_a_running_up_is_named_and_a_killed_one_is_cleared(project: Project) -> None:
     project.give(two_nodes())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.provider.conftest import Project, allocation, node
+
+pytestmark = pytest.mark.engine
 
 
 def test_a_part_changes_and_the_rest_is_named_and_left(standing: Project) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.provider.conftest import Project, node
 
+pytestmark = pytest.mark.engine
+
 FAILS = "n1/settings"
 
 
