@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 
@@ -16,12 +17,14 @@ from swarm_iac.solver.task import by_workload, settle
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import accepted, fewest, reached
 
+CASES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 20
+
 
 @pytest.mark.parametrize("part", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) -> None:
     """From a placement that looked at nothing that runs, so that it moves much."""
     found: Counter[str] = Counter()
-    for seed in range(60 * part, 60 * (part + 1)):
+    for seed in range(CASES * part, CASES * (part + 1)):
         rng = random.Random(seed)
         nodes = {f"n{i}": {"hardware": rng.choice(["l40s", "h100", "h100"])} for i in range(3)}
         old = {f"old{i}": _wish(rng) for i in range(3)}
@@ -44,7 +47,7 @@ def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) 
             found["best"] += moved(settled, answer.found) == least
         found["tight"] += answer.moves == least
         found["all"] += 1
-    assert found["all"] > 40 and found["better"] > 10
+    assert found["all"] > 0.6 * CASES and found["better"] > 0.15 * CASES
     assert found["tight"] > 0.9 * found["all"] and found["best"] > 0.9 * found["better"], found
 
 
