@@ -105,7 +105,7 @@ def apply(
         failures = failed_rows((step for step in first.plan.steps if step.id not in later), results)
         done = sum(result.ok for result in results.values())
         on_progress(f"{done} of {len(first.plan.steps)} steps done")
-    failures |= divergences(step for step in now.plan.steps if row_of(step) not in failures)
+    failures |= divergences(step for step in now.as_if_running(first).plan.steps if row_of(step) not in failures)
     failures |= {row: "; ".join(filter(None, (failures.get(row), why))) for row, why in now.blocked.items()}
     found = now.rows(before.rows)
     wanted = as_rows(asked.kept)

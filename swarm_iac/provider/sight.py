@@ -108,6 +108,22 @@ class Sight:
                 found[name] = node.model_copy(update={"setbacks": {**lost, **node.setbacks}})
         return replace(self, observed=self.observed | found)
 
+    def as_if_running(self, first: Sight) -> Sight:
+        """As if what came to its end since `first` still ran: an end within a run is news for the next, no failure of this."""
+        seen = dict(self.observed)
+        for node, each in self.observed.items():
+            was = first.observed.get(node, Observed(node=node))
+            over = {name for name in each.state.allocations if ended(each, name) and not ended(was, name)}
+            if over:
+                held = {
+                    name: state.model_copy(update={"unit": state.unit.model_copy(update={"active": True})})
+                    for name, state in each.state.allocations.items() if name in over
+                }  # fmt: skip
+                state = each.state.model_copy(update={"allocations": {**each.state.allocations, **held}})
+                health = {**each.health, **dict.fromkeys(over, "healthy")}
+                seen[node] = each.model_copy(update={"state": state, "health": health})
+        return self if all(seen[node] is each for node, each in self.observed.items()) else replace(self, observed=seen)
+
     @property
     def serial(self) -> int:
         """Highest serial in the state or on any node: a run that was killed may have been ahead of the state."""

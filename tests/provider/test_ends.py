@@ -43,3 +43,10 @@ def test_who_waits_since_a_reboot_is_shown_to_start() -> None:
     seen = sight("waiting")
     assert seen.rows({})[ROW]["health"] == "waits for a run since the reboot of 2026-11-21 19:03 UTC"
     assert seen.wanted[ROW]["health"] == "ok"
+
+
+@pytest.mark.parametrize("how", ["done", "failed"])
+def test_an_end_within_a_run_is_no_failure_of_it(how: str) -> None:
+    first, now = sight("healthy"), sight(how)
+    assert now.plan.steps != () and now.as_if_running(first).plan.steps == ()
+    assert now.as_if_running(now).plan.steps == now.plan.steps, "one that was known before was to be given back"

@@ -172,15 +172,17 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
         text = context.read(f"{systemd.UNITS}/{unit(allocation)}")
         if text == render(context, allocation, {**was, "gpus": gpus}).strip():
             return {**was, **active}
-    return {**was, **_rendered_back(context, allocation, was, gpus), **active}
+    return {**was, **_rendered_back(context, allocation, was, gpus, active["active"]), **active}
 
 
-def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus: List[int]) -> Dict[str, Any]:
+def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus: List[int], runs: bool) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
     own = own_environment(allocation, gpus, *_held(context, allocation))
     env = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
-    env = {name: value for name, value in env.items() if name in was["env"] or own.get(name) != value}
+    # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
+    same = {name for name, value in env.items() if own.get(name) == value or (not runs and name in own)}
+    env = {name: value for name, value in env.items() if name in was["env"] or name not in same}
     env.update({name: value for name, value in was["env"].items() if value.startswith("secret:") and argv[:1] == ["/bin/sh"]})
     if argv == command_line(was):
         command = was["command"]
