@@ -7,7 +7,11 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from tests.provider.conftest import ROOT, Project, allocation, node, two_nodes
+
+pytestmark = pytest.mark.engine
 
 
 def test_a_fleet_from_birth_to_destruction(standing: Project) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from tests.provider.conftest import Project, allocation, two_nodes
+
+pytestmark = pytest.mark.engine
 
 
 def forget(project: Project) -> None:
