@@ -14,7 +14,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan import cpulist
-from swarm_iac.plan.acts import Machine, homes, keepers, machines
+from swarm_iac.plan.acts import Machine, homes, keepers, machines, services
 from swarm_iac.plan.draft import drafts
 from swarm_iac.plan.graph import Graph
 from swarm_iac.plan.handover import order
@@ -46,6 +46,7 @@ class Detour:
     """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself.
 
     `final`: it is no detour but a move that is made first, so that its old place is room for a detour.
+    `twice`: it is up on `there` already, since a run was cut short, and all that is done is to leave `here`.
     `clears`: what is released on `there` before, since nobody wants it any more.
     """
 
@@ -55,6 +56,7 @@ class Detour:
     there: str
     leaves: bool
     final: bool = False
+    twice: bool = False
     clears: tuple[str, ...] = ()
 
 
@@ -77,6 +79,23 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
                 found += 1
                 if found == TRIES:
                     break
+
+
+def drops(all_of: Mapping[str, Machine]) -> Iterator[Detour]:
+    """Each place that a replica could give up at once, since a run that was cut short left it up in another one too."""
+    goes_to = homes(all_of)[1]
+    places: dict[str, list[str]] = {}
+    for replicas in services(all_of).values():
+        for node, name in replicas:
+            if all_of[node].up(name) and not all_of[node].seen.error:
+                places.setdefault(name, []).append(node)
+    for name, nodes in sorted(places.items()):
+        for here in nodes:
+            others = [node for node in nodes if node != here]
+            if others and here != goes_to.get(name):
+                there = goes_to[name] if goes_to.get(name) in others else others[0]
+                workload = all_of[here].old.allocations[name].workload
+                yield Detour(name, workload, here, there, leaves=True, twice=True)
 
 
 def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> Detour | None:
@@ -117,6 +136,8 @@ def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
 def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], detour: Detour) -> dict[str, Observed]:
     """What the fleet is once the detour is taken."""
     here, there = observed[detour.here], observed[detour.there]
+    if detour.twice:
+        return {**observed, detour.here: _with(here, detour.name, None)}
     place, home = all_of[detour.there], all_of[detour.here]
     clears = set(detour.clears)
     standing = place.new.allocations[detour.name] if detour.final else _stand(place, home, detour.name, clears)
@@ -141,12 +162,18 @@ def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], detou
     graph: Graph = {}
     for machine in all_of.values():
         mine = {detour.name, *(detour.clears if machine.name == detour.there else ())}
-        graph |= {one: draft for one, draft in drafts(machine, "").items() if draft.allocation in mine}
-    if detour.leaves:
+        for one, draft in drafts(machine, "").items():
+            # What was begun in its old place is for the plan after the detour to end.
+            leaves = detour.leaves and draft.verb in (Verb.STOP, Verb.RELEASE)
+            if draft.allocation in mine and (machine.name == detour.there or leaves):
+                graph[one] = draft
+    if detour.leaves and not detour.twice:
         order(all_of, graph)
     for draft in graph.values():
         draft.after &= graph.keys()
-        if draft.allocation == detour.name and not detour.final:
+        if detour.twice:
+            draft.why = f"is up on {detour.there} too, since a run was cut short"
+        elif draft.allocation == detour.name and not detour.final:
             draft.why = f"stands on {detour.there} for a while, so that others can change"
     return graph
 
@@ -170,7 +197,7 @@ def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[
             draft.after.add(release)
         if takes and draft.node == detour.there:
             draft.after |= place
-        if draft.id in stops:
+        if draft.id in stops and not detour.twice:
             draft.after.add(health)
     for draft in ahead.values():
         prepare = f"{draft.node}/{Verb.PREPARE}"

@@ -129,12 +129,15 @@ def counted(
 def split(asking: Mapping[Verb, Waits], old: Allocations) -> dict[Verb, frozenset[str]]:
     """By step: allocations that stay and must give before they take, since others wait for them while they wait for others.
 
-    A disk is one number, of which nobody both gives and takes.
+    Its traffic is shaped after its slice is made, and waits for whom that waits for. A disk is one number, of which nobody
+    both gives and takes.
     """
     found = {}
+    waiting: set[str] = set()
     for verb in (Verb.SLICE, Verb.TRAFFIC):
+        waiting |= asking.get(verb, {}).keys()
         asked = {giver for givers in asking.get(verb, {}).values() for giver in givers}
-        found[verb] = frozenset(name for name in asking.get(verb, {}) if name in asked and name in old)
+        found[verb] = frozenset(name for name in waiting & asked if name in old)
     return found
 
 

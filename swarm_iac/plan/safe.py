@@ -54,7 +54,7 @@ class _Situation:
     @property
     def detours(self) -> int:
         """Those that count against the budget."""
-        return sum(not detour.final for detour, _ in self.taken)
+        return sum(not detour.final and not detour.twice for detour, _ in self.taken)
 
 
 def safe(
@@ -77,15 +77,15 @@ def safe(
                 return all_of, whole
             continue
         first = first or trouble
+        if all(detour.twice for detour, _ in now.taken):
+            for drop in parking.drops(all_of):
+                heapq.heappush(queue, (0, -len(now.taken) - 1, next(count), _after(now, all_of, drop)))
         least = now.detours + trouble.least
         if least <= budget.moves:
             away = {detour.name for detour, _ in now.taken}
             waiting = [(node, name) for node, name in trouble.waiting if name not in away]
             for detour in parking.detours(all_of, waiting, trouble.leaves, fits):
-                after = parking.take(now.observed, all_of, detour)
-                ahead = parking.steps(now.observed, after, detour)
-                further = _Situation(after, (*now.taken, (detour, ahead)))
-                heapq.heappush(queue, (least, -len(further.taken), next(count), further))
+                heapq.heappush(queue, (least, -len(now.taken) - 1, next(count), _after(now, all_of, detour)))
             moved = _ahead(now, all_of, desired, trouble)
             if moved is not None:
                 heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
@@ -94,6 +94,12 @@ def safe(
         f", and it takes at least {first.least}" if first.least > budget.moves else ""
     )
     raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
+
+
+def _after(now: _Situation, all_of: Mapping[str, Machine], detour: Detour) -> _Situation:
+    """The situation once the detour is taken too."""
+    after = parking.take(now.observed, all_of, detour)
+    return _Situation(after, (*now.taken, (detour, parking.steps(now.observed, after, detour))))
 
 
 def _joined(graph: Graph, now: _Situation, served: Mapping[str, list[tuple[str, str]]]) -> Graph | None:
@@ -116,9 +122,8 @@ def _ahead(
         detour = parking.ahead(all_of, trouble.waiting)
         if detour is None:
             break
-        after = parking.take(found.observed, all_of, detour)
-        found = _Situation(after, (*found.taken, (detour, parking.steps(found.observed, after, detour))))
-        all_of = machines(after, desired)
+        found = _after(found, all_of, detour)
+        all_of = machines(found.observed, desired)
     return found if found is not now else None
 
 
