@@ -68,19 +68,20 @@ def adopt(root: Path, stack: str, lineage: str, say: Say) -> None:
             hint="the stack file of another fleet must not take these machines; correct `fleet:` if it was renamed",
         )
     engine.ensure_stack(root, stack, say)
-    if "swarm:index:Lineage" in engine.exported(root, stack, say):
+    state = engine.exported(root, stack, say)
+    if "swarm:index:Fleet" in state:
         raise Refused(
-            "this state has a lineage already, so it is not lost",
-            hint="if the nodes refused it, it holds nothing else: "
+            "this state has rows of its own, so it is not lost",
+            hint="what it stands for would be forgotten; if that is meant: "
             f"pulumi stack rm --force --yes --preserve-config {stack}, then adopt again",
         )
-    done = engine.pulumi(
-        root,
-        stack,
-        ["up", "--yes", "--skip-preview", "--target", "**Lineage**"],
-        say,
-        capture=True,
-        more={"SWARM_ADOPT": lineage},
-    )
+    if "swarm:index:Lineage" in state:
+        # Made by a run that the nodes refused: it stands for nothing.
+        _run(root, stack, ["stack", "rm", "--force", "--yes", "--preserve-config"], say)
+    _run(root, stack, ["up", "--yes", "--skip-preview", "--target", "**Lineage**"], say, {"SWARM_ADOPT": lineage})
+
+
+def _run(root: Path, stack: str, words: list[str], say: Say, more: dict[str, str] | None = None) -> None:
+    done = engine.pulumi(root, stack, words, say, capture=True, more=more)
     if done.returncode:
         raise SwarmError(f"pulumi could not write the lineage:\n{(done.stdout + done.stderr).strip()[-2000:]}")

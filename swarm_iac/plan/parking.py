@@ -73,8 +73,10 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
             place = all_of[there]
             # What a run that was cut short left of a detour can be used again.
             usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
-            clears = over[there] - {name}
-            if there != here and usable and _stand(place, machine, name, clears) is not None:
+            if there == here or not usable:
+                continue
+            clears = next((each for each in _ways(over, there, name) if _stand(place, machine, name, each)), None)
+            if clears is not None:
                 yield Detour(name, old.workload, here, there, leaves, clears=tuple(sorted(clears)))
                 found += 1
                 if found == TRIES:
@@ -105,14 +107,20 @@ def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> 
     for name, here in sorted(keepers(all_of).items()):
         place = all_of[goes_to[name]]
         ready = place.seen.ledger and not place.seen.error and not all_of[here].seen.error
+        has, wanted = capacity(place.seen, place.old, place.new), place.new.allocations[name]
         # What a run that was cut short left of it there is its own.
-        clears = over[place.name] - {name}
-        others = (hold(one) for each, one in place.old.allocations.items() if each not in clears | {name})
-        has = capacity(place.seen, place.old, place.new)
-        wanted = place.new.allocations[name]
-        if name not in stuck and ready and fits(hold(wanted), others, has):
-            return Detour(name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears)))
+        held = {each: hold(one) for each, one in place.old.allocations.items() if each != name}
+        for clears in _ways(over, place.name, name):
+            rest = (one for each, one in held.items() if each not in clears)
+            if name not in stuck and ready and fits(hold(wanted), rest, has):
+                return Detour(name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears)))
     return None
+
+
+def _ways(over: Mapping[str, set[str]], there: str, name: str) -> Iterator[set[str]]:
+    """What may be released there for `name`: nothing, if it fits so, since what was begun may be a detour to be ended."""
+    yield set()
+    yield over[there] - {name}
 
 
 def _over(all_of: Mapping[str, Machine]) -> dict[str, set[str]]:
