@@ -12,7 +12,7 @@ from swarm_iac.model.step import Step, StepResult
 #: What Ansible and mitogen put around the words of the machine.
 _NOISE = re.compile(
     r"^(?:Failed to connect to the host via ssh: |Task failed: |Module failed: |"
-    r"Unable to connect.*?: |EOF on stream; last \d+ lines received:\s*|error occurred on host [^:]+: )+",
+    r"builtins\.\w+: |Unable to connect.*?: |EOF on stream; last \d+ lines received:\s*|error occurred on host [^:]+: )+",
     re.DOTALL,
 )
 
@@ -21,7 +21,11 @@ _NOISE = re.compile(
 _MEANS = {
     "Mitogen was disconnected from the remote environment": "the connection was cut while the node was at work on it",
     "Unable to find a useable temporary directory": "no temporary directory can be written to: the disk is full or read-only",
+    "[Errno 28]": "the disk is full: there is no room for a temporary file",
+    "[Errno 30]": "the file system is read-only: no temporary file can be written",
 }
+#: Where mitogen begins to tell its own stack.
+_STACK = re.compile(r"\s+File \"<stdin>\", line \d+.*", re.DOTALL)
 
 
 class Outcomes:
@@ -85,6 +89,6 @@ def words(result: Mapping[str, Any]) -> str:
     for told, meant in _MEANS.items():
         if told in text:
             return meant
-    text = _NOISE.sub("", text.strip()).strip()
+    text = _STACK.sub("", _NOISE.sub("", text.strip()).strip())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if text.startswith("Traceback") else " ".join(lines))[:600] if lines else "no reason was given"

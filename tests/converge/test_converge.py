@@ -80,6 +80,16 @@ def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
             {"msg": "Mitogen was disconnected from the remote environment while a call was in-progress. Original error was: x"},
             "the connection was cut while the node was at work on it",
         ),
+        (
+            {"msg": "builtins.OSError: [Errno 28] No space left on device: '/root/.ansible/tmp/x'\n  File \"<stdin>\", line 4"},
+            "the disk is full: there is no room for a temporary file",
+        ),
+        (
+            {
+                "msg": 'builtins.KeyError: \'x\'\n  File "<stdin>", line 4009, in _dispatch_one\n  File "master:/y", line 3, in z'
+            },
+            "'x'",
+        ),
         ({}, "no reason was given"),
     ],
 )
