@@ -5,10 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
 from swarm_iac.errors import SwarmError
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"swarm-iac {metadata.version('swarm-iac')}")
+        raise typer.Exit
+
+
+def _whole(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 def _application() -> typer.Typer:
@@ -31,6 +45,7 @@ def _application() -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_whole)
     rooms = (commands_engine, commands_stack, commands_answers, commands_fleet, commands_operator, commands_sandbox)
     for module in rooms:
         module.register(app)

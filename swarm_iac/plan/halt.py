@@ -107,8 +107,7 @@ def _short(path: str) -> str:
     card = re.fullmatch(r"gpus\[\d+\]\.(\w+)", path)
     if card:
         return f"gpu {card[1].rpartition('_')[0] or card[1]}"
-    sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
-    return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
+    return words.setting(path)
 
 
 def _has(machine: Machine, changes: tuple[Change, ...]) -> bool:

@@ -198,8 +198,7 @@ def short(path: str) -> str:
     allocation = re.fullmatch(r'allocations\["([^"]+)"\]\.(.+)', path)
     if allocation:
         return f"{allocation[1]}: {allocation[2].removeprefix('slice.').removeprefix('unit.').replace('_', ' ')}"
-    sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
-    return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
+    return words.setting(path)
 
 
 def _moves(context: Context) -> Rows:

@@ -13,6 +13,12 @@ from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds,
 _MB = 10**6
 
 
+def setting(path: str) -> str:
+    """`settings.sysctl["vm.swappiness"]` as `vm.swappiness`, and `settings.hugepages_2m` as `hugepages 2m`."""
+    sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
+    return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
+
+
 def size(value: int) -> str:
     """Bytes, with the rounding to pages undone where that is what was done: 999997440 is "1 GB". One to one for whole pages."""
     whole = -(-value // _MB) * _MB

@@ -89,6 +89,11 @@ class Fleet:
         line = 'eval "$("$0" -m swarm_iac.cli env)"; exec pulumi "$@" --stack dev --color never'
         return self._run(["bash", "-c", line, sys.executable, *words], timeout, variables)
 
+    def shell(self, script: str, timeout: float = 900) -> Done:
+        """A bash script in the repository, with `swarm` on the path."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return self._run(["bash", "-c", script], timeout, {"PATH": path})
+
     def node(self, name: str, command: str, timeout: float = 90) -> str:
         """A shell command on a node, by plain ssh: none of our code looks at the answer first."""
         return self.sandbox.run(name, command, timeout).strip()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.model.state import Declared, Desired, Facts, GpuFacts, NodeState, Observed
+from swarm_iac.model.step import Plan
 from swarm_iac.plan import steps
 from swarm_iac.plan.hardware import differences
 from tests.plan import fleets
@@ -29,6 +30,15 @@ def struck(what: Mapping[str, str], observed: dict[str, Observed], desired: dict
             desired[name] = desired[name].model_copy(update={"hardware": declared})
 
 
+def planned(
+    old: dict[str, NodeState], new: dict[str, NodeState], what: dict[str, str]
+) -> tuple[dict[str, Observed], dict[str, Desired], Plan | None]:
+    """The fleet with these nodes dark or differing, and what is planned for it."""
+    observed, desired = fleets.observed(old), fleets.desired(new, old)
+    struck(what, observed, desired)
+    return observed, desired, plan_of(observed, desired)
+
+
 def running(nodes: Mapping[str, NodeState]) -> set[str]:
     return {name for node in nodes.values() for name, one in node.allocations.items() if one.unit.active}
 
@@ -38,9 +48,7 @@ def running(nodes: Mapping[str, NodeState]) -> set[str]:
 def test_it_takes_nothing_there_and_stops_nobody_who_cannot_start_again(
     old: dict[str, NodeState], new: dict[str, NodeState], what: dict[str, str], order: Order
 ) -> None:
-    observed, desired = fleets.observed(old), fleets.desired(new, old)
-    struck(what, observed, desired)
-    plan = plan_of(observed, desired)
+    observed, desired, plan = planned(old, new, what)
     if plan is None:
         return
     fleet = carry_out(Fleet(observed, desired), any_order(order, plan))
@@ -60,9 +68,7 @@ def test_it_takes_nothing_there_and_stops_nobody_who_cannot_start_again(
 def test_what_was_left_is_done_once_the_node_is_back(
     old: dict[str, NodeState], new: dict[str, NodeState], what: dict[str, str], order: Order
 ) -> None:
-    observed, desired = fleets.observed(old), fleets.desired(new, old)
-    struck(what, observed, desired)
-    plan = plan_of(observed, desired)
+    _, desired, plan = planned(old, new, what)
     if plan is None:
         return
     half = carry_out(Fleet(fleets.observed(old), desired), any_order(order, plan))
