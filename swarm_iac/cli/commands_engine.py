@@ -43,6 +43,8 @@ def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bo
         file = Path(folder) / "in-hand"
         status = engine.pulumi(root, stack, [verb, *extra], say, more={**more, mark.NAME: str(file)}).returncode
         in_hand = mark.left_in_hand(file)
+    if status < 0:
+        say("")  # it ended in the middle of a line
     for line in engine.ending(verb, status, in_hand):
         say(line)
     raise SystemExit(status if status >= 0 else 128 - status)

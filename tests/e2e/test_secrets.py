@@ -56,7 +56,7 @@ def node(fleet: Fleet) -> Iterator[str]:
     text["workloads"] |= {"spy": {**spy(HF_TOKEN="secret:hf"), "place": {"select": {"with": "bo"}}}}
     for one in NODES:
         fleet.node(one, f"umask 077; mkdir -p /etc/swarm/secrets; echo {SECRET} > /etc/swarm/secrets/hf")
-    fleet.stack.write_text(yaml.safe_dump(text, sort_keys=False))
+    fleet.stack.write_text(json.dumps(text, indent=1))
     fleet.swarm("up", "--yes", "--skip-preview").ok()
     yield str(fleet.placed()["spy-0"]["node"])
     fleet.stack.write_text(before)
@@ -116,7 +116,7 @@ def test_a_secret_that_is_missing_or_open_is_refused_by_name_and_the_rest_goes_o
     before = fleet.stack.read_text()
     text = yaml.safe_load(before)
     text["workloads"] |= {"late": spy(A="secret:later"), "wide": spy(A="secret:open")}
-    fleet.stack.write_text(yaml.safe_dump(text, sort_keys=False))
+    fleet.stack.write_text(json.dumps(text, indent=1))
     done = fleet.swarm("up", "--yes", "--skip-preview")
     assert done.status != 0
     assert "secret later: /etc/swarm/secrets/later: No such file or directory" in done.text

@@ -61,6 +61,17 @@ def test_who_was_asked_to_stop_came_to_no_end(result: str, tmp_path: Path) -> No
     assert lives.end(here(tmp_path), "web-1") != "", "only that one run was asked"
 
 
+@pytest.mark.parametrize(("invocation", "told"), [("1", "stopped"), ("2", "failed")])
+def test_who_had_to_be_killed_after_it_was_asked_to_stop_has_not_failed(
+    invocation: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed in the middle of a stop never said that it was done; the job is to start again."""
+    says(tmp_path, "ExecStop", {"restart": False}, MAINPID="7", **ONE)
+    shown = {"ActiveState": "failed", "Result": "timeout", "InvocationID": invocation}
+    monkeypatch.setattr(units.systemd, "show", lambda context, unit: shown)
+    assert units.health_of(here(tmp_path), "web-1", job()["unit"]) == told
+
+
 def test_an_end_is_known_when_the_disk_does_not_take_it(tmp_path: Path) -> None:
     (tmp_path / lives.ENDS[1:] / "web-1").mkdir(parents=True)  # nothing can be written there
     says(tmp_path, "ExecStopPost", {"restart": False}, SERVICE_RESULT="exit-code", **ONE)

@@ -58,6 +58,11 @@ def end(context: Context, allocation: str) -> str:
     return "" if not word else "done" if word == "success" else "failed"
 
 
+def asked(context: Context, allocation: str, invocation: str) -> bool:
+    """Was this run of it asked to stop? One that had to be killed then has not failed, though systemd calls it so."""
+    return bool(invocation) and context.read(f"{ASKED}/{allocation}") == invocation
+
+
 def wait(context: Context, allocation: str) -> None:
     """It is not started at this boot, because only a run can tell whether it goes on elsewhere."""
     context.write(f"{WAITING}/{allocation}", f"{round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))}\n", 0o600)
