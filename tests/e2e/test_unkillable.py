@@ -5,6 +5,7 @@ After test_unharmed. SWARM_KILLS says how many times; the first kill hits the ve
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -39,15 +40,22 @@ def start(fleet: Fleet) -> subprocess.Popen[bytes]:
 
 
 def kill_tree(process: subprocess.Popen[bytes]) -> int:
-    """SIGKILL for it and everything below it, engine, provider and Ansible alike; how many they were."""
-    tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    for one in tree:
-        try:
+    """SIGKILL for it and everything below it, engine, provider and Ansible alike; how many they were.
+
+    They are held first, until there are no more of them: what is born in between would live on.
+    """
+    held: dict[int, psutil.Process] = {}
+    top = psutil.Process(process.pid)
+    while new := [one for one in (top, *top.children(recursive=True)) if one.pid not in held]:
+        for one in new:
+            held[one.pid] = one
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.suspend()
+    for one in held.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
-        except psutil.NoSuchProcess:
-            continue
     process.wait()
-    return len(tree)
+    return len(held)
 
 
 def alive(fleet: Fleet, node: str) -> list[str]:
