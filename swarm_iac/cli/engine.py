@@ -128,7 +128,8 @@ def exported(root: Path, stack: str, say: Say) -> str:
 
 def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
     state = state_folder(root)
-    if state and list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json*")):
+    # Beside them lie copies (.bak, .attrs) that outlive a stack that was removed.
+    if state and any(list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json{packed}")) for packed in ("", ".gz")):
         return
     made = subprocess.run(
         ["pulumi", "stack", "select", "--create", stack], cwd=root, env=variables, capture_output=True, text=True
