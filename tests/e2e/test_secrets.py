@@ -46,6 +46,18 @@ def as_bo(fleet: Fleet, node: str, command: str) -> str:
     return fleet.node(node, f"runuser -u bo -- sh -c {shlex.quote(command)} 2>&1; echo $?")
 
 
+class Quoting(yaml.SafeDumper):
+    """Writes every text in quotes: what is text for YAML 1.1, such as 0o17, is a number for 1.2."""
+
+
+Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
+
+
+def written(text: Any) -> str:
+    """The stack file."""
+    return str(yaml.dump(text, Dumper=Quoting, sort_keys=False, width=10**6))
+
+
 @pytest.fixture(scope="module")
 def node(fleet: Fleet) -> Iterator[str]:
     """Where the spy runs, as ada, beside a workload of bo."""
@@ -56,10 +68,12 @@ def node(fleet: Fleet) -> Iterator[str]:
     text["workloads"] |= {"spy": {**spy(HF_TOKEN="secret:hf"), "place": {"select": {"with": "bo"}}}}
     for one in NODES:
         fleet.node(one, f"umask 077; mkdir -p /etc/swarm/secrets; echo {SECRET} > /etc/swarm/secrets/hf")
-    fleet.stack.write_text(json.dumps(text, indent=1))
-    fleet.swarm("up", "--yes", "--skip-preview").ok()
-    yield str(fleet.placed()["spy-0"]["node"])
-    fleet.stack.write_text(before)
+    fleet.stack.write_text(written(text))
+    try:
+        fleet.swarm("up", "--yes", "--skip-preview").ok()
+        yield str(fleet.placed()["spy-0"]["node"])
+    finally:
+        fleet.stack.write_text(before)
     fleet.swarm("up", "--yes", "--skip-preview").ok()
     for one in NODES:
         fleet.node(one, "rm -rf /etc/swarm")
@@ -116,7 +130,7 @@ def test_a_secret_that_is_missing_or_open_is_refused_by_name_and_the_rest_goes_o
     before = fleet.stack.read_text()
     text = yaml.safe_load(before)
     text["workloads"] |= {"late": spy(A="secret:later"), "wide": spy(A="secret:open")}
-    fleet.stack.write_text(json.dumps(text, indent=1))
+    fleet.stack.write_text(written(text))
     done = fleet.swarm("up", "--yes", "--skip-preview")
     assert done.status != 0
     assert "secret later: /etc/swarm/secrets/later: No such file or directory" in done.text
