@@ -41,9 +41,12 @@ class Owner:
     def lives(self) -> bool:
         """Does its process run? A number that was given to another process since is not it."""
         try:
-            began = psutil.Process(self.process).create_time()
+            process = psutil.Process(self.process)
+            began, status = process.create_time(), process.status()
         except psutil.NoSuchProcess:
             return False
+        if status == psutil.STATUS_ZOMBIE:
+            return False  # ended, and whoever inherited it has not looked yet
         return not self.since or began <= self.since + _SLACK
 
     def __str__(self) -> str:

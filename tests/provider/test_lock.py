@@ -77,6 +77,17 @@ def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path) 
         other.communicate(b"\n")
 
 
+def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Path) -> None:
+    """An orphan is a zombie until init looks; its run is over."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    path = written(tmp_path, child.pid, socket.gethostname(), f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')}")
+    lock.refuse_held(tmp_path, "dev")
+    lock.clear_dead(tmp_path, "dev", lambda line: None)
+    assert not path.exists()
+    child.wait()
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"hostname": "h"}'])
 def test_a_lock_that_cannot_be_read_is_left_to_the_engine(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, 1, "h", "")
