@@ -57,6 +57,10 @@ def converge(
     return course.done
 
 
+#: How Ansible begins the lines in which all goes well.
+_PROGRESS = ("ok: ", "changed: ", "skipping: ", "included: ", "TASK [", "PLAY ")
+
+
 class _Course:
     """What is done, and what is left."""
 
@@ -145,7 +149,8 @@ class _Run:
             lines = [line.strip() for line in runner.stdout.read().splitlines() if line.strip()]
         except (OSError, AttributeError, ValueError):
             lines = []
-        told = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))] or lines[-1:]
+        last = [line for line in lines[-1:] if not line.startswith(_PROGRESS)]
+        told = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))] or last
         # Without an exit status it never came to exec, or a signal ended it.
         status = "was killed by a signal" if runner.rc is None else f"ended with status {runner.rc}"
         return f"Ansible {status} before this was done{': ' + told[-1][:400] if told else ''}"
