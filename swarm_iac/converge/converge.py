@@ -22,6 +22,8 @@ from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
 
 Progress = Callable[[str], None]
+#: How Ansible begins the lines in which all goes well.
+_PROGRESS = ("ok: ", "changed: ", "skipping: ", "included: ", "TASK [", "PLAY ")
 
 
 def converge(
@@ -55,10 +57,6 @@ def converge(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return course.done
-
-
-#: How Ansible begins the lines in which all goes well.
-_PROGRESS = ("ok: ", "changed: ", "skipping: ", "included: ", "TASK [", "PLAY ")
 
 
 class _Course:
