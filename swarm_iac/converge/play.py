@@ -22,9 +22,24 @@ from swarm_iac.reach.program import agent_digest, archive
 _SIGNS = 4
 
 
+#: Ansible is interrupted when we die: without us it would wait for ever for whoever reads its output.
+_BINARY = """\
+#!/bin/sh
+if command -v setpriv > /dev/null; then exec setpriv --pdeathsig INT ansible-playbook "$@"; fi
+exec ansible-playbook "$@"
+"""
+
+
 def prepare(folder: Path) -> None:
     """Fill the folder with what all runs share."""
     (folder / "archive").write_bytes(base64.b64encode(archive()))
+    binary(folder).write_text(_BINARY)
+    binary(folder).chmod(0o700)
+
+
+def binary(folder: Path) -> Path:
+    """What is run as ansible-playbook."""
+    return folder / "ansible-playbook"
 
 
 def inventory(

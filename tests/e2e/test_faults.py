@@ -17,7 +17,7 @@ import yaml
 from swarm_iac.sandbox.failure import SandboxError
 from tests.e2e import reliability
 from tests.e2e.conftest import Fleet, Running
-from tests.e2e.trouble import GRACE, OTHER, TARGET, Trouble, kill
+from tests.e2e.trouble import GRACE, OTHER, TARGET, Trouble, gone, kill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -115,6 +115,7 @@ def test_a_fault_hurts_nobody_else_is_told_and_is_mended_by_the_next_run(trouble
     for pattern in fault.says:
         assert any(re.search(pattern, line) for line in told), f"{pattern!r} is not in {told}\n{met.text[-4000:]}"
     assert "Traceback" not in met.text, met.text[-4000:]
+    assert gone(trouble.run.values()), "nothing of the run is left here"
     went_on = trouble.changed_elsewhere()
     assert went_on or not fault.goes_on, met.text[-4000:]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Trouble:
     fleet: Fleet
     text: dict[str, Any]
     turn: int = 0
+    run: dict[int, psutil.Process] = field(default_factory=dict)  # every process of the run, when its fault came
 
     @property
     def old(self) -> str:
@@ -76,6 +77,7 @@ class Trouble:
             assert running.process.poll() is None, running.end().text[-3000:]
             assert time.monotonic() < end, "the stop never began"
             time.sleep(0.2)
+        self.run = below(running)
         cause(running)
         return running.end()
 
@@ -130,10 +132,15 @@ class Trouble:
                 time.sleep(1)
 
 
+def below(running: Running) -> dict[int, psutil.Process]:
+    """Every process below the command, by pid."""
+    return {one.pid: one for one in psutil.Process(running.process.pid).children(recursive=True)}
+
+
 def kill(running: Running, *marks: str) -> int:
     """SIGKILL for every process below the command whose name or command line holds one of `marks`; how many."""
     count = 0
-    for one in psutil.Process(running.process.pid).children(recursive=True):
+    for one in below(running).values():
         try:
             line = " ".join([one.name(), *one.cmdline()])
         except psutil.NoSuchProcess:
@@ -142,3 +149,15 @@ def kill(running: Running, *marks: str) -> int:
             one.kill()
             count += 1
     return count
+
+
+def gone(processes: Iterable[psutil.Process], seconds: float = 30) -> bool:
+    """Have all of them ended, within this time? A zombie has."""
+
+    def runs(one: psutil.Process) -> bool:
+        try:
+            return bool(one.status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+    return not any(map(runs, psutil.wait_procs(list(processes), seconds)[1]))
