@@ -17,7 +17,7 @@ import yaml
 from tests.e2e.conftest import NODES, Fleet
 from tests.hostile import HOSTILE, TEMPLATES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
 
 SECRET = "hf_7c1dVerySecret"
 #: Writes down what it was started with, and stays.

@@ -17,7 +17,7 @@ import yaml
 
 from tests.e2e.conftest import NODES, Fleet
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
 
 PORT = 8000
 #: Clocks of the nodes differ by a little, and a sample takes its time. [s]
@@ -150,6 +150,7 @@ def test_two_trainings_that_fill_two_nodes_trade_places(stage: Stage) -> None:
         print(f"{node}: {len(samples) / seconds:.1f} samples a second over {seconds:.0f} s")
 
 
+@pytest.mark.slow
 def test_a_service_moves_onto_a_place_that_another_leaves_without_a_gap(stage: Stage) -> None:
     pair = {**train("ada", "2", ""), "gang": 2, "place": {"spread": "node"}}
     stage.wish({"right": train("bo", "8 x H100", "one"), "web": web("two"), "pair": pair})
@@ -162,6 +163,7 @@ def test_a_service_moves_onto_a_place_that_another_leaves_without_a_gap(stage: S
     assert [node for _, _, node in lives] == [PLACES["three"], PLACES["two"]] and lives[0][1] > lives[1][0], "new before old"
 
 
+@pytest.mark.slow
 def test_a_gang_that_moves_one_member_stops_whole_and_starts_whole(stage: Stage) -> None:
     pair = {**train("ada", "2", ""), "gang": 2, "place": {"spread": "node"}}
     stage.wish({"web": web("two"), "pair": pair}, gpu_03={"state": "drain", "why": "fan"})
@@ -173,6 +175,7 @@ def test_a_gang_that_moves_one_member_stops_whole_and_starts_whole(stage: Stage)
     assert max(end for _, end, _ in lives[:2]) < min(begin for begin, _, _ in lives[2:]) + BLUR
 
 
+@pytest.mark.slow
 def test_three_moves_in_a_chain_free_a_place(stage: Stage) -> None:
     def four(user: str, at: str) -> dict[str, Any]:
         return train(user, "4", at)

@@ -18,7 +18,7 @@ import pytest
 from tests.e2e import reliability
 from tests.e2e.conftest import NODES, Fleet
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
 
 KILLS = int(os.environ.get("SWARM_KILLS", "3"))
 EXTRA = """
