@@ -86,9 +86,9 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 
 
 ENDS = {
-    "quick": job("sh -c 'echo ran >> log; sleep 25'", "two"),
-    "bad": job("sh -c 'echo ran >> log; sleep 25; exit 3'", "two"),
-    "held": job("sh -c 'echo ran >> log; sleep 25'", "two", hold=True),
+    "quick": job("sh -c 'echo ran >> log; sleep 50'", "two"),
+    "bad": job("sh -c 'echo ran >> log; sleep 50; exit 3'", "two"),
+    "held": job("sh -c 'echo ran >> log; sleep 50'", "two", hold=True),
     "pair": job("/bin/sleep infinity", gang=2),
     "twin": job("/bin/sleep infinity", gang=2, restart="on-failure"),
     "solo": job("/bin/sleep infinity", "two"),
