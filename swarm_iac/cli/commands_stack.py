@@ -21,6 +21,8 @@ def validate(
 ) -> None:
     """Check stack files: every mistake with file, line, column and a hint. Exits 2 when there is one.
 
+    Lock and proof files, which stand beside them, are passed over.
+
     Example: swarm validate stacks/*.yaml
     """
     from swarm_iac.errors import Problem, StackFileError
@@ -28,6 +30,8 @@ def validate(
 
     problems: list[Problem] = []
     for file in files:
+        if file.name.endswith((".lock.yaml", ".proof.yaml")):
+            continue  # a shell's stacks/*.yaml names them too
         try:
             loaded = load(file, policies=decisions.policies(file), today=datetime.date.today())
         except StackFileError as error:

@@ -121,7 +121,6 @@ class _Run:
         hosts = play.inventory(self.folder, self.steps, desired, ssh_config, guard, waited)
         runner = ansible_runner.run(
             private_data_dir=str(self.folder),
-            binary=str(play.binary(self.folder)),
             playbook=str(assets.playbooks() / "converge.yml"),
             inventory=str(play.write_inventory(self.folder, hosts)),
             envvars=play.environment(self.folder, len(hosts["all"]["hosts"])),

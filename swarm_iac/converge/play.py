@@ -6,6 +6,8 @@ import base64
 import importlib.util
 import json
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,23 +25,28 @@ _SIGNS = 4
 
 
 #: Ansible is interrupted when we die: without us it would wait for ever for whoever reads its output.
-_BINARY = """\
+_PLAYBOOK = """\
 #!/bin/sh
-if command -v setpriv > /dev/null; then exec setpriv --pdeathsig INT ansible-playbook "$@"; fi
-exec ansible-playbook "$@"
+if command -v setpriv > /dev/null; then exec setpriv --pdeathsig INT {real} "$@"; fi
+exec {real} "$@"
 """
 
 
 def prepare(folder: Path) -> None:
     """Fill the folder with what all runs share."""
     (folder / "archive").write_bytes(base64.b64encode(archive()))
-    binary(folder).write_text(_BINARY)
-    binary(folder).chmod(0o700)
+    real = shutil.which("ansible-playbook", path=_path())
+    if real is None:
+        raise ToolMissing("ansible-playbook is not installed here", hint="pip install ansible-core")
+    own = folder / "bin" / "ansible-playbook"
+    own.parent.mkdir()
+    own.write_text(_PLAYBOOK.format(real=shlex.quote(real)))
+    own.chmod(0o700)
 
 
-def binary(folder: Path) -> Path:
-    """What is run as ansible-playbook."""
-    return folder / "ansible-playbook"
+def _path() -> str:
+    """The ansible-playbook of this very Python comes first: one that PATH finds elsewhere would not see our mitogen."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
 def inventory(
@@ -133,6 +140,5 @@ def environment(folder: Path, hosts: int) -> dict[str, str]:
         ),
         encoding="utf-8",
     )
-    # The ansible-playbook of this very Python: one that PATH finds elsewhere would not see our mitogen.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    path = f"{folder / 'bin'}{os.pathsep}{_path()}"
     return {"ANSIBLE_CONFIG": str(config), "ANSIBLE_HOME": str(folder / "home"), "ANSIBLE_NOCOLOR": "1", "PATH": path}
