@@ -27,6 +27,11 @@ def test_validate_says_what_is_in_the_file() -> None:
     assert ended.err == "stacks/dev.yaml: 3 nodes, 3 workloads, no mistakes\n"
 
 
+def test_lock_and_proof_files_beside_a_stack_file_are_passed_over() -> None:
+    ended = swarm("validate", "stacks/dev.yaml", "stacks/dev.lock.yaml", "stacks/dev.proof.yaml", at=ROOT)
+    assert ended.code == 0 and ended.err.count("no mistakes") == 1
+
+
 def test_validate_tells_every_mistake_and_ends_with_2() -> None:
     ended = swarm("validate", "stacks/dev.yaml", "examples/05-a-limit-refused/stack.yaml", at=ROOT)
     assert ended.code == 2
