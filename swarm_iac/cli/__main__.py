@@ -60,6 +60,7 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
         raise SystemExit(128 + signal.SIGINT) from None
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from complaining about it at exit.

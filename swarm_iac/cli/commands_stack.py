@@ -77,15 +77,20 @@ def solve(
 ) -> None:
     """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
 
-    While it searches, value, bound and gap of each goal are shown as they improve. Ctrl-C keeps the best so far, and the
-    proof says that it was cut.
+    While it searches, value, bound and gap of each goal are shown as they improve. Ctrl-C ends the search: lock and proof
+    of the best so far are written, the proof says that it was cut, and the exit code is 0. A second Ctrl-C, or one before
+    the search has begun, ends the command with 130 and writes nothing.
 
     Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json
     """
     from swarm_iac.cli.live import watched
 
     decision = watched(lambda watch: decisions.recorded(stack, record, watch) if record else decisions.solve(stack, watch))
-    show_decision(decision, json=json)
+    try:
+        show_decision(decision, json=json)
+    except KeyboardInterrupt:
+        say(f"interrupted while it was shown; {decision.files.lock.name} is written")
+        raise
 
 
 def show_decision(decision: Decision, *, json: bool) -> None:

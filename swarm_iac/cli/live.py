@@ -1,7 +1,7 @@
 """How does a person watch a solve, and end it? Goals improving in place on a terminal, else a line for each step.
 
 The search runs in a thread of its own: this one draws, and hears Ctrl-C. The first ends the search and keeps the best so
-far; the second ends the command.
+far, also where it comes before the first answer; the second ends the command.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class _Worker(Generic[T]):
         self.goals: dict[str, Goal] = {}
         self.lock = threading.Lock()
         self.terminal = sys.stderr.isatty()
+        self.ending = False
         self.watch = Watch(self.tell)
         self.results: list[T] = []
         self.errors: list[BaseException] = []
@@ -89,8 +90,10 @@ class _Worker(Generic[T]):
             self.errors.append(error)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self.watch.stopped:
+        if self.ending:
+            say("ended at once; nothing of this search is kept")
             raise KeyboardInterrupt
+        self.ending = True
         say("ending the search; the best so far is kept (once more to end at once)")
         # In a thread, because the handler may have interrupted the very code that holds the watch's lock.
         threading.Thread(target=self.watch.stop, daemon=True).start()

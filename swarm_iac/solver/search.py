@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from swarm_iac.solver.board import Board, Values
+from swarm_iac.solver.cpsat import one_worker
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
 from swarm_iac.solver.task import Pairs
@@ -24,7 +25,6 @@ TIRED = 0.25
 HEAVY = 3000
 #: Above this many variables no model is built, and the greedy answer stands with its counting bound.
 TOO_LARGE = 300_000
-SEED = 7
 
 
 @dataclass
@@ -79,11 +79,7 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
     board.hint(values)
     board.model.clear_objective()  # type: ignore[no-untyped-call]
     (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = SEED
-    solver.parameters.max_deterministic_time = effort
-    solver.parameters.catch_sigint_signal = False  # an interrupt is for whoever watches, who ends all goals at once
+    solver = one_worker(effort)
     if len(board.highs) > HEAVY:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0

@@ -20,6 +20,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.board import Board
 from swarm_iac.solver.counting import possible
+from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moved, moves_goal
 from swarm_iac.solver.goals import aims
@@ -33,7 +34,7 @@ from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.change import moves_stay_in_budget
 from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
-from swarm_iac.solver.search import EFFORT, SEED, TOO_LARGE, Found, search
+from swarm_iac.solver.search import EFFORT, TOO_LARGE, Found, search
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of

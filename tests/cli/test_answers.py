@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -167,50 +161,6 @@ def test_solve_tells_each_goal_in_plain_lines_where_there_is_no_terminal(tmp_pat
     assert "normal_placed_gpus: 11, at best 11, gap 0\n" in ended.err
     assert "\x1b" not in ended.err
     assert re.search(r"normal_placed_gpus +\d+ +\d+ +", ended.out)
-
-
-def large(folder: Path) -> None:
-    """A stack whose solve takes a while: many sizes that do not fit each other."""
-    sizes = [3, 5, 7, 2, 6, 1]
-    works = "".join(
-        f"  w{i}: {{user: u{i % 9}, replicas: {1 + i % 3}, each: {{gpus: {sizes[i % 6]}, vcpus: {3 + i % 7}, memory: {7 + 13 * (i % 11)} GB}}}}\n"
-        for i in range(70)
-    )
-    text = f"""\
-fleet: lab
-teams: {{all: {{users: [{", ".join(f"u{i}" for i in range(9))}]}}}}
-limits: {{user: {{gpus: 400, vcpus: 4000, memory: 90 TB}}}}
-hardware:
-  h100: {{gpus: 8 x H100, vcpus: 24, memory: 256 GB}}
-nodes:
-  gpu-[01-45]: {{hardware: h100, ssh: "root@{{name}}.example.org"}}
-workloads:
-{works}solve: {{effort: thorough}}
-"""
-    (folder / "Pulumi.yaml").write_text("name: lab\n")
-    (folder / "stacks").mkdir()
-    (folder / "stacks" / "dev.yaml").write_text(text)
-
-
-def test_an_interrupt_on_a_terminal_keeps_the_best_so_far(tmp_path: Path) -> None:
-    large(tmp_path)
-    main, other = pty.openpty()
-    command = [sys.executable, "-m", "swarm_iac.cli", "solve"]
-    search = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=other, env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm"}
-    )
-    os.close(other)
-    seen = ""
-    started = time.monotonic()
-    while "reached" not in seen and time.monotonic() - started < 60:
-        seen += os.read(main, 4096).decode(errors="replace")
-    search.send_signal(signal.SIGINT)
-    search.communicate(timeout=60)
-    assert "Ctrl-C keeps the best so far" in seen
-    assert search.returncode == 0
-    proof = (tmp_path / "stacks" / "dev.proof.yaml").read_text()
-    assert 'cut: "by hand"' in proof and "optimal: false" in proof
-    assert len(homes(tmp_path)) > 50
 
 
 @pytest.mark.parametrize("command", ["why", "what-if", "rebalance", "replay", "solve"])

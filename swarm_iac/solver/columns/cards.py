@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.problem import WHOLE
+from swarm_iac.solver.cpsat import one_worker
 
 #: An arc puts a share on top of what fills a card already: (share, height).
 Arcs = dict[tuple[int, int], cp_model.IntVar]
@@ -71,8 +72,7 @@ def _packed(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     arcs = flow(model, shares, Counter(WHOLE - left for left in free))
     for share, count in Counter(shares).items():
         model.add(sum(arc for (size, _), arc in arcs.items() if size == share) == count)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
+    solver = one_worker()
     if solver.solve(model) != cp_model.OPTIMAL:
         return None
     left = Counter({key: solver.value(arc) for key, arc in arcs.items()})

@@ -73,37 +73,37 @@ def generate(
     smooth = SMOOTH
     promise = [float("inf") if shape.count else -1.0 for shape in shapes]
     whole, centre, ending = True, float("inf"), False
-    pool = ThreadPoolExecutor(WORKERS)  # CP-SAT works outside Python's lock; the answers come back in order
-    for state.rounds in range(1, rounds + 1):
-        mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
-        charges, true = master.prices(mixed), master.prices(mix.rows)
-        total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
-        least = 0.0 if whole else PROMISE * abs(mix.value)
-        added = 0
-        asked = [h for h in range(len(shapes)) if promise[h] >= least]
-        answers = pool.map(Pricer.best, [pricers[h] for h in asked], [charges] * len(asked))
-        for h, priced in zip(asked, answers, strict=True):
-            total += shapes[h].count * priced.bound
-            promise[h] = 0.0
-            cost = sum(true[k] * n for k, n in priced.pattern)
-            for other in hosts[h]:
-                gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
-                if gain > 1e-6 * problem.unit:
-                    promise[other] = max(promise[other], gain * shapes[other].count)
-                    added += master.add(other, priced.pattern)
-        if whole and total < centre:
-            centre, state.prices = total, mixed
-            state.bound = min(state.bound, total)
-            tell(state.bound)
-        state.mix = mix = master.solve() if added else mix
-        if state.bound - mix.value <= slack or ending:
-            break
-        ending = stop()
-        if whole and not added:
-            if not smooth:
+    with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
+        for state.rounds in range(1, rounds + 1):
+            mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
+            charges, true = master.prices(mixed), master.prices(mix.rows)
+            total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
+            least = 0.0 if whole else PROMISE * abs(mix.value)
+            added = 0
+            asked = [h for h in range(len(shapes)) if promise[h] >= least]
+            answers = pool.map(Pricer.best, [pricers[h] for h in asked], [charges] * len(asked))
+            for h, priced in zip(asked, answers, strict=True):
+                total += shapes[h].count * priced.bound
+                promise[h] = 0.0
+                cost = sum(true[k] * n for k, n in priced.pattern)
+                for other in hosts[h]:
+                    gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
+                    if gain > 1e-6 * problem.unit:
+                        promise[other] = max(promise[other], gain * shapes[other].count)
+                        added += master.add(other, priced.pattern)
+            if whole and total < centre:
+                centre, state.prices = total, mixed
+                state.bound = min(state.bound, total)
+                tell(state.bound)
+            state.mix = mix = master.solve() if added else mix
+            if state.bound - mix.value <= slack or ending:
                 break
-            smooth = 0.0 if smooth < 0.2 else smooth / 2
-        elif added:
-            smooth = SMOOTH
-        whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
+            ending = stop()
+            if whole and not added:
+                if not smooth:
+                    break
+                smooth = 0.0 if smooth < 0.2 else smooth / 2
+            elif added:
+                smooth = SMOOTH
+            whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state

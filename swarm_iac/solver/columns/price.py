@@ -18,6 +18,7 @@ from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+from swarm_iac.solver.cpsat import one_worker
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
@@ -75,13 +76,10 @@ class Pricer:
             terms.append((kept, keep.bonus * FINE))
         self._limit(model, x)
         model.maximize(cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [c for _, c in terms]))
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 7
+        solver = one_worker(EFFORT)
         solver.parameters.linearization_level = 2
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
-        solver.parameters.max_deterministic_time = EFFORT
         status = solver.solve(model)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Priced((), solver.best_objective_bound / FINE)

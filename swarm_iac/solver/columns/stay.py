@@ -28,6 +28,7 @@ from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+from swarm_iac.solver.cpsat import one_worker
 
 #: One move in the units of the pricing problem.
 MOVE = 1000
@@ -145,34 +146,34 @@ def fewest_moves(
     mix = program.solve()
     best, centre, smooth, growths = 0.0, mix.prices, SMOOTH, 0
     state = Stay()
-    pool = ThreadPoolExecutor(WORKERS)  # CP-SAT works outside Python's lock; the answers come back in order
-    for state.rounds in range(1, rounds + 1):
-        prices = [smooth * a + (1 - smooth) * b for a, b in zip(centre, mix.prices, strict=True)]
-        priced = list(pool.map(lambda pricer, now=prices: _priced(pricer, now), pricers))
-        bound = sum(a * b for a, b in zip(wanted, prices, strict=True))
-        added = 0
-        for h, (pattern, most) in enumerate(priced):
-            bound -= problem.shapes[h].count * most
-            brought = program.brought(h, pattern)
-            gain = sum(mix.prices[k] * d for k, d in brought.items()) - program.moves(h, pattern) - mix.nodes[h]
-            if gain > EPSILON:
-                added += program.add(h, pattern)
-        if bound > best:
-            best, centre = bound, tuple(prices)
-        state.bound = best
-        if added:
-            mix, smooth = program.solve(), SMOOTH
-        close = mix.value - best <= SLACK or math.ceil(best - EPSILON) >= mix.value - EPSILON
-        if stop():
-            break
-        if (close or (not added and not smooth)) and mix.short and growths < GROWTHS:
-            growths += 1
-            program.grow(mix.short)
-            mix = program.solve()
-        elif close or (not added and not smooth):
-            break
-        elif not added:
-            smooth = 0.0 if smooth < 0.2 else smooth / 2
+    with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
+        for state.rounds in range(1, rounds + 1):
+            prices = [smooth * a + (1 - smooth) * b for a, b in zip(centre, mix.prices, strict=True)]
+            priced = list(pool.map(lambda pricer, now=prices: _priced(pricer, now), pricers))
+            bound = sum(a * b for a, b in zip(wanted, prices, strict=True))
+            added = 0
+            for h, (pattern, most) in enumerate(priced):
+                bound -= problem.shapes[h].count * most
+                brought = program.brought(h, pattern)
+                gain = sum(mix.prices[k] * d for k, d in brought.items()) - program.moves(h, pattern) - mix.nodes[h]
+                if gain > EPSILON:
+                    added += program.add(h, pattern)
+            if bound > best:
+                best, centre = bound, tuple(prices)
+            state.bound = best
+            if added:
+                mix, smooth = program.solve(), SMOOTH
+            close = mix.value - best <= SLACK or math.ceil(best - EPSILON) >= mix.value - EPSILON
+            if stop():
+                break
+            if (close or (not added and not smooth)) and mix.short and growths < GROWTHS:
+                growths += 1
+                program.grow(mix.short)
+                mix = program.solve()
+            elif close or (not added and not smooth):
+                break
+            elif not added:
+                smooth = 0.0 if smooth < 0.2 else smooth / 2
     state.moves, state.plan = _whole(program, wanted)
     return state
 
@@ -194,10 +195,7 @@ def _whole(program: _Program, wanted: Sequence[int]) -> tuple[int | None, dict[C
     for h, found in by_shape.items():
         model.add(sum(found) <= shapes[h].count)
     model.minimize(sum(var * program.moves(*column) for column, var in nodes.items()))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 7
-    solver.parameters.max_deterministic_time = EFFORT
+    solver = one_worker(EFFORT)
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, {}
     return round(solver.objective_value), {column: n for column, var in nodes.items() if (n := solver.value(var))}

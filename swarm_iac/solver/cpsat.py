@@ -1,0 +1,22 @@
+"""How is CP-SAT asked, so that the same model gives the same answer, and an interrupt reaches whoever watches?"""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+SEED = 7
+
+
+def one_worker(effort: float | None = None) -> cp_model.CpSolver:
+    """A solver with one worker, a fixed seed and, if given, so much deterministic time.
+
+    It leaves SIGINT alone. CP-SAT would else take the signal for itself during each solve and leave the default behind,
+    which ends the process: the handler of the command line would be gone after the first solve.
+    """
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = SEED
+    solver.parameters.catch_sigint_signal = False
+    if effort is not None:
+        solver.parameters.max_deterministic_time = effort
+    return solver
