@@ -6,6 +6,7 @@ fixed. One worker, a fixed seed and deterministic limits: the same inputs give t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -21,6 +22,8 @@ from swarm_iac.solver.watch import Watch
 EFFORT = {"quick": 0.5, "normal": 2.0, "thorough": 30.0}
 #: Once a goal was not proven, the goals after it get this part of the effort.
 TIRED = 0.25
+#: Deterministic time that one variable counts for being built: most of what a short search takes.
+BUILT = 1e-4
 #: Above this many variables presolve is kept light, or it would use up the effort.
 HEAVY = 3000
 #: Above this many variables no model is built, and the greedy answer stands with its counting bound.
@@ -33,10 +36,11 @@ class Found:
 
     counts: Pairs
     scores: list[tuple[Aim, int, int]]
+    spent: float  # deterministic time, of solving and of building
 
 
-def search(board: Board, table: list[Aim], start: Pairs, effort: float, watch: Watch) -> Found:
-    """Improve `start`, goal after goal, with so much deterministic time for each.
+def search(board: Board, table: list[Aim], start: Pairs, effort: float, watch: Watch, in_all: float = math.inf) -> Found:
+    """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
     Where candidates were left out, only counting bounds are claimed.
     """
@@ -44,12 +48,15 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: float, watch: W
     scores: list[tuple[Aim, int, int]] = []
     tired = board.cut
     skip = len(board.x) > TOO_LARGE
+    spent = BUILT * len(board.x)
     for aim in table:
         bound = aim.best
         value = aim.measure(values)
-        if aim.terms and value != bound and not skip and not watch.stopped:
-            values, proven = _solve(board, aim, values, effort * aim.share * (TIRED if tired else 1), watch)
+        if aim.terms and value != bound and not skip and not watch.stopped and spent < in_all:
+            limit = min(effort * aim.share * (TIRED if tired else 1), in_all - spent)
+            values, proven, took = _solve(board, aim, values, limit, watch)
             value = aim.measure(values)
+            spent += took
             if _holds_for_all(board, aim):
                 bound = _tighter(aim, bound, proven, value)
             tired = tired or value != proven
@@ -61,7 +68,7 @@ def search(board: Board, table: list[Aim], start: Pairs, effort: float, watch: W
             values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
-    return Found(board.counts(values), scores)
+    return Found(board.counts(values), scores, spent)
 
 
 def _holds_for_all(board: Board, aim: Aim) -> bool:
@@ -75,7 +82,8 @@ def _holds_for_all(board: Board, aim: Aim) -> bool:
     return not (aim.base and board.task.base.load.total())
 
 
-def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int]:
+def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
+    """The best values, a bound, and the deterministic time it took."""
     board.hint(values)
     board.model.clear_objective()  # type: ignore[no-untyped-call]
     (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
@@ -85,6 +93,7 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
     status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
+    took = float(solver.response_proto.deterministic_time)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = {var.index: solver.value(var) for var in board.x.values()}
         for var, derive in board.derived:
@@ -92,8 +101,8 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
         if aim.sense * aim.measure(found) >= aim.sense * aim.measure(values):
             values = found
     if status == cp_model.UNKNOWN and not abs(solver.best_objective_bound) < 2**62:
-        return values, aim.best
-    return values, aim.constant + round(solver.best_objective_bound)
+        return values, aim.best, took
+    return values, aim.constant + round(solver.best_objective_bound), took
 
 
 def _tighter(aim: Aim, counted: int, proven: int, value: int) -> int:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from dataclasses import replace
 from importlib.metadata import version
@@ -49,8 +50,11 @@ CAREFUL = 400_000
 #: Neighbourhoods that are tried in all, and for one workload.
 ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
 ATTEMPTS = 3
-#: Part of the effort of one search where many are made.
-HASTE = 0.3
+#: On more pairs than EXACT: deterministic time of one goal where many searches are made, and of all searches together.
+HASTE = {"quick": 0.15, "normal": 0.6, "thorough": 3.0}
+IN_ALL = {"quick": 5.0, "normal": 20.0, "thorough": 60.0}
+#: Of these, what it counts to look at one node when a neighbourhood is chosen.
+LOOKED = 4e-4
 #: Above this many pairs each workload looks at its best WIDEST nodes only.
 LARGE = 60_000
 WIDEST = 12
@@ -79,11 +83,11 @@ def solve(
     if not scene.running and _large(scene):
         return _filled(stack, scene, settled, most, watch)
     first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
-    found, counts, cut = _search(scene, first, most, None, repair, watch, HASTE if size > EXACT and repair else 1.0)
+    found, counts, cut = _search(scene, first, most, None, repair, watch, large=size > EXACT)
     lacking = any(_short(aim.name, value, bound) for aim, value, bound in found.scores)
     if repair and settled.stay and lacking and not watch.stopped:
         if size > EXACT:
-            return _mended(stack, scene, settled, most, counts, watch)
+            return _mended(stack, scene, settled, most, counts, watch, found.spent)
         found, counts, cut = _search(scene, wide(scene, settled), most, counts, repair, watch)
     placement = _placement(scene, settled, counts)
     return Solution(
@@ -118,20 +122,27 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bound), rounds, watch)
 
 
-def _mended(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch) -> Solution:
-    """A large fleet with a change: room is made for one unplaced workload after the other, a few nodes at a time."""
+def _mended(
+    stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch, spent: float
+) -> Solution:
+    """A large fleet with a change: room is made for one unplaced workload after the other, a few nodes at a time.
+
+    `spent`: deterministic time that was spent before. When IN_ALL is used up no more rounds are begun.
+    """
     rounds = 0
     tried: Counter[str] = Counter()
-    while rounds < ROUNDS[stack.solve.effort] and not watch.stopped:
+    while rounds < ROUNDS[stack.solve.effort] and spent < IN_ALL[stack.solve.effort] and not watch.stopped:
         ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS), None)
         if ask is None:
             break
         task = neighbourhood(scene, settled, counts, ask, tried[ask.name])
         tried[ask.name] += 1
+        spent += LOOKED * len(scene.bins)
         if task is None:
             continue
         rounds += 1
-        _, found, _ = _search(scene, task, most, counts, True, watch, HASTE)
+        near, found, _ = _search(scene, task, most, counts, True, watch, large=True, spent=spent)
+        spent += near.spent
         if _net(scene, settled, found) > _net(scene, settled, counts):
             counts = found
     counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
@@ -180,9 +191,17 @@ def _short(name: str, value: int, bound: int) -> bool:
 
 
 def _search(
-    scene: Scene, task: Task, most: dict[str, int], start: Pairs | None, repair: bool, watch: Watch, part: float = 1.0
+    scene: Scene,
+    task: Task,
+    most: dict[str, int],
+    start: Pairs | None,
+    repair: bool,
+    watch: Watch,
+    *,
+    large: bool = False,
+    spent: float = 0.0,
 ) -> tuple[Found, Pairs, bool]:
-    """Solve one task with a part of the effort.
+    """Solve one task; of a large fleet with what is left for all searches together, and a repair with less for each goal.
 
     Returns what was found, the counts of all replicas, and whether candidates were left out.
     """
@@ -195,7 +214,10 @@ def _search(
         rule(board)
     keeping = Keeping(board)
     moves_stay_in_budget(board, keeping)
-    found = search(board, aims(board, keeping, most, repair=repair), first, part * EFFORT[scene.stack.solve.effort], watch)
+    level = scene.stack.solve.effort
+    effort = (HASTE if large and repair else EFFORT)[level]
+    left = IN_ALL[level] - spent if large else math.inf
+    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
 
 

@@ -42,8 +42,8 @@ EPSILON = 1e-5
 PERTURB = 1e-4
 #: Bound and value count as equal within this part of a move.
 SLACK = 0.02
-#: Deterministic time of choosing whole columns.
-EFFORT = 4.0
+#: Deterministic time of choosing whole columns, and where the search was ended early.
+EFFORT, HURRY = 4.0, 0.5
 #: Shapes that are priced at the same time, each by a solver of one worker; the answer does not depend on it.
 WORKERS = 2
 
@@ -174,11 +174,11 @@ def fewest_moves(
                 break
             elif not added:
                 smooth = 0.0 if smooth < 0.2 else smooth / 2
-    state.moves, state.plan = _whole(program, wanted)
+    state.moves, state.plan = _whole(program, wanted, HURRY if stop() else EFFORT)
     return state
 
 
-def _whole(program: _Program, wanted: Sequence[int]) -> tuple[int | None, dict[Column, int]]:
+def _whole(program: _Program, wanted: Sequence[int], effort: float) -> tuple[int | None, dict[Column, int]]:
     """The fewest moves with a whole number of nodes for each column found."""
     shapes = program.problem.shapes
     model = cp_model.CpModel()
@@ -195,7 +195,7 @@ def _whole(program: _Program, wanted: Sequence[int]) -> tuple[int | None, dict[C
     for h, found in by_shape.items():
         model.add(sum(found) <= shapes[h].count)
     model.minimize(sum(var * program.moves(*column) for column, var in nodes.items()))
-    solver = one_worker(EFFORT)
+    solver = one_worker(effort)
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, {}
     return round(solver.objective_value), {column: n for column, var in nodes.items() if (n := solver.value(var))}

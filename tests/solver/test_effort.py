@@ -1,0 +1,54 @@
+"""Does a solve end when its effort is used up, whatever is left to try?"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import Solution, solve
+from tests.solver.fleets import stack_of
+from tests.solver.oracle import still
+
+MODULE = sys.modules["swarm_iac.solver.solve"]
+
+
+def hopeless() -> tuple[Stack, Placement]:
+    """Each of twelve nodes has three GPUs left, and ten workloads want four: for none of them can room be made."""
+    nodes = {f"n{i:02d}": {} for i in range(12)}
+    runs = {"runs": {"replicas": 12, "each": {"gpus": 5, "vcpus": 4, "memory": "8 GB"}, "place": {"spread": "node"}}}
+    new = {f"new{i}": {"each": {"gpus": 4, "vcpus": 4 + i, "memory": "8 GB"}} for i in range(10)}
+    last = solve(stack_of(nodes, runs)).placement
+    return stack_of(nodes, runs | new, solve={"moves": 100}), last
+
+
+def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solution]:
+    """What the search of a large fleet spends of so much effort, and its answer."""
+    spent: list[float] = []
+    inner = MODULE._search
+
+    def counted(*args: object, **rest: object) -> object:
+        found = inner(*args, **rest)
+        spent.append(found[0].spent)
+        return found
+
+    stack, last = hopeless()
+    with monkeypatch.context() as patch:
+        patch.setattr(MODULE, "EXACT", 0)
+        patch.setattr(MODULE, "_search", counted)
+        patch.setitem(MODULE.IN_ALL, "normal", effort)
+        solution = solve(stack, last)
+    assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()
+    return sum(spent), solution
+
+
+def test_a_change_of_a_large_fleet_ends_when_its_effort_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once each round had an effort of its own, and a thorough solve went on for minutes."""
+    whole, answer = rounds(monkeypatch, 20.0)
+    part, cut = rounds(monkeypatch, whole / 2)
+    assert cut.proof.parameters["rounds"] < answer.proof.parameters["rounds"]
+    assert part <= 0.7 * whole
+    assert rounds(monkeypatch, whole / 2) == (part, cut), "effort is counted, not timed"
