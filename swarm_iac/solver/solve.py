@@ -149,20 +149,20 @@ def _mended(
     goals = [*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)]
     watch.tell(tuple(goals))
     if goals[-1].bound < goals[-1].value and not watch.stopped:
-        counts, goals[-1] = _fewer(scene, settled, counts, watch)
+        counts, goals[-1] = _fewer(scene, settled, counts, goals[-1].bound, watch)
     if short(scene, counts) and not watch.stopped:
         gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
         goals = [*goals_of_large(scene, counts, most, counted, gpus), goals[-1]]
     return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
 
 
-def _fewer(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> tuple[Pairs, Goal]:
-    """The least that any placement of the same replicas moves, by columns, and the placement that they give."""
+def _fewer(scene: Scene, settled: Settled, counts: Pairs, counted: int, watch: Watch) -> tuple[Pairs, Goal]:
+    """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
     least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
     if least.found is not None and moved(settled, least.found) < moved(settled, counts):
         counts = least.found
     moves = moved(settled, counts)
-    return counts, Goal(name="moves", value=moves, bound=min(moves, least.moves))
+    return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted, least.moves)))
 
 
 def _net(scene: Scene, settled: Settled, counts: Pairs) -> int:

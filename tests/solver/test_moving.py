@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections import Counter
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.fewest import moved
-from swarm_iac.solver.moving import fewest_by_columns
+from swarm_iac.solver.moving import Still, fewest_by_columns
 from swarm_iac.solver.scene import scene_of
 from swarm_iac.solver.task import by_workload, settle
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import accepted, fewest, reached
+from tests.solver.oracle import accepted, as_large, fewest, reached
 
 CASES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 20
 
@@ -55,3 +56,20 @@ def _wish(rng: random.Random) -> dict[str, object]:
     gpus = rng.choice([1, 2, 2, 3, 4, 8, {"count": 1, "share": 400}, {"count": 1, "share": 700}])
     each = {"gpus": gpus, "vcpus": rng.choice([4, 40]), "memory": "8 GB"}
     return {"replicas": rng.choice([1, 2]), "priority": rng.choice(["low", "normal"]), "each": each}
+
+
+def test_what_is_proven_by_counting_is_not_lost_where_columns_prove_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that are ended before their first round prove nothing; the six GPUs still cost a move at least."""
+
+    def wish(replicas: int, gpus: int, vcpus: int) -> dict[str, object]:
+        return {"replicas": replicas, "each": {"gpus": gpus, "vcpus": vcpus, "memory": "8 GB"}}
+
+    sizes = ((1, 5, 20), (2, 1, 40), (2, 3, 40), (1, 1, 40), (1, 2, 20), (1, 5, 40), (1, 3, 20), (2, 3, 40))
+    old = {f"old{i}": wish(*size) for i, size in enumerate(sizes)}
+    nodes: dict[str, dict[str, object]] = {f"n{i}": {} for i in range(5)}
+    last = solve(stack_of(nodes, old)).placement
+    stay = {name: old[name] for name in old if name not in ("old3", "old5")}
+    stack = stack_of(nodes, stay | {"new": wish(2, 6, 60)}, solve={"moves": 100})
+    monkeypatch.setattr(sys.modules["swarm_iac.solver.solve"], "fewest_by_columns", lambda *_: Still(0, None, 0))
+    (moves,) = [goal for goal in as_large(stack, last).proof.goals if goal.name == "moves"]
+    assert 0 < moves.bound < moves.value
