@@ -10,6 +10,7 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.solver import solve
 from tests.solver.fleets import stack_of
+from tests.solver.oracle import as_large, still
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -35,3 +36,14 @@ def test_low_priority_gets_what_is_left_and_nothing_that_a_higher_one_could_use(
         assert goals[f"{level}_placed_gpu_milli"].value == goals[f"{level}_placed_gpu_milli"].bound
     low = goals["low_placed_gpu_milli"]
     assert low.bound - low.value <= 0.02 * 1000 * total
+
+
+def test_no_node_is_open_and_what_runs_there_has_grown() -> None:
+    """Both stand on a cordoned node and do not fit beside each other any more. There was no shape of an open node to bound."""
+    runs = {"stays": {"priority": "high", "each": {"gpus": 2}}, "grows": {"each": {"gpus": 1}}}
+    last = solve(stack_of({"n": {"hardware": "l40s"}}, runs)).placement
+    stack = stack_of({"n": {"hardware": "l40s", "state": "cordon"}}, runs | {"grows": {"each": {"gpus": 4}}})
+    solution = as_large(stack, last)
+    assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()
+    assert [a.name for a in solution.placement.allocations] == ["stays-0"]
+    assert [one.workload for one in solution.placement.unplaced] == ["grows"]
