@@ -31,6 +31,7 @@ Draw = Callable[[random.Random], Shape]
 
 def _with(rng: random.Random, gpus: int, milli: int, cpu: float = 8.0, memory: float = 40_000, spec: str = "") -> Shape:
     """A shape with about so many vCPUs and MiB for each GPU, spread over a factor of four or so."""
+    gpus = gpus if milli == 1000 else 1  # openb holds only a single GPU in part
     size = gpus * milli / 1000
     wide = lambda: rng.lognormvariate(0, 0.5)  # noqa: E731
     vcpus = round(1000 * max(1, min(90, size * cpu * wide())), -2)
