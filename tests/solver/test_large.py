@@ -10,7 +10,8 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.solver import solve
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import as_large, still
+from tests.solver.oracle import as_large, check_large, still
+from tests.solver.test_oracle import HARDWARE
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -47,3 +48,22 @@ def test_no_node_is_open_and_what_runs_there_has_grown() -> None:
     assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()
     assert [a.name for a in solution.placement.allocations] == ["stays-0"]
     assert [one.workload for one in solution.placement.unplaced] == ["grows"]
+
+
+def test_a_bandwidth_that_just_two_want_is_no_trouble_for_the_columns() -> None:
+    """In bits per second beside counts of replicas it once ended the linear program as imprecise, and the solve in an error."""
+    works: dict[str, dict[str, Any]] = {
+        "w0": {"user": "bo", "each": {"gpus": 2, "vcpus": 1, "memory": "1 GB"}, "network": {"egress": "4 Gbit/s"}},
+        "w1": {
+            "user": "bo",
+            "each": {"gpus": 3, "vcpus": 2, "memory": "1 GB"},
+            "network": {"egress": "4 Gbit/s"},
+            "replicas": 2,
+        },
+    }
+    rest: dict[str, Any] = {
+        "hardware": HARDWARE,
+        "racks": {"r1": {"uplink": "8 Gbit/s"}, "r2": {}},
+        "limits": {"user": {"bandwidth": "4 Gbit/s"}, "node": {"gpus": 3}},
+    }
+    check_large(stack_of({"n0": {"hardware": "large", "rack": "r1"}}, works, **rest))

@@ -32,7 +32,11 @@ class Master:
         self.scale = problem.unit
         self.model = mathopt.Model(name="columns")
         self.model.objective.is_maximize = True
-        self.rows = [self.model.add_linear_constraint(ub=row.limit) for row in problem.rows]
+        # Each row is in its own largest amount: with bits per second beside single replicas GLOP gives up as imprecise.
+        self.units = [float(max((amount for _, amount in row.amounts), default=1)) or 1.0 for row in problem.rows]
+        self.rows = [
+            self.model.add_linear_constraint(ub=row.limit / unit) for row, unit in zip(problem.rows, self.units, strict=True)
+        ]
         self.nodes = [self.model.add_linear_constraint(ub=shape.count) for shape in problem.shapes]
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
         for r, row in enumerate(problem.rows):
@@ -60,7 +64,7 @@ class Master:
         self.model.objective.set_linear_coefficient(var, value / self.scale)
         self.nodes[shape].set_coefficient(var, 1.0)
         for row, amount in self.uses(pattern).items():
-            self.rows[row].set_coefficient(var, amount)
+            self.rows[row].set_coefficient(var, amount / self.units[row])
         return True
 
     def solve(self) -> Mix:
@@ -70,7 +74,7 @@ class Master:
         return Mix(
             value=result.objective_value() * self.scale,
             weights={key: values[var] for key, var in self.columns.items() if values[var] > 1e-9},
-            rows=tuple(max(0.0, duals[row]) * self.scale for row in self.rows),
+            rows=tuple(max(0.0, duals[row]) * self.scale / unit for row, unit in zip(self.rows, self.units, strict=True)),
             nodes=tuple(max(0.0, duals[node]) * self.scale for node in self.nodes),
         )
 
