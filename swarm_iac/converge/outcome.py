@@ -21,9 +21,10 @@ _NOISE = re.compile(
 _MEANS = {
     "Mitogen was disconnected from the remote environment": "the connection was cut while the node was at work on it",
     "Unable to find a useable temporary directory": "no temporary directory can be written to: the disk is full or read-only",
-    "[Errno 28]": "the disk is full: there is no room for a temporary file",
-    "[Errno 30]": "the file system is read-only: no temporary file can be written",
 }
+#: A disk that takes no more. Its path says whose it is: the node's, or this machine's own.
+_DISK = re.compile(r"\[Errno (?P<number>28|30)\][^:\n]*(?:: '(?P<path>[^'\n]*)')?")
+_FULL = {"28": "the disk is full", "30": "the file system is read-only"}
 #: Where mitogen begins to tell its own stack.
 _STACK = re.compile(r"\s+File \"<stdin>\", line \d+.*", re.DOTALL)
 
@@ -89,6 +90,8 @@ def words(result: Mapping[str, Any]) -> str:
     for told, meant in _MEANS.items():
         if told in text:
             return meant
+    if disk := _DISK.search(text):
+        return f"{disk['path']}: {_FULL[disk['number']]}" if disk["path"] else _FULL[disk["number"]]
     text = _STACK.sub("", _NOISE.sub("", text.strip()).strip())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if text.startswith("Traceback") else " ".join(lines))[:600] if lines else "no reason was given"

@@ -107,12 +107,14 @@ def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> 
     for name, here in sorted(keepers(all_of).items()):
         place = all_of[goes_to[name]]
         ready = place.seen.ledger and not place.seen.error and not all_of[here].seen.error
+        if name in stuck or not ready:
+            continue
         has, wanted = capacity(place.seen, place.old, place.new), place.new.allocations[name]
         # What a run that was cut short left of it there is its own.
         held = {each: hold(one) for each, one in place.old.allocations.items() if each != name}
         for clears in _ways(over, place.name, name):
             rest = (one for each, one in held.items() if each not in clears)
-            if name not in stuck and ready and fits(hold(wanted), rest, has):
+            if fits(hold(wanted), rest, has):
                 return Detour(name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears)))
     return None
 

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.change --data DIR [--trace default] [--packed 0.975] [--churn 0.01] [--seed N] [--json]
 
 The openb fleet with 97.5% of its GPUs held, and three changes of it: 1% out and 1% in, three nodes lost, twenty drained.
-Each is solved three times, with 5, 30 and 60 seconds; a solve that is done earlier ends earlier. Moves counts running replicas that could have stayed; what a closed node held had to leave and is not counted. The bound
-is proven: no placement that places as much and stops as few has fewer moves. `limits` judges every placement.
+Each is solved three times, with 5, 30 and 60 seconds; a solve that is done earlier ends earlier. Moves counts running
+replicas that could have stayed; what a closed node held had to leave and is not counted. The bound is proven: no placement
+that places as much and stops as few has fewer moves. `limits` judges every placement.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def _with(rng: random.Random, gpus: int, milli: int, cpu: float = 8.0, memory: f
     """A shape with about so many vCPUs and MiB for each GPU, spread over a factor of four or so."""
     gpus = gpus if milli == 1000 else 1  # openb holds only a single GPU in part
     size = gpus * milli / 1000
-    wide = lambda: rng.lognormvariate(0, 0.5)  # noqa: E731
-    vcpus = round(1000 * max(1, min(90, size * cpu * wide())), -2)
-    return int(vcpus), int(max(512, min(390_000, size * memory * wide()))), gpus, milli, spec
+    vcpus = round(1000 * max(1, min(90, size * cpu * rng.lognormvariate(0, 0.5))), -2)
+    mib = int(max(512, min(390_000, size * memory * rng.lognormvariate(0, 0.5))))
+    return int(vcpus), mib, gpus, milli, spec
 
 
 def _count(rng: random.Random) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,10 @@ def test_validate_says_what_is_in_the_file() -> None:
     ended = swarm("validate", "stacks/dev.yaml", at=ROOT)
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == "stacks/dev.yaml: 3 nodes, 3 workloads, no mistakes\n"
+
+
+def test_version_is_the_packages() -> None:
+    assert swarm("--version", at=ROOT).out == f"swarm-iac {metadata.version('swarm-iac')}\n"
 
 
 def test_lock_and_proof_files_beside_a_stack_file_are_passed_over() -> None:

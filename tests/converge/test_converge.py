@@ -82,8 +82,9 @@ def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
         ),
         (
             {"msg": "builtins.OSError: [Errno 28] No space left on device: '/root/.ansible/tmp/x'\n  File \"<stdin>\", line 4"},
-            "the disk is full: there is no room for a temporary file",
+            "/root/.ansible/tmp/x: the disk is full",
         ),
+        ({"msg": "Unexpected failure: [Errno 30] Read-only file system"}, "the file system is read-only"),
         (
             {
                 "msg": 'builtins.KeyError: \'x\'\n  File "<stdin>", line 4009, in _dispatch_one\n  File "master:/y", line 3, in z'

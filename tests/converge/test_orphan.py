@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from swarm_iac.converge import play
+from tests.e2e.trouble import gone
 
 PARENT = "import subprocess, sys; one = subprocess.Popen(sys.argv[1:]); print(one.pid, flush=True); one.wait()"
 PLAYBOOK = """\
@@ -40,7 +42,8 @@ def test_nothing_of_a_run_is_left_when_who_began_it_is_killed(tmp_path: Path) ->
     run = [one for one in (ansible, *ansible.children(recursive=True)) if one != task]
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    ours = [one for one in psutil.wait_procs(run, 20)[1] if one.status() != psutil.STATUS_ZOMBIE]
-    for one in (*ours, task):
-        one.kill()
-    assert ours == []
+    ended = gone(run, 20)
+    for one in (*run, task):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    assert ended

@@ -23,7 +23,7 @@ NODES = ("n-1", "n-2", "n-3", "n-4")
 HEAD = "# a fleet\nfleet: lab\nhardware: {cpu: {vcpus: 8, memory: 64 GB}} # shapes\n"
 TAIL = "# what is to run\nteams: {t: {users: [ada]}}\nworkloads:\n  w: {user: ada} # one\n"
 
-FORMS = settings(max_examples=3000 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 50, deadline=None)
+FORMS = settings(max_examples=3000 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 150, deadline=None)
 
 spaces = st.sampled_from(["", " ", "   "])
 notes = st.sampled_from(["", "", " # note", "  # {state: ready}", " # a: b, c"])

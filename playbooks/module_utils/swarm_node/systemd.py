@@ -13,8 +13,11 @@ UNITS = "/etc/systemd/system"
 #: What stands for itself between double quotes. Everything else is written as \\xNN, so that neither systemd's
 #: quotes and escapes nor a line's end can be written from a value.
 _PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
-_SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "FragmentPath", "DropInPaths", "DevicePolicy",
-          "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice", "ActiveEnterTimestampMonotonic")  # fmt: skip
+_SHOWN = (
+    "LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "FragmentPath", "DropInPaths",
+    "DevicePolicy", "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice",
+    "ActiveEnterTimestampMonotonic",
+)  # fmt: skip
 
 
 def quote(text: str) -> str:
