@@ -117,4 +117,5 @@ def _new(value: object) -> str:
 
 
 def _move(move: Move) -> str:
-    return f"{move.name} ({move.source} → {move.target})"
+    where = f"to another GPU of {move.source}" if move.source == move.target else f"{move.source} → {move.target}"
+    return f"{move.name} ({where})"

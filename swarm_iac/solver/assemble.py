@@ -1,16 +1,17 @@
 """Which replica is which? From counts on nodes to allocations with indices and devices.
 
 A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
-free index, over nodes in the order of their names.
+free index, over nodes in the order of their names. Where parts of GPUs fit in no other way, as few as possible of those
+that stay change their card.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from dataclasses import replace
 
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.columns.beside import Cards, keeping
 from swarm_iac.solver.devices import Devices, Want, assign, share_cards
 from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Scene
 from swarm_iac.solver.task import Pairs, Settled
@@ -25,14 +26,16 @@ def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation,
     for (name, node), count in sorted(counts.items()):
         if count:
             by_ask.setdefault(name, []).append((node, count))
+    sure = _sure(scene, settled, counts)
     for name, places in by_ask.items():
-        _name_replicas(scene, settled, name, places, kept, new)
+        _name_replicas(scene, settled, name, places, kept, new, sure)
+    loose = {name for name, a in kept.items() if a.node in sure and name not in sure[a.node]}
     found = dict(kept)
     held: dict[str, list[Allocation]] = {}
     for allocation in kept.values():
         held.setdefault(allocation.node, []).append(allocation)
     for node in sorted(new):
-        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new[node])}
+        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new[node], loose)}
     return tuple(sorted(found.values(), key=lambda a: (a.workload, a.index)))
 
 
@@ -43,13 +46,14 @@ def _name_replicas(
     places: list[tuple[str, int]],
     kept: dict[str, Allocation],
     new: dict[str, list[tuple[str, int, Allocation | None]]],
+    sure: dict[str, set[str]],
 ) -> None:
     """Give each place of one workload an index: into `kept` with its devices, or into `new` by node."""
     running = scene.running.get(name, ())
     used: set[int] = set()
     left = Counter(dict(places))
     for group in (settled.stay, settled.soft):
-        for allocation in running:
+        for allocation in sorted(running, key=lambda a: a.node in sure and a.name not in sure[a.node]):
             if allocation.name in group and left[allocation.node] > 0:
                 left[allocation.node] -= 1
                 used.add(allocation.index)
@@ -65,7 +69,43 @@ def _name_replicas(
             new.setdefault(node, []).append((name, next(indices), None))
 
 
-def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
+def _sure(scene: Scene, settled: Settled, counts: Pairs) -> dict[str, set[str]]:
+    """On nodes where parts of GPUs that may stay meet others: which of them keep their card."""
+    stand: dict[str, dict[str, list[Allocation]]] = {}
+    for a in settled.stay.values():
+        if scene.asks[a.workload].shared:
+            stand.setdefault(a.node, {}).setdefault(a.workload, []).append(a)
+    here: dict[str, dict[str, int]] = {node: {} for node in stand}
+    wholes: Counter[str] = Counter()
+    for (name, node), count in counts.items():
+        if count and node in stand:
+            if scene.asks[name].shared:
+                here[node][name] = count
+            wholes[node] += scene.asks[name].need[GPUS] * count
+    found = {}
+    for node, running in stand.items():
+        on = {name: Counter(a.gpus[0] for a in some) for name, some in running.items()}
+        shares = {name: scene.asks[name].share for name in (*on, *here[node])}
+        cards = Cards(scene.bins[node].room[GPUS], {}, on)
+        sure = keeping(cards, shares, Counter(here[node]), wholes[node]) or {}
+        found[node] = {a.name for name, some in running.items() for a in _those(some, sure.get(name, Counter()))}
+    return found
+
+
+def _those(running: list[Allocation], cards: Counter[int]) -> list[Allocation]:
+    """So many of them on each card."""
+    left = Counter(cards)
+    found = []
+    for a in running:
+        if left[a.gpus[0]] > 0:
+            left[a.gpus[0]] -= 1
+            found.append(a)
+    return found
+
+
+def _equip(
+    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
+) -> list[Allocation]:
     wants = tuple(
         Want(f"{name}-{index}", scene.asks[name].need[GPUS], scene.asks[name].need[CORES], was.gpus if was else ())
         for name, index, was in new
@@ -76,7 +116,7 @@ def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str,
     left = hardware.gpus.count - sum(want.gpus for want in wants)
     stands = {a.name: a for a in held if scene.asks[a.workload].shared}
     shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
-    cards, again = _parts(scene, shares, stands, wholes, left, hardware.gpus.count)
+    cards, again = _parts(scene, shares, stands, loose, wholes, left, hardware.gpus.count)
     gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
     devices = assign(hardware, gpus, cpus, wants)
     devices |= {label: replace(devices[label], gpus=(cards[label],)) for label in shares}
@@ -84,20 +124,24 @@ def _equip(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str,
 
 
 def _parts(
-    scene: Scene, shares: dict[str, int], stands: dict[str, Allocation], wholes: set[int], left: int, count: int
+    scene: Scene,
+    shares: dict[str, int],
+    stands: dict[str, Allocation],
+    loose: set[str],
+    wholes: set[int],
+    left: int,
+    count: int,
 ) -> tuple[dict[str, int], list[Allocation]]:
-    """A card for each part of a GPU, and what stands there on other cards than before: only where nothing else packs."""
+    """A card for each part of a GPU, and what stands there on another card than before."""
     parts: dict[int, int] = {}
     for a in stands.values():
-        parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
-    room = left - len(wholes)
-    empty = [i for i in range(count) if i not in wholes and i not in parts]
-    if room >= len(parts):
-        with contextlib.suppress(ValueError):
-            return share_cards(shares, parts, empty[: room - len(parts)]), []
-    every = shares | {name: scene.asks[a.workload].share for name, a in stands.items()}
-    cards = share_cards(every, {}, [i for i in range(count) if i not in wholes][:room])
-    return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in stands.values()]
+        if a.name not in loose:
+            parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
+    again = [a for a in stands.values() if a.name in loose]
+    every = shares | {a.name: scene.asks[a.workload].share for a in again}
+    room = max(0, left - len(wholes) - len(parts))
+    cards = share_cards(every, parts, [i for i in range(count) if i not in wholes and i not in parts][:room])
+    return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in again]
 
 
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:

@@ -4,6 +4,7 @@
     placed[w]  Σ_n x[w,n]
     whole[w]   1 when the gang w runs
     kept[w,n]  replicas that stay where they are           ≤ min(x[w,n], stay[w,n])
+    recard[n]  parts of GPUs that stay, and change their card
     open[n]    1 when something stands on n
 
 Each variable besides x knows how to compute itself from x, so any placement is a complete hint and every goal of it
@@ -42,6 +43,8 @@ class Board:
         self.highs: dict[int, int] = {}
         self.by_ask: dict[str, list[str]] = {}
         self.by_bin: dict[str, list[str]] = {}
+        #: For parts of GPUs that may stay: how many do on each of their cards. Set by the rule on parts.
+        self.on_card: dict[tuple[str, str], list[cp_model.IntVar]] = {}
         self.cut = False  # were candidates left out?
         for name in task.free:
             self._count(task.scene.asks[name])

@@ -36,7 +36,7 @@ def room_of(scene: Scene, placement: Placement) -> Room:
     room = Room(scene)
     for a in placement.allocations:
         if a.workload in scene.asks and a.node in scene.bins:
-            room.take(scene.asks[a.workload], scene.bins[a.node], 1)
+            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
     return room
 
 

@@ -4,7 +4,8 @@
     LEVEL_stay              max     Σ worth_w · min(stay_w, placed_w)       what may stay is not stopped by its equals
     LEVEL_running           max     Σ worth_w · min(running_w, placed_w)    what ran comes before what is new
     LEVEL_placed            max     Σ worth_w · placed_w                    LEVEL: high, then normal, then low
-    moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep
+    moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep,
+                                    + Σ recard                              or the card that they hold a part of
     shifts                  min     Σ soft − Σ eased                        replicas that had to change and leave their node
     misfit                  min     Σ misfit[w,n] · x[w,n]                  GPU nodes for GPU work, small models first
     nodes                   min     Σ open[n]                               fewest nodes in use
@@ -83,8 +84,7 @@ def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: st
 
 
 def _moves(keeping: Keeping) -> Aim:
-    terms: Terms = [(var, 1) for var in keeping.stayed.values()] + [(var, -1) for var in keeping.kept.values()]
-    return Aim("moves", terms, 0, -1, 0)
+    return Aim("moves", keeping.moves(), 0, -1, 0)
 
 
 def _shifts(board: Board, keeping: Keeping) -> Aim:

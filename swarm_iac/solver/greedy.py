@@ -66,7 +66,8 @@ def greedy(task: Task) -> Pairs:
         if best is None:
             continue
         for (_, node), count in best[1].items():
-            room.take(ask, scene.bins[node], count)
+            done = room.put_back(ask, scene.bins[node], count, task.own_cards(ask.name, node))
+            room.take(ask, scene.bins[node], count - done)
         chosen.update(best[1])
         budget = None if budget is None else budget - best[2]
     return chosen
@@ -77,12 +78,16 @@ def refill(task: Task, counts: Pairs, pairs: frozenset[tuple[str, str]]) -> Pair
     held = {name for (name, _), count in task.stay.items() if count}
     done: Counter[str] = Counter()
     room = task.base.copy()
+    rest: Pairs = Counter()
     for (name, node), count in counts.items():
-        room.take(task.scene.asks[name], task.scene.bins[node], count)
+        back = room.put_back(task.scene.asks[name], task.scene.bins[node], count, task.own_cards(name, node))
+        rest[name, node] = count - back
         done[name] += count
+    for (name, node), count in sorted(rest.items(), key=lambda one: -task.scene.asks[one[0][0]].share):
+        room.take(task.scene.asks[name], task.scene.bins[node], count)
     soft = {name for (name, _), count in task.soft.items() if count}
-    rest = {n: left for n, k in task.free.items() if n not in held | soft and (left := k - done[n]) > 0}
-    return counts + greedy(Task(task.scene, room, rest, running=task.running, budget=task.budget, pairs=pairs))
+    free = {n: left for n, k in task.free.items() if n not in held | soft and (left := k - done[n]) > 0}
+    return counts + greedy(Task(task.scene, room, free, running=task.running, budget=task.budget, pairs=pairs))
 
 
 def _moved(task: Task, ask: Ask, picked: Pairs) -> int:
@@ -133,8 +138,16 @@ def _fill(task: Task, room: Room, ask: Ask, bins: list[Bin], misfits: Misfits) -
             fit = min(room.most(ask, bin_), left)
             if keep or bin_.state != "ready":
                 fit = min(fit, home - picked[ask.name, bin_.name])
-            if fit > 0:
+            own = task.own_cards(ask.name, bin_.name)
+            if own and fit > 0:
+                # It keeps its card or goes elsewhere: to change the card is a move as well.
+                back = room.put_back(ask, bin_, fit, own) if keep else 0
+                loose = min(fit - back, task.soft[ask.name, bin_.name]) if keep else 0
+                room.take(ask, bin_, loose)
+                fit = back + loose
+            elif fit > 0:
                 room.take(ask, bin_, fit)
+            if fit > 0:
                 picked[ask.name, bin_.name] += fit
                 left -= fit
     return picked

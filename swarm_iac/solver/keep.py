@@ -2,6 +2,7 @@
 
 placed[w]   Σ_n x[w,n]
 kept[w,n]   ≤ min(x[w,n], stay[w,n])
+recard[n]   ≥ Σ_w ( kept[w,n] − Σ_c keep[w,c] )         parts of GPUs that stay on n, but not on their card
 eased[w,n]  ≤ soft[w,n],  kept[w,n] + eased[w,n] ≤ x[w,n]
 stayed[w]   = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w])
 """
@@ -9,10 +10,14 @@ stayed[w]   = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
-from swarm_iac.solver.board import Board, Values
+from swarm_iac.solver.board import Board, Terms, Values
+from swarm_iac.solver.columns.beside import changed, keeping
+from swarm_iac.solver.scene import GPUS
 
 
 class Keeping:
@@ -30,6 +35,7 @@ class Keeping:
                 board.model.add(self.kept[pair] <= x)
             if soft:
                 self._ease(pair, x, stay, soft)
+        self.recard = self._recards()
         totals: Counter[str] = Counter()
         for (name, _), count in task.stay.items():
             totals[name] += count
@@ -43,6 +49,44 @@ class Keeping:
         self.eased[pair] = self.board.new(0, soft, f"eased[{pair}]", eased)
         kept = self.kept.get(pair)
         self.board.model.add(self.eased[pair] + (0 if kept is None else kept) <= x)
+
+    def _recards(self) -> list[cp_model.IntVar]:
+        """For each node the parts that change their card there, counted exactly."""
+        board, by_node = self.board, dict[str, list[str]]()
+        for name, node in board.on_card:
+            by_node.setdefault(node, []).append(name)
+        found = []
+        for node, names in by_node.items():
+            pairs = [(name, node) for name in names if (name, node) in self.kept]
+            top = sum(board.top_of(self.kept[pair]) for pair in pairs)
+            found.append(board.new(0, top, f"recard[{node}]", self._counted(node)))
+            loose = sum(self.kept[pair] - sum(board.on_card[pair]) for pair in pairs)
+            board.model.add(found[-1] >= loose)
+        return found
+
+    def _counted(self, node: str) -> Callable[[Values], int]:
+        board, cards = self.board, self.board.task.on_cards(node)
+        asks = [board.ask(name) for name in board.by_bin[node]]
+        shares = {ask.name: ask.share for ask in asks if ask.shared}
+        stand = {name: on for name, on in cards.stand.items() if name in shares}
+        cards = replace(cards, stand=stand)
+        known: dict[tuple[int, ...], int] = {}
+
+        def count(values: Values) -> int:
+            found = {ask.name: values[board.x[ask.name, node].index] for ask in asks}
+            key = tuple(found.values())
+            if key not in known:
+                wholes = sum(found[ask.name] * ask.need[GPUS] for ask in asks if not ask.shared)
+                counts = {name: found[name] for name in shares}
+                known[key] = changed(cards, keeping(cards, shares, counts, wholes), counts)
+            return known[key]
+
+        return count
+
+    def moves(self) -> Terms:
+        """Replicas that leave the place they could keep: their node, or the card that they hold a part of."""
+        terms: Terms = [(var, 1) for var in (*self.stayed.values(), *self.recard)]
+        return terms + [(var, -1) for var in self.kept.values()]
 
     def _least(self, name: str, count: int) -> cp_model.IntVar:
         """min(count, Σ_n x[w,n])"""

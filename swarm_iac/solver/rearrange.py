@@ -1,8 +1,9 @@
 """Which replica goes where, when only kinds of replicas are told for each node?
 
-What stands on a node stays as far as the node is to carry its kind; what has to leave and what is new takes the places
-that are left. The answer is taken only if every rule holds that is arithmetic on one node, and if only such workloads
-move whose replicas stand each for itself.
+What stands on a node stays as far as the node is to carry its kind, and parts of GPUs stay on their card; what has to
+leave and what is new takes the places that are told. Columns pack the parts on a node anew, so here and there one that
+comes finds no card: it takes any place that is free. The answer is taken only if all find one, by every rule that is
+arithmetic on one node, and if only such workloads move whose replicas stand each for itself.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits
 from swarm_iac.solver.scene import Scene
-from swarm_iac.solver.task import Pairs, Settled, by_workload
+from swarm_iac.solver.task import Pairs, Settled, Task, by_workload
 from swarm_iac.solver.view import simple
 
 
@@ -25,20 +27,20 @@ def rearranged(
     if any(placed[name] < count for name, count in by_workload(stand).items()):
         return None  # who stops is not decided here
     gone, arrivals = _differences(stand, number, carried)
-    counts = stand - gone
+    stays = stand - gone
     pool: dict[int, list[str]] = {}
-    held = by_workload(counts)
+    held = by_workload(stays)
     for name in sorted(placed, key=lambda name: (-scene.asks[name].priority, name)):
         pool.setdefault(number[name], []).extend([name] * (placed[name] - held[name]))
+    comes: Pairs = Counter()
     for node, kinds in sorted(arrivals.items()):
         for kind, count in sorted(kinds.items()):
-            for name in pool.get(kind, [])[:count]:
-                counts[name, node] += 1
+            comes.update((name, node) for name in pool.get(kind, [])[:count])
             del pool.get(kind, [])[:count]
-    changed = {name for name, _ in (counts - stand) + (stand - counts)}
+    changed = {name for name, _ in gone + comes}
     if any(pool.values()) or any(not simple(scene, scene.asks[name]) for name in changed):
         return None
-    return counts if _fits(scene, settled, counts, frozenset(carried)) else None
+    return _settled(scene, settled, stays, comes)
 
 
 def _differences(
@@ -56,21 +58,18 @@ def _differences(
     return gone, {node: +kinds for node, kinds in arrivals.items()}
 
 
-def _fits(scene: Scene, settled: Settled, counts: Pairs, nodes: frozenset[str]) -> bool:
-    """On the nodes that change parts of GPUs are packed anew, the largest first; elsewhere they keep their card."""
+def _settled(scene: Scene, settled: Settled, stays: Pairs, comes: Pairs) -> Pairs | None:
+    """All that stays and all that comes, each on its node as far as there is room, else where there is."""
     room = Room(scene)
     for a in settled.stay.values():
-        if a.node not in nodes:
+        if room.counts[a.workload][a.node] < stays[a.workload, a.node]:
             room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
-    stand = Counter((a.workload, a.node) for a in settled.stay.values())
-    here = [pair for pair in counts if pair[1] in nodes]
-    for name, node in sorted(here, key=lambda pair: (-scene.asks[pair[0]].share, pair)):
+    counts, rest = Counter(stays), Counter[str]()
+    for (name, node), count in sorted(comes.items(), key=lambda one: (-scene.asks[one[0][0]].share, one)):
         ask, bin_ = scene.asks[name], scene.bins[node]
-        more = counts[name, node] > stand[name, node]
-        if more and not suits(ask, bin_):
-            return False
-        for _ in range(counts[name, node]):
-            if room.most(ask, bin_) <= 0:
-                return False
-            room.take(ask, bin_, 1)
-    return True
+        fits = min(count, room.most(ask, bin_)) if suits(ask, bin_) else 0
+        room.take(ask, bin_, fits)
+        counts[name, node] += fits
+        rest[name] += count - fits
+    elsewhere = greedy(Task(scene, room, dict(+rest)))
+    return counts + elsewhere if by_workload(elsewhere) == +rest else None

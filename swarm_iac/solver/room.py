@@ -7,6 +7,7 @@ greedy start, and explanations.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from swarm_iac.solver.scene import ENDLESS, GPUS, WHOLE, Ask, Bin, Scene
 
@@ -70,8 +71,13 @@ class Room:
         )
 
     def shares(self, ask: Ask, node: str) -> int:
-        """How many more parts of a GPU of this size the node's cards could hold."""
-        empty = max(0, self.free[node][GPUS]) * (WHOLE // ask.share)
+        """How many more parts of a GPU of this size the node's cards could hold.
+
+        None where more cards are taken than there are: parts were packed worse here than they could be.
+        """
+        if self.free[node][GPUS] < 0:
+            return 0
+        empty = self.free[node][GPUS] * (WHOLE // ask.share)
         return empty + sum(left // ask.share for left in self.partial(node).values())
 
     def _by_ceiling(self, ask: Ask) -> int:
@@ -124,6 +130,16 @@ class Room:
         counts[bin_.name] += count
         if not counts[bin_.name]:
             del counts[bin_.name]
+
+    def put_back(self, ask: Ask, bin_: Bin, count: int, own: Iterable[int]) -> int:
+        """Put up to `count` parts on those of the cards `own`, one each, that have room still. Returns how many."""
+        done = 0
+        for card in own:
+            empty = WHOLE if self.free[bin_.name][GPUS] > 0 else 0
+            if done < count and self.partial(bin_.name).get(card, empty) >= ask.share:
+                self.take(ask, bin_, 1, (card,))
+                done += 1
+        return done
 
     def _share(self, ask: Ask, node: str, gpus: tuple[int, ...]) -> None:
         cards = self.parts.setdefault(node, {})

@@ -26,16 +26,20 @@ def moved_for(
     told = []
     for was in scene.running.get(workload, ()):
         one = now.get(was.name)
-        if one is None or one.node != was.node:
+        if one is None or one.node != was.node or (scene.asks[workload].shared and one.gpus != was.gpus):
             told.append(_told(scene, settled, placement, was, one))
     return tuple(told)
 
 
 def _told(scene: Scene, settled: Settled, placement: Placement, was: Allocation, now: Allocation | None) -> Reason:
     head = f"{was.name}: {was.node} → {now.node}" if now else f"{was.name}: stopped on {was.node}"
+    if now and now.node == was.node:
+        head = f"{was.name}: another GPU of {was.node}, since parts of GPUs fit there in no other way"
     if was.name not in settled.stay:
         return _forced(scene, was, head)
     names = _newcomers(scene, placement, was)
+    if not names and now and now.node == was.node:
+        return Reason(rule="makes_room", text=head, path=f"workloads.{was.workload}")
     if not names:
         return Reason(rule="tidier", text=f"{head}, which leaves fewer nodes in use or GPUs that fit better", path="solve")
     parts = []

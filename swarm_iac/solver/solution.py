@@ -13,11 +13,11 @@ from swarm_iac.model.placement import Placement, Proof, Reason
 
 
 class Move(Value):
-    """A running allocation that leaves its node."""
+    """A running allocation that leaves its node, or the GPU that it holds a part of."""
 
     name: str = Field(description="WORKLOAD-INDEX")
     source: Name
-    target: str = Field(default="", description="Its new node; empty: it stops.")
+    target: str = Field(default="", description="Its new node, or the same where only the GPU is another; empty: it stops.")
     forced: bool = Field(description="It could not stay: drain, lost, another size, a rule it breaks. Outside the budget.")
     why: str
 

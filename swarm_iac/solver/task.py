@@ -7,9 +7,11 @@ soft    still welcome on its node but of another size, or in the way of a rule: 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.columns.beside import Cards
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import may_stay
 from swarm_iac.solver.scene import CAPPED, CORES, GPUS, Ask, Scene
@@ -31,6 +33,16 @@ class Task:
     nodes: frozenset[str] | None = None  # None: all nodes may be chosen
     pairs: frozenset[tuple[str, str]] | None = None  # None: every pair may be chosen
     widest: int | None = None  # None: every suitable node; else the best so many for each workload
+    #: Cards of the free parts of GPUs that may stay where they stand, by node and workload.
+    cards: dict[str, dict[str, Counter[int]]] = field(default_factory=dict)
+
+    def on_cards(self, node: str) -> Cards:
+        """The node's cards, and which of the free parts hold which."""
+        return Cards(max(0, self.base.free[node][GPUS]), self.base.partial(node), self.cards.get(node, {}))
+
+    def own_cards(self, workload: str, node: str) -> list[int]:
+        """The card of each of the workload's free parts of GPUs that may stay on the node."""
+        return sorted(self.cards.get(node, {}).get(workload, Counter()).elements())
 
     def home(self, workload: str, node: str) -> int:
         """How many free replicas of the workload stood on the node and may stay there."""
@@ -137,6 +149,7 @@ def around(scene: Scene, settled: Settled, counts: Pairs, nodes: frozenset[str],
         running=Counter({n: rest for n in free if (rest := len(scene.running.get(n, ())) - base.counts[n].total()) > 0}),
         budget=max(0, int(scene.stack.solve.moves) - moved),
         nodes=nodes | targets,
+        cards=_cards(scene, (a for a in settled.stay.values() if (a.workload, a.node) in movable)),
     )
 
 
@@ -154,4 +167,13 @@ def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
         soft=Counter((a.workload, a.node) for a in settled.soft.values()),
         running=Counter({n: len(found) - base.counts[n].total() for n, found in scene.running.items() if n in free}),
         budget=int(scene.stack.solve.moves),
+        cards=_cards(scene, (a for name, a in settled.stay.items() if name not in fixed)),
     )
+
+
+def _cards(scene: Scene, free: Iterable[Allocation]) -> dict[str, dict[str, Counter[int]]]:
+    found: dict[str, dict[str, Counter[int]]] = {}
+    for a in free:
+        if scene.asks[a.workload].shared:
+            found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.gpus[0]] += 1
+    return found

@@ -14,7 +14,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.greedy import misfit
-from swarm_iac.solver.scene import Scene, scene_of
+from swarm_iac.solver.scene import GPUS, WHOLE, Scene, scene_of
 from swarm_iac.solver.task import Pairs, Settled, settle
 
 
@@ -44,9 +44,40 @@ def score(scene: Scene, settled: Settled, counts: Counter[tuple[str, str]]) -> t
             values.append(sum(min(most[a.name], placed[a.name]) for a in asks))
     stayed = {n: sum(c for (m, _), c in stays.items() if m == n) for n, _ in stays}
     moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
+    moves += sum(recarded(scene, settled, counts, node) for node in scene.bins)
     eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
     waste = sum(c * misfit(scene, scene.asks[n], scene.bins[b]) for (n, b), c in counts.items())
     return (*values, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
+
+
+def recarded(scene: Scene, settled: Settled, counts: Pairs, node: str) -> int:
+    """The fewest parts of GPUs that stay on the node and change their card, of all ways to lay them on its cards."""
+    here = {name: count for (name, home), count in counts.items() if home == node and count}
+    wholes = sum(scene.asks[name].need[GPUS] * count for name, count in here.items() if not scene.asks[name].shared)
+    stand = {name: Counter[int]() for name in here}
+    for a in settled.stay.values():
+        if a.node == node and a.workload in here and scene.asks[a.workload].shared:
+            stand[a.workload][a.gpus[0]] += 1
+    cards = scene.bins[node].room[GPUS]
+    ways = {(0,) * cards: 0}
+    for name, count in here.items():
+        if scene.asks[name].shared:
+            ways = _laid(ways, scene.asks[name].share, count, stand[name])
+    return min((lost for loads, lost in ways.items() if sum(map(bool, loads)) + wholes <= cards), default=0)
+
+
+def _laid(ways: dict[tuple[int, ...], int], share: int, count: int, stand: Counter[int]) -> dict[tuple[int, ...], int]:
+    """Every way to lay so many parts beside what lies there; the fewest that leave their card."""
+    could = min(count, stand.total())
+    found: dict[tuple[int, ...], int] = {}
+    for loads, lost in ways.items():
+        for pick in itertools.combinations_with_replacement(range(len(loads)), count):
+            on = Counter(pick)
+            more = tuple(load + share * on[card] for card, load in enumerate(loads))
+            if max(more, default=0) <= WHOLE:
+                cost = lost + could - min(could, (on & stand).total())
+                found[more] = min(cost, found.get(more, cost))
+    return found
 
 
 def still(placement: Placement, last: Placement) -> frozenset[str]:

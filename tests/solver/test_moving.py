@@ -9,10 +9,11 @@ from collections import Counter
 
 import pytest
 
-from swarm_iac.model.placement import Placement
+from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.fewest import moved
 from swarm_iac.solver.moving import Still, fewest_by_columns
+from swarm_iac.solver.rearrange import rearranged
 from swarm_iac.solver.scene import scene_of
 from swarm_iac.solver.task import by_workload, settle
 from tests.solver.fleets import stack_of
@@ -73,3 +74,29 @@ def test_what_is_proven_by_counting_is_not_lost_where_columns_prove_less(monkeyp
     monkeypatch.setattr(sys.modules["swarm_iac.solver.solve"], "fewest_by_columns", lambda *_: Still(0, None, 0))
     (moves,) = [goal for goal in as_large(stack, last).proof.goals if goal.name == "moves"]
     assert 0 < moves.bound < moves.value
+
+
+def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None:
+    """Columns would lay two parts on one card to make room; both run, and keep the cards that they have."""
+
+    def wish(gpus: dict[str, int]) -> dict[str, object]:
+        return {"each": {"gpus": gpus, "vcpus": 1, "memory": "8 GB"}}
+
+    old = {"left": wish({"count": 1, "share": 400}), "right": wish({"count": 1, "share": 401}), "whole": wish({"count": 2})}
+    nodes: dict[str, dict[str, object]] = {"n0": {"hardware": "l40s"}, "n1": {"hardware": "l40s"}}
+    stack = stack_of(nodes, old | {"new": wish({"count": 1, "share": 700})})
+    cards = {"left": (0,), "right": (1,), "whole": (2, 3)}
+    last = Placement(
+        allocations=tuple(
+            Allocation(
+                name=f"{name}-0", workload=name, index=0, node="n0", gpus=gpus,
+                vcpus=stack.workloads[name].each.vcpus, memory=stack.workloads[name].each.memory,
+            )
+            for name, gpus in cards.items()
+        )
+    )  # fmt: skip
+    scene = scene_of(stack, last)
+    number = {name: k for k, name in enumerate(stack.workloads)}
+    all_on_one = {"n0": Counter(number.values())}
+    found = rearranged(scene, settle(scene), Counter(list(stack.workloads)), number, all_on_one)
+    assert found == Counter({("new", "n1"): 1} | {(name, "n0"): 1 for name in old})

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from swarm_iac.solver.board import Board, Terms
+from swarm_iac.solver.board import Board
 from swarm_iac.solver.keep import Keeping
 
 
 def moves_stay_in_budget(board: Board, keeping: Keeping) -> None:
-    """Σ_w ( min(stay_w, placed_w) − Σ_n kept[w,n] ) ≤ solve.moves
+    """Σ_w ( min(stay_w, placed_w) − Σ_n kept[w,n] ) + Σ_n recard[n] ≤ solve.moves
 
     stay_w counts replicas that could stay where they are; what has to leave (drain, lost, another size) is not in it,
     and what is stopped is no move.
     """
     if board.task.budget is None:
         return
-    terms: Terms = [(var, 1) for var in keeping.stayed.values()] + [(var, -1) for var in keeping.kept.values()]
-    if terms:
+    if terms := keeping.moves():
         board.model.add(sum(var * sign for var, sign in terms) <= board.task.budget)

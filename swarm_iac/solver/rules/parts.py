@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import replace
 
 from swarm_iac.solver.board import Board
-from swarm_iac.solver.columns.cards import flow
-from swarm_iac.solver.scene import GPUS, WHOLE
+from swarm_iac.solver.columns.beside import beside
+from swarm_iac.solver.scene import GPUS
 
 
 def parts_fit_cards(board: Board) -> None:
     """For every node n:  Σ_{w whole} gpus_w · x[w,n] + cards that parts open ≤ empty cards of n,  by an arc flow.
 
-    What arcs carry of a share s is Σ_{w of share s} x[w,n]; cards that are held in part already start at their height.
+    What cards carry of a share s is Σ_{w of share s} x[w,n]. Cards that fixed parts hold start at their height; those of
+    parts that may stay are told apart, so that it is known who keeps his: Σ_c keep[w,c] ≤ x[w,n].
     """
-    base = board.task.base
     for node, names in board.by_bin.items():
-        shared = [name for name in names if board.ask(name).shared]
-        if not shared:
+        shares = {name: board.ask(name).share for name in names if board.ask(name).shared}
+        if not shares:
             continue
-        empty = max(0, base.free[node][GPUS])
-        cards = Counter({0: empty}) + Counter(WHOLE - left for left in base.partial(node).values())
-        arcs = flow(board.model, [board.ask(name).share for name in shared], cards)
-        for share in sorted({board.ask(name).share for name in shared}):
-            placed = sum(arc for (size, _), arc in arcs.items() if size == share)
-            board.model.add(sum(board.x[name, node] for name in shared if board.ask(name).share == share) == placed)
+        cards = board.task.on_cards(node)
+        stand = {name: on for name, on in cards.stand.items() if name in shares}
+        found = beside(board.model, shares, replace(cards, stand=stand))
+        for share, placed in found.placed.items():
+            board.model.add(sum(board.x[name, node] for name in shares if shares[name] == share) == sum(placed))
+        for name in stand:
+            mine = [var for (one, _), var in found.keep.items() if one == name]
+            board.on_card[name, node] = mine
+            board.model.add(sum(mine) <= board.x[name, node])
         whole = sum(board.x[name, node] * board.ask(name).need[GPUS] for name in names if not board.ask(name).shared)
-        board.model.add(whole + sum(arc for (_, height), arc in arcs.items() if not height) <= empty)
+        board.model.add(whole + sum(found.opened) <= cards.empty)
