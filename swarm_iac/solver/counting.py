@@ -38,6 +38,7 @@ def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | No
     if left <= 0:
         return 0
     racks: dict[str, list[tuple[int, int]]] = {}
+    unbound, plain = 0, not ask.within and ask.spread != "rack"
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for bin_ in room.scene.bins.values():
         if home or room.counts[ask.name] or room.load[bin_.name]:
@@ -48,6 +49,9 @@ def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | No
             cap = empty[kind] = on_node(room, ask, bin_, rules, left)
         if cap > 0:
             racks.setdefault(_gathered(ask, bin_, rules), []).append((bin_.power_of(ask), cap))
+            unbound += cap if plain and bin_.rack not in room.racks else 0
+            if unbound >= left:
+                return left
     counts = [_in_rack(room, ask, rack, found, rules) for rack, found in racks.items()]
     total = max(counts, default=0) if ask.within and "within_keeps_together" in rules else sum(counts)
     return min(left, total)

@@ -69,12 +69,16 @@ class _Weights:
     def __init__(self, room: Room, ask: Ask) -> None:
         self.room, self.ask = room, ask
         self.known: dict[str, int] = {}
+        self.rooms: dict[tuple[object, ...], bool] = {}  # of those that are alike, has any node room for one?
 
     def of(self, other: Ask) -> int:
         """The weight of one replica of another workload."""
         if other.name not in self.known:
-            bins = self.room.scene.bins.values()
-            room = any(suits(other, bin_) and self.room.fits(other, bin_) for bin_ in bins)
+            alike = (other.need, other.share, other.model, other.gpu_memory, other.select)
+            if alike not in self.rooms:
+                bins = self.room.scene.bins.values()
+                self.rooms[alike] = any(suits(other, bin_) and self.room.fits(other, bin_) for bin_ in bins)
+            room = self.rooms[alike]
             self.known[other.name] = MOVED if room else (STOPPED if other.priority < self.ask.priority else STUCK)
         return self.known[other.name]
 

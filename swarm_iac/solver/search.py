@@ -7,6 +7,7 @@ fixed. One worker, a fixed seed and deterministic limits: the same inputs give t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -30,28 +31,47 @@ HEAVY = 3000
 TOO_LARGE = 300_000
 
 
+#: A goal, its value and its bound.
+Score = tuple[Aim, int, int]
+
+
 @dataclass
 class Found:
     """A placement of the free workloads, and for each goal its value and bound."""
 
     counts: Pairs
-    scores: list[tuple[Aim, int, int]]
+    scores: list[Score]
     spent: float  # deterministic time, of solving and of building
 
 
-def search(board: Board, table: list[Aim], start: Pairs, effort: float, watch: Watch, in_all: float = math.inf) -> Found:
+def never(scores: list[Score]) -> bool:
+    """Each goal is searched for."""
+    return False
+
+
+def search(
+    board: Board,
+    table: list[Aim],
+    start: Pairs,
+    effort: float,
+    watch: Watch,
+    in_all: float = math.inf,
+    enough: Callable[[list[Score]], bool] = never,
+) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
-    Where candidates were left out, only counting bounds are claimed.
+    Where candidates were left out, only counting bounds are claimed. Once the scores so far are `enough`, the other goals
+    are only measured.
     """
     values = board.values(start)
-    scores: list[tuple[Aim, int, int]] = []
+    scores: list[Score] = []
     tired = board.cut
     skip = len(board.x) > TOO_LARGE
     spent = BUILT * len(board.x)
     for aim in table:
         bound = aim.best
         value = aim.measure(values)
+        skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and spent < in_all:
             limit = min(effort * aim.share * (TIRED if tired else 1), in_all - spent)
             values, proven, took = _solve(board, aim, values, limit, watch)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -24,8 +25,9 @@ from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moved, moves_goal
-from swarm_iac.solver.goals import aims
+from swarm_iac.solver.goals import LEVELS, aims
 from swarm_iac.solver.greedy import greedy
+from swarm_iac.solver.homeward import homeward
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.large import fill, most_gpus
 from swarm_iac.solver.large import goals as goals_of_large
@@ -35,7 +37,7 @@ from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.change import moves_stay_in_budget
 from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
-from swarm_iac.solver.search import EFFORT, TOO_LARGE, Found, search
+from swarm_iac.solver.search import EFFORT, TOO_LARGE, Found, Score, never, search
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
@@ -83,8 +85,11 @@ def solve(
     if not scene.running and _large(scene):
         return _filled(stack, scene, settled, most, watch)
     first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
-    found, counts, cut = _search(scene, first, most, None, repair, watch, large=size > EXACT)
-    lacking = any(_short(aim.name, value, bound) for aim, value, bound in found.scores)
+    large = size > EXACT
+    # Where room has to be made for some, who comes is placed again: how tidily he stands now is no matter.
+    enough = _all_placed if large and repair and settled.stay else never
+    found, counts, cut = _search(scene, first, most, None, repair, watch, large=large, enough=enough)
+    lacking = _lacking(found.scores)
     if repair and settled.stay and lacking and not watch.stopped:
         if size > EXACT:
             return _mended(stack, scene, settled, most, counts, watch, found.spent)
@@ -143,6 +148,7 @@ def _mended(
         rounds += 1
         near, found, _ = _search(scene, task, most, counts, True, watch, large=True, spent=spent)
         spent += near.spent
+        found = homeward(scene, settled, found)
         if _net(scene, settled, found) > _net(scene, settled, counts):
             counts = found
     counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
@@ -188,9 +194,14 @@ def _large_solution(
     return Solution(placement=placement, proof=proof, moves=_moves(scene, settled, placement))
 
 
-def _short(name: str, value: int, bound: int) -> bool:
+def _lacking(scores: list[Score]) -> bool:
     """Could a wider search place or keep more?"""
-    return name.endswith(("_stay", "_running", "_placed")) and value < bound
+    return any(aim.name.endswith(("_stay", "_running", "_placed")) and value < bound for aim, value, bound in scores)
+
+
+def _all_placed(scores: list[Score]) -> bool:
+    """Is all placed that this search can place, and a wider one could place more?"""
+    return any(aim.name == f"{LEVELS[-1]}_placed" for aim, _, _ in scores) and _lacking(scores)
 
 
 def _search(
@@ -203,6 +214,7 @@ def _search(
     *,
     large: bool = False,
     spent: float = 0.0,
+    enough: Callable[[list[Score]], bool] = never,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task; of a large fleet with what is left for all searches together, and a repair with less for each goal.
 
@@ -220,7 +232,7 @@ def _search(
     level = scene.stack.solve.effort
     effort = (HASTE if large and repair else EFFORT)[level]
     left = IN_ALL[level] - spent if large else math.inf
-    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left)
+    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
 
 

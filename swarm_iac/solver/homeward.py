@@ -1,0 +1,119 @@
+"""Who left without need? What moved or stopped and finds room where it stood goes back.
+
+A search that was ended early has placed what it could, and has not yet looked at what that moved and stopped. Those that
+came stay where they are; of those that left as many as fit go home, by priority, the largest first. Who cannot keeps the
+place he was given or takes any other, and what has no place yet takes what is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from swarm_iac.solver.fewest import moved
+from swarm_iac.solver.greedy import greedy
+from swarm_iac.solver.room import Room
+from swarm_iac.solver.scene import MEMORY, Scene
+from swarm_iac.solver.task import Pairs, Settled, Task, by_workload
+from swarm_iac.solver.view import simple
+
+
+def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
+    """At least as many replicas of each workload, with fewer moves or within their budget; else `counts`."""
+    stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
+    gone = stand - counts
+    leavers = Counter({name: k for name, k in by_workload(gone).items() if simple(scene, scene.asks[name])})
+    if not leavers:
+        return counts
+    order = sorted(leavers, key=lambda name: _rank(scene, name))
+    homes = {name: sorted(node for one, node in gone if one == name) for name in order}
+    for way in (_all_anew, _one_by_one):
+        place = _Place(scene, settled, counts & stand)
+        way(place, counts - stand, gone, homes, Counter(leavers))
+        found = place.counts + greedy(Task(scene, place.room, _missing(scene, place.counts)))
+        most = max(moved(settled, counts), int(scene.stack.solve.moves))
+        if not by_workload(counts) - by_workload(found) and moved(settled, found) <= most:
+            return found
+    return counts
+
+
+Homes = dict[str, list[str]]
+
+
+def _all_anew(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
+    """Those that did not run come first, then all that left go home as far as they can, then to where they were given."""
+    cleared = {node for _, node in gone}
+    newcomers, given = by_workload(comes) - leavers, Counter(comes)
+    for (name, node), count in sorted(comes.items(), key=lambda one: (one[0][1] not in cleared, one)):
+        new = min(count, newcomers[name])
+        newcomers[name] -= new
+        given[name, node] -= new
+        place.put(name, node, new)
+    for name, nodes in homes.items():
+        for node in nodes:
+            leavers[name] -= place.put(name, node, min(leavers[name], gone[name, node]), home=True)
+    for (name, node), count in sorted(given.items(), key=lambda one: (_rank(place.scene, one[0][0]), one)):
+        leavers[name] -= place.put(name, node, min(leavers[name], count))
+
+
+def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
+    """All stand where they were given, and each that finds room at home goes there. Those that stopped, too."""
+    given = Counter(comes)
+    for (name, node), count in sorted(comes.items()):
+        place.put(name, node, count)
+    left, back = Counter(gone), 1
+    while back:
+        back = 0
+        for name, nodes in homes.items():
+            for node in nodes:
+                while left[name, node] and place.back(name, node, [there for one, there in given if one == name], given):
+                    left[name, node] -= 1
+                    back += 1
+
+
+def _rank(scene: Scene, name: str) -> tuple[int, int, int, str]:
+    ask = scene.asks[name]
+    return (-ask.priority, -ask.gpus * ask.share, -ask.need[MEMORY], name)
+
+
+def _missing(scene: Scene, counts: Pairs) -> dict[str, int]:
+    placed = by_workload(counts)
+    return {name: rest for name, ask in scene.asks.items() if (rest := ask.members - placed[name]) > 0}
+
+
+class _Place:
+    """Who stands where so far. Parts of GPUs that are kept, and those that go home, hold the card that they had."""
+
+    def __init__(self, scene: Scene, settled: Settled, kept: Pairs) -> None:
+        self.scene, self.counts, self.room = scene, Counter(kept), Room(scene)
+        self.cards: dict[tuple[str, str], list[int]] = {}
+        for a in settled.stay.values():
+            pair = (a.workload, a.node)
+            if self.room.counts[a.workload][a.node] < kept[pair]:
+                self.room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
+            elif scene.asks[a.workload].shared:
+                self.cards.setdefault(pair, []).append(a.gpus[0])
+
+    def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
+        """Put up to `count` there; returns how many found room."""
+        ask, bin_ = self.scene.asks[name], self.scene.bins[node]
+        fits = min(count, self.room.most(ask, bin_)) if count > 0 else 0
+        if home and ask.shared:
+            fits = self.room.put_back(ask, bin_, fits, self.cards.get((name, node), ()))
+        elif fits:
+            self.room.take(ask, bin_, fits)
+        self.counts[name, node] += fits
+        return fits
+
+    def back(self, name: str, node: str, given: list[str], counts: Pairs) -> bool:
+        """Does one go home from a place that it was given, or from nowhere? If not, all is as before."""
+        ask = self.scene.asks[name]
+        there = next((one for one in sorted(given) if counts[name, one] > 0), None)
+        if there is None:
+            return self.put(name, node, 1, home=True) == 1
+        self.room.take(ask, self.scene.bins[there], -1)
+        if self.put(name, node, 1, home=True):
+            self.counts[name, there] -= 1
+            counts[name, there] -= 1
+            return True
+        self.room.take(ask, self.scene.bins[there], 1)
+        return False
