@@ -4,17 +4,19 @@
 
 Fleets are drawn from six machine shapes, workloads from as many random shapes as asked for, for 130% of the GPUs; a third
 of the replicas hold a part of a GPU. One series grows the fleet at 100 shapes, one the shapes at `--at` GPUs. Each row is
-a process of its own; `limits` judges its placement.
+a process of its own; `limits` judges its placement. A plot of both series follows the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import random
 import resource
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -29,6 +31,8 @@ MACHINES = ((8, 96, 384, 10), (8, 128, 768, 4), (4, 32, 128, 2), (4, 96, 384, 2)
 SIZES = ((1, 1000, 10), (2, 1000, 2), (4, 1000, 1), (8, 1000, 1), (1, 500, 3), (1, 250, 2), (1, 330, 1), (1, 700, 1))
 #: Most replicas of one workload.
 MOST = 5000
+#: Length of the longest bar of the plot.
+BAR = 24
 
 
 def fleet(gpus: int, shapes: int, seed: int = 0) -> Stack:
@@ -80,6 +84,19 @@ def measured(gpus: int, shapes: int) -> Row:
     }
 
 
+def plot(rows: list[Row], key: str) -> Iterator[str]:
+    """A bar for each row, `key` at its head: seconds and MB, each on a logarithmic scale from half its least."""
+    yield f"{key:>7}  {'seconds':{BAR + 9}}MB"
+    least = {what: min(max(row[what], 0.1) for row in rows) / 2 for what in ("seconds", "peak_mb")}
+    most = {what: max(row[what] for row in rows) for what in least}
+    for row in rows:
+        bars = []
+        for what, low in least.items():
+            part = math.log(max(row[what], 0.1) / low) / math.log(most[what] / low)
+            bars.append(f"{'#' * round(BAR * part)} {row[what]}")
+        yield f"{row[key]:>7}  {bars[0]:{BAR + 9}}{bars[1]}"
+
+
 def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
 
@@ -108,6 +125,11 @@ def main() -> None:
             )
     if asked.json:
         print(json.dumps({"rows": rows}))
+        return
+    for key, other, at in (("gpus", "shapes", 100), ("shapes", "gpus", asked.at)):
+        series = sorted((row for row in rows if row[other] == at), key=lambda row: row[key])
+        if len(series) > 1:
+            print(f"\n{at} {other}", *plot(series, key), sep="\n")
 
 
 if __name__ == "__main__":
