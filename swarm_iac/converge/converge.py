@@ -7,7 +7,6 @@ along in the next run: it delays those that wait for it and nobody else.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -46,7 +45,7 @@ def converge(
     what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. Raises ToolMissing, never for one node.
     """
     stop = stop or threading.Event()
-    folder = Path(tempfile.mkdtemp(prefix="swarm-"))
+    folder = play.folder()
     try:
         play.prepare(folder)
         course = _Course(plan, on_progress)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib.util
 import json
 import os
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from swarm_iac import assets
 from swarm_iac.errors import ToolMissing
@@ -30,6 +34,19 @@ _PLAYBOOK = """\
 if command -v setpriv > /dev/null; then exec setpriv --pdeathsig INT {real} "$@"; fi
 exec {real} "$@"
 """
+
+
+def folder() -> Path:
+    """A private folder for one run, which removes it.
+
+    A run that is killed cannot, and what its steps were to set lies there: the next one removes it.
+    """
+    for left in Path(tempfile.gettempdir()).glob("swarm-run-*-*"):
+        pid = left.name.split("-")[2]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.geteuid():
+                shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"swarm-run-{os.getpid()}-"))
 
 
 def prepare(folder: Path) -> None:

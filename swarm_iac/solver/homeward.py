@@ -15,10 +15,11 @@ from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import MEMORY, Scene
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload
 from swarm_iac.solver.view import simple
+from swarm_iac.solver.worth import MOVE, total
 
 
 def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
-    """At least as many replicas of each workload, with fewer moves or within their budget; else `counts`."""
+    """What is worth the most, with at least as many replicas of each workload: `counts`, or one of two ways home."""
     stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
     gone = stand - counts
     leavers = Counter({name: k for name, k in by_workload(gone).items() if simple(scene, scene.asks[name])})
@@ -26,14 +27,20 @@ def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
         return counts
     order = sorted(leavers, key=lambda name: _rank(scene, name))
     homes = {name: sorted(node for one, node in gone if one == name) for name in order}
+    most = max(moved(settled, counts), int(scene.stack.solve.moves))
+    ways = [counts]
     for way in (_all_anew, _one_by_one):
         place = _Place(scene, settled, counts & stand)
         way(place, counts - stand, gone, homes, Counter(leavers))
         found = place.counts + greedy(Task(scene, place.room, _missing(scene, place.counts)))
-        most = max(moved(settled, counts), int(scene.stack.solve.moves))
         if not by_workload(counts) - by_workload(found) and moved(settled, found) <= most:
-            return found
-    return counts
+            ways.append(found)
+    return max(ways, key=lambda way: net(scene, settled, way))
+
+
+def net(scene: Scene, settled: Settled, counts: Pairs) -> int:
+    """What is placed, less what it moves."""
+    return total(scene, counts) - MOVE * moved(settled, counts)
 
 
 Homes = dict[str, list[str]]

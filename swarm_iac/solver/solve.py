@@ -27,7 +27,7 @@ from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moved, moves_goal
 from swarm_iac.solver.goals import LEVELS, aims
 from swarm_iac.solver.greedy import greedy
-from swarm_iac.solver.homeward import homeward
+from swarm_iac.solver.homeward import homeward, net
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.large import fill, most_gpus
 from swarm_iac.solver.large import goals as goals_of_large
@@ -41,7 +41,7 @@ from swarm_iac.solver.search import EFFORT, TOO_LARGE, Found, Score, never, sear
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
-from swarm_iac.solver.worth import MOVE, total, worth
+from swarm_iac.solver.worth import total, worth
 
 #: Above this many nodes, too, the fleet is filled by columns.
 NODES = 100
@@ -149,7 +149,7 @@ def _mended(
         near, found, _ = _search(scene, task, most, counts, True, watch, large=True, spent=spent)
         spent += near.spent
         found = homeward(scene, settled, found)
-        if _net(scene, settled, found) > _net(scene, settled, counts):
+        if net(scene, settled, found) > net(scene, settled, counts):
             counts = found
     counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
     goals = [*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)]
@@ -169,10 +169,6 @@ def _fewer(scene: Scene, settled: Settled, counts: Pairs, counted: int, watch: W
         counts = least.found
     moves = moved(settled, counts)
     return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted, least.moves)))
-
-
-def _net(scene: Scene, settled: Settled, counts: Pairs) -> int:
-    return total(scene, counts) - MOVE * moved(settled, counts)
 
 
 def _large_solution(

@@ -1,4 +1,4 @@
-"""Does Ansible end when the run that began it dies?"""
+"""What is left of a run that is killed? No Ansible, and after the next run no folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from swarm_iac.converge import play
 from tests.e2e.trouble import gone
@@ -47,3 +49,23 @@ def test_nothing_of_a_run_is_left_when_who_began_it_is_killed(tmp_path: Path) ->
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
     assert ended
+
+
+def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = "from swarm_iac.converge import play; print(play.folder(), flush=True); input()"
+    run = subprocess.Popen(
+        [sys.executable, "-c", words],
+        env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert run.stdout
+    left = Path(run.stdout.readline().strip())
+    (left / "inventory.json").write_text("{}")
+    foreign = tmp_path / "swarm-run-of-mine"
+    foreign.mkdir()
+    play.folder()
+    assert left.is_dir(), "it runs still"
+    run.kill()
+    run.wait()
+    play.folder()
+    assert not left.exists() and foreign.is_dir()
