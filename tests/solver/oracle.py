@@ -159,10 +159,9 @@ def check_large(stack: Stack) -> None:
     assert judge(stack, solution.placement) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(stack, Placement())
-    for i, goal in placing(stack, goals):
-        most = optimum[6 * i + 4] // (1 if goal.name.endswith("milli") else 1000)
+    for goal, most, same in placing(stack, goals, optimum):
         assert goal.value <= most <= goal.bound
-        if goal.value != most:  # the levels below had other room than in the optimum
+        if not same:
             break
 
 
@@ -173,20 +172,23 @@ def check_large_change(before: Stack, now: Stack) -> None:
     assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(now, last)
-    for i, goal in placing(now, goals):
-        most = optimum[6 * i + 4] // (1 if goal.name.endswith("milli") else 1000)
+    for goal, most, same in placing(now, goals, optimum):
         assert most <= goal.bound
-        if goal.value != most:
+        if not same:
             break
     if "moves" in goals:
         placed = Counter(a.workload for a in solution.placement.allocations)
         assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
 
 
-def placing(stack: Stack, goals: dict[str, Goal]) -> Iterator[tuple[int, Goal]]:
-    """The goals on GPUs placed, highest priority first, with their place among the priorities."""
+def placing(stack: Stack, goals: dict[str, Goal], optimum: tuple[int, ...]) -> Iterator[tuple[Goal, int, bool]]:
+    """The goals on GPUs placed, highest priority first; what the optimum places, and whether it was reached.
+
+    Where it was not, be it by a replica, the levels below had other room than in the optimum.
+    """
     milli = any(workload.each.gpus.share < 1000 for workload in stack.workloads.values())
     for i, level in enumerate(("high", "normal", "low")):
         goal = goals.get(f"{level}_placed_{'gpu_milli' if milli else 'gpus'}")
         if goal is not None:
-            yield i, goal
+            most, replicas = optimum[6 * i + 4] // (1 if milli else 1000), optimum[6 * i + 5]
+            yield goal, most, (goal.value, goals[f"{level}_placed_replicas"].value) == (most, replicas)
