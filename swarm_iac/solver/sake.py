@@ -12,7 +12,7 @@ from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain import room_of, without
 from swarm_iac.solver.facts import irreducible
-from swarm_iac.solver.scene import Scene, scene_of
+from swarm_iac.solver.scene import WHOLE, Scene, scene_of
 from swarm_iac.solver.task import Settled, settle
 
 
@@ -34,14 +34,14 @@ def moved_for(
 def _told(scene: Scene, settled: Settled, placement: Placement, was: Allocation, now: Allocation | None) -> Reason:
     head = f"{was.name}: {was.node} → {now.node}" if now else f"{was.name}: stopped on {was.node}"
     if now and now.node == was.node:
-        head = f"{was.name}: another GPU of {was.node}, since parts of GPUs fit there in no other way"
+        head = f"{was.name}: another GPU of {was.node}"
     if was.name not in settled.stay:
         return _forced(scene, was, head)
-    names = _newcomers(scene, placement, was)
-    if not names and now and now.node == was.node:
-        return Reason(rule="makes_room", text=head, path=f"workloads.{was.workload}")
+    names = _newcomers(scene, placement, was, now)
     if not names:
-        return Reason(rule="tidier", text=f"{head}, which leaves fewer nodes in use or GPUs that fit better", path="solve")
+        same = now is not None and now.node == was.node
+        gain = "parts of GPUs that fit together" if same else "fewer nodes in use or GPUs that fit better"
+        return Reason(rule="tidier", text=f"{head}, which leaves {gain}", path="solve")
     parts = []
     for name in names:
         standing = [a.name for a in placement.on(was.node) if a.workload == name]
@@ -65,15 +65,27 @@ def _forced(scene: Scene, was: Allocation, head: str) -> Reason:
     return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
 
 
-def _newcomers(scene: Scene, placement: Placement, was: Allocation) -> tuple[str, ...]:
-    """The fewest workloads among those that came to its old node, without whom it would still fit there."""
-    here = {a.name for found in scene.running.values() for a in found if a.node == was.node}
-    came = sorted({a.workload for a in placement.on(was.node) if a.name not in here and a.workload != was.workload})
-    rest = placement.model_copy(update={"allocations": tuple(a for a in placement.allocations if a.name != was.name)})
-    room = room_of(scene, rest)
-    ask, bin_ = scene.asks[was.workload], scene.bins[was.node]
+def _newcomers(scene: Scene, placement: Placement, was: Allocation, now: Allocation | None) -> tuple[str, ...]:
+    """The fewest workloads among those that came to its old node, without whom it would still fit there.
 
-    def in_the_way(kept: list[str]) -> bool:
-        return without(room, set(came) - set(kept)).most(ask, bin_) <= 0
+    Of a part of a GPU that stays on its node: among those that came to its old card.
+    """
+    here = {a.name for found in scene.running.values() for a in found if a.node == was.node}
+    rest = placement.model_copy(update={"allocations": tuple(a for a in placement.allocations if a.name != was.name)})
+    ask, bin_ = scene.asks[was.workload], scene.bins[was.node]
+    if now and now.node == was.node:
+        held = {a.name: a.gpus for found in scene.running.values() for a in found}
+        on_card = [a for a in rest.on(was.node) if was.gpus[0] in a.gpus]
+        came = sorted({a.workload for a in on_card if held.get(a.name) != a.gpus})
+
+        def in_the_way(kept: list[str]) -> bool:
+            others = (scene.asks[a.workload].share for a in on_card if a.workload not in came or a.workload in kept)
+            return sum(others) + ask.share > WHOLE
+    else:
+        came = sorted({a.workload for a in placement.on(was.node) if a.name not in here and a.workload != was.workload})
+        room = room_of(scene, rest)
+
+        def in_the_way(kept: list[str]) -> bool:
+            return without(room, set(came) - set(kept)).most(ask, bin_) <= 0
 
     return irreducible(came, in_the_way) if in_the_way(came) and not in_the_way([]) else ()

@@ -11,6 +11,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
+from tests.solver.test_cases import standing
 
 FLEETS = 200
 
@@ -42,6 +43,19 @@ def test_whoever_made_room_would_be_in_the_way_of_those_it_names() -> None:
                         judge(stack, back, kept=frozenset(names))
                     )
     assert seen["makes_room"] >= 3 and seen["node_is_ready"] >= 3, seen
+
+
+def test_who_changes_his_gpu_is_told_for_whose_sake() -> None:
+    each = {"vcpus": 1, "memory": "1 GB"}
+    half = {"replicas": 2, "each": each | {"gpus": {"count": 1, "share": 500}}}
+    three = {"each": each | {"gpus": 3}}
+    stack = stack_of({"n0": {"hardware": "l40s"}}, {"half": half, "three": three}, solve={"moves": 1})
+    last = standing(stack, {"half": ["n0", "n0"]})
+    found = solve(stack, last)
+    (move,) = found.moves
+    assert (move.source, move.target) == ("n0", "n0")
+    (reason,) = why(stack, found.placement, "half", last=last).moved
+    assert reason.text == f"{move.name}: another GPU of n0, for the sake of three-0"
 
 
 def test_the_second_best_avoids_the_node_and_never_gains_a_place() -> None:
