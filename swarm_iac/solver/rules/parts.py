@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swarm_iac.solver.board import Board
-from swarm_iac.solver.columns.beside import beside
+from swarm_iac.solver.columns.beside import Beside, beside
 from swarm_iac.solver.scene import GPUS
 
 
@@ -22,11 +22,20 @@ def parts_fit_cards(board: Board) -> None:
         cards = board.task.on_cards(node)
         stand = {name: on for name, on in cards.stand.items() if name in shares}
         found = beside(board.model, shares, replace(cards, stand=stand))
-        for share, placed in found.placed.items():
-            board.model.add(sum(board.x[name, node] for name in shares if shares[name] == share) == sum(placed))
+        _hold(board, node, shares, found)
+        if stand:
+            # As if every card could be changed: it says nothing new, but its linear relaxation is much stronger.
+            _hold(board, node, shares, beside(board.model, shares, replace(cards, stand={})))
         for name in stand:
             mine = [var for (one, _), var in found.keep.items() if one == name]
             board.on_card[name, node] = mine
             board.model.add(sum(mine) <= board.x[name, node])
-        whole = sum(board.x[name, node] * board.ask(name).need[GPUS] for name in names if not board.ask(name).shared)
-        board.model.add(whole + sum(found.opened) <= cards.empty)
+
+
+def _hold(board: Board, node: str, shares: dict[str, int], found: Beside) -> None:
+    """What the cards carry is what stands on the node, and whole GPUs have the cards that parts leave empty."""
+    for share, placed in found.placed.items():
+        board.model.add(sum(board.x[name, node] for name in shares if shares[name] == share) == sum(placed))
+    names = [name for name in board.by_bin[node] if name not in shares]
+    whole = sum(board.x[name, node] * board.ask(name).need[GPUS] for name in names)
+    board.model.add(whole + sum(found.opened) <= max(0, board.task.base.free[node][GPUS]))
