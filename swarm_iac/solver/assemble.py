@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import replace
 
 from swarm_iac.model.placement import Allocation
-from swarm_iac.solver.columns.beside import Cards, keeping
 from swarm_iac.solver.devices import Devices, Want, assign, share_cards
+from swarm_iac.solver.recard import on_their_card
 from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Scene
 from swarm_iac.solver.task import Pairs, Settled
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
@@ -26,7 +26,7 @@ def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation,
     for (name, node), count in sorted(counts.items()):
         if count:
             by_ask.setdefault(name, []).append((node, count))
-    sure = _sure(scene, settled, counts)
+    sure = on_their_card(scene, settled, counts)
     for name, places in by_ask.items():
         _name_replicas(scene, settled, name, places, kept, new, sure)
     loose = {name for name, a in kept.items() if a.node in sure and name not in sure[a.node]}
@@ -67,40 +67,6 @@ def _name_replicas(
     for node, _ in places:
         for _ in range(left[node]):
             new.setdefault(node, []).append((name, next(indices), None))
-
-
-def _sure(scene: Scene, settled: Settled, counts: Pairs) -> dict[str, set[str]]:
-    """On nodes where parts of GPUs that may stay meet others: which of them keep their card."""
-    stand: dict[str, dict[str, list[Allocation]]] = {}
-    for a in settled.stay.values():
-        if scene.asks[a.workload].shared:
-            stand.setdefault(a.node, {}).setdefault(a.workload, []).append(a)
-    here: dict[str, dict[str, int]] = {node: {} for node in stand}
-    wholes: Counter[str] = Counter()
-    for (name, node), count in counts.items():
-        if count and node in stand:
-            if scene.asks[name].shared:
-                here[node][name] = count
-            wholes[node] += scene.asks[name].need[GPUS] * count
-    found = {}
-    for node, running in stand.items():
-        on = {name: Counter(a.gpus[0] for a in some) for name, some in running.items()}
-        shares = {name: scene.asks[name].share for name in (*on, *here[node])}
-        cards = Cards(scene.bins[node].room[GPUS], {}, on)
-        sure = keeping(cards, shares, Counter(here[node]), wholes[node]) or {}
-        found[node] = {a.name for name, some in running.items() for a in _those(some, sure.get(name, Counter()))}
-    return found
-
-
-def _those(running: list[Allocation], cards: Counter[int]) -> list[Allocation]:
-    """So many of them on each card."""
-    left = Counter(cards)
-    found = []
-    for a in running:
-        if left[a.gpus[0]] > 0:
-            left[a.gpus[0]] -= 1
-            found.append(a)
-    return found
 
 
 def _equip(

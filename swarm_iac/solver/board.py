@@ -16,9 +16,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
+from swarm_iac.solver.columns.beside import Cards
 from swarm_iac.solver.greedy import Misfits, candidates
 from swarm_iac.solver.scene import Ask, Bin
 from swarm_iac.solver.task import Pairs, Task
@@ -103,6 +105,12 @@ class Board:
         self.derived.append((var, derive))
         self.highs[var.index] = high
         return var
+
+    def parts(self, node: str) -> tuple[dict[str, int], Cards]:
+        """The shares of the workloads that may hold a part of a GPU there; its cards, and which of them hold which."""
+        shares = {name: self.ask(name).share for name in self.by_bin[node] if self.ask(name).shared}
+        cards = self.task.on_cards(node)
+        return shares, replace(cards, stand={name: on for name, on in cards.stand.items() if name in shares})
 
     def of(self, workload: str) -> list[cp_model.IntVar]:
         """x[w,n] over all n."""

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, keeping_out, reach
-from swarm_iac.solver.fewest import moved
+from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import CAPPED, Ask, Scene
@@ -87,7 +87,8 @@ class Causes:
         """Room was left. One that ran may have it only by a move, and those are counted."""
         scene = self.room.scene
         ran = sum(allocation.workload == ask.name for allocation in self.settled.stay.values())
-        spent = moved(self.settled, Counter({(n, node): k for n, each in self.room.counts.items() for node, k in each.items()}))
+        counts = Counter({(n, node): k for n, each in self.room.counts.items() for node, k in each.items()})
+        spent = moves_of(scene, self.settled, counts)
         if self.room.counts[ask.name].total() < ran and spent + 1 > scene.stack.solve.moves:
             return (budget_spent(scene, spent),)
         text = "room was left, and the solver's effort ended before it was used"

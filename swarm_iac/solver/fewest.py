@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from swarm_iac.model.placement import Allocation, Goal
+from swarm_iac.solver.recard import recards
 from swarm_iac.solver.rules.fit import may_stay, suits
 from swarm_iac.solver.scene import GPUS, NODE_DIMS, Ask, Bin, Scene
 from swarm_iac.solver.task import Pairs, Settled, by_workload
@@ -26,14 +27,19 @@ NEVER = 1 << 30
 def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
     """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
     placed, stood = by_workload(counts), Counter(a.workload for a in settled.stay.values())
-    moves = moved(settled, counts)
+    moves = moves_of(scene, settled, counts)
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
     bound = fewest(scene, settled, placed, stood) - stopped
     return Goal(name="moves", value=moves, bound=min(moves, max(0, bound)))
 
 
+def moves_of(scene: Scene, settled: Settled, counts: Pairs) -> int:
+    """Replicas that could stay and stand elsewhere: on another node, or with a part of another GPU."""
+    return moved(settled, counts) + recards(scene, settled, counts)
+
+
 def moved(settled: Settled, counts: Pairs) -> int:
-    """Replicas that could stay and stand elsewhere."""
+    """Replicas that could stay and stand on another node."""
     stay = Counter((a.workload, a.node) for a in settled.stay.values())
     placed = by_workload(counts)
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from swarm_iac.solver.fewest import moved
+from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import MEMORY, Scene
@@ -27,20 +27,20 @@ def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
         return counts
     order = sorted(leavers, key=lambda name: _rank(scene, name))
     homes = {name: sorted(node for one, node in gone if one == name) for name in order}
-    most = max(moved(settled, counts), int(scene.stack.solve.moves))
+    most = max(moves_of(scene, settled, counts), int(scene.stack.solve.moves))
     ways = [counts]
     for way in (_all_anew, _one_by_one):
         place = _Place(scene, settled, counts & stand)
         way(place, counts - stand, gone, homes, Counter(leavers))
         found = place.counts + greedy(Task(scene, place.room, _missing(scene, place.counts)))
-        if not by_workload(counts) - by_workload(found) and moved(settled, found) <= most:
+        if not by_workload(counts) - by_workload(found) and moves_of(scene, settled, found) <= most:
             ways.append(found)
     return max(ways, key=lambda way: net(scene, settled, way))
 
 
 def net(scene: Scene, settled: Settled, counts: Pairs) -> int:
     """What is placed, less what it moves."""
-    return total(scene, counts) - MOVE * moved(settled, counts)
+    return total(scene, counts) - MOVE * moves_of(scene, settled, counts)
 
 
 Homes = dict[str, list[str]]
@@ -72,7 +72,7 @@ def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers:
         back = 0
         for name, nodes in homes.items():
             for node in nodes:
-                while left[name, node] and place.back(name, node, [there for one, there in given if one == name], given):
+                while left[name, node] and place.back(name, node, given):
                     left[name, node] -= 1
                     back += 1
 
@@ -111,16 +111,16 @@ class _Place:
         self.counts[name, node] += fits
         return fits
 
-    def back(self, name: str, node: str, given: list[str], counts: Pairs) -> bool:
+    def back(self, name: str, node: str, given: Pairs) -> bool:
         """Does one go home from a place that it was given, or from nowhere? If not, all is as before."""
         ask = self.scene.asks[name]
-        there = next((one for one in sorted(given) if counts[name, one] > 0), None)
-        if there is None:
-            return self.put(name, node, 1, home=True) == 1
-        self.room.take(ask, self.scene.bins[there], -1)
-        if self.put(name, node, 1, home=True):
+        there = min((there for (one, there), count in given.items() if one == name and count), default=None)
+        if there is not None:
+            self.room.take(ask, self.scene.bins[there], -1)
+        found = self.put(name, node, 1, home=True) == 1
+        if there is not None and found:
             self.counts[name, there] -= 1
-            counts[name, there] -= 1
-            return True
-        self.room.take(ask, self.scene.bins[there], 1)
-        return False
+            given[name, there] -= 1
+        elif there is not None:
+            self.room.take(ask, self.scene.bins[there], 1)
+        return found

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
@@ -31,7 +30,7 @@ class Keeping:
         for pair, x in board.x.items():
             stay, soft = task.stay[pair], task.soft[pair]
             if stay:
-                self.kept[pair] = board.new(0, stay, f"kept[{pair}]", lambda v, x=x, m=stay: min(v[x.index], m))  # type: ignore[misc]
+                self.kept[pair] = board.new(0, stay, f"kept[{pair}]", _at_most(x, stay))
                 board.model.add(self.kept[pair] <= x)
             if soft:
                 self._ease(pair, x, stay, soft)
@@ -65,11 +64,9 @@ class Keeping:
         return found
 
     def _counted(self, node: str) -> Callable[[Values], int]:
-        board, cards = self.board, self.board.task.on_cards(node)
+        board = self.board
         asks = [board.ask(name) for name in board.by_bin[node]]
-        shares = {ask.name: ask.share for ask in asks if ask.shared}
-        stand = {name: on for name, on in cards.stand.items() if name in shares}
-        cards = replace(cards, stand=stand)
+        shares, cards = board.parts(node)
         known: dict[tuple[int, ...], int] = {}
 
         def count(values: Values) -> int:
@@ -98,3 +95,7 @@ class Keeping:
         var = self.board.new(0, count, f"least[{name},{count}]", least)
         self.board.model.add_min_equality(var, [sum(parts), count])
         return var
+
+
+def _at_most(x: cp_model.IntVar, most: int) -> Callable[[Values], int]:
+    return lambda values: min(values[x.index], most)

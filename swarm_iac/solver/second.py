@@ -46,8 +46,9 @@ def _placed_only(stack: Stack, placement: Placement) -> Stack:
     workloads = {}
     for name, wish in stack.workloads.items():
         if wish.gang is None and 0 < counts[name] < wish.members:
-            wish = wish.model_copy(update={"replicas": Replicas(least=counts[name], most=counts[name])})  # noqa: PLW2901
-        if counts[name]:
+            replicas = Replicas(least=counts[name], most=counts[name])
+            workloads[name] = wish.model_copy(update={"replicas": replicas})
+        elif counts[name]:
             workloads[name] = wish
     return stack.model_copy(update={"workloads": workloads})
 

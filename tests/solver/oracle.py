@@ -149,6 +149,7 @@ def check_exact(before: Stack, now: Stack) -> None:
     assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
     scene = scene_of(now, last)
     assert score(scene, settle(scene), reached(solution))[0] == best(now, last)
+    assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
     assert solution.proof.optimal
     assert not [one for one in solution.placement.unplaced if any(reason.rule == "effort" for reason in one.reasons)]
 
@@ -159,10 +160,12 @@ def check_large(stack: Stack) -> None:
     assert judge(stack, solution.placement) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(stack, Placement())
-    for goal, most, same in placing(stack, goals, optimum):
-        assert goal.value <= most <= goal.bound
-        if not same:
+    alike = True  # as many replicas on the levels above
+    for goal, most, replicas in placing(stack, goals, optimum):
+        assert most <= goal.bound and (goal.value <= most or not alike)
+        if goal.value != most:  # the levels below had other room than in the optimum
             break
+        alike = alike and replicas
 
 
 def check_large_change(before: Stack, now: Stack) -> None:
@@ -172,23 +175,21 @@ def check_large_change(before: Stack, now: Stack) -> None:
     assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(now, last)
-    for goal, most, same in placing(now, goals, optimum):
+    for goal, most, _ in placing(now, goals, optimum):
         assert most <= goal.bound
-        if not same:
+        if goal.value != most:
             break
+    assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
     if "moves" in goals:
         placed = Counter(a.workload for a in solution.placement.allocations)
         assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
 
 
 def placing(stack: Stack, goals: dict[str, Goal], optimum: tuple[int, ...]) -> Iterator[tuple[Goal, int, bool]]:
-    """The goals on GPUs placed, highest priority first; what the optimum places, and whether it was reached.
-
-    Where it was not, be it by a replica, the levels below had other room than in the optimum.
-    """
+    """The goals on GPUs placed, highest priority first; what the optimum places; and are its replicas as many?"""
     milli = any(workload.each.gpus.share < 1000 for workload in stack.workloads.values())
     for i, level in enumerate(("high", "normal", "low")):
         goal = goals.get(f"{level}_placed_{'gpu_milli' if milli else 'gpus'}")
         if goal is not None:
             most, replicas = optimum[6 * i + 4] // (1 if milli else 1000), optimum[6 * i + 5]
-            yield goal, most, (goal.value, goals[f"{level}_placed_replicas"].value) == (most, replicas)
+            yield goal, most, goals[f"{level}_placed_replicas"].value == replicas

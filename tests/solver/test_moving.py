@@ -64,8 +64,8 @@ def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) 
 def test_what_left_without_need_goes_home() -> None:
     """Never fewer replicas, never more moves than the budget, nothing that the judge refuses; and it helps."""
     fewer = 0
-    for seed, stack, last, counts in _changes(range(CASES)):
-        stack = stack.model_copy(update={"solve": stack.solve.model_copy(update={"moves": 0})})  # noqa: PLW2901
+    for seed, wide, last, counts in _changes(range(CASES)):
+        stack = wide.model_copy(update={"solve": wide.solve.model_copy(update={"moves": 0})})
         scene = scene_of(stack, last)
         settled = settle(scene)
         found = homeward(scene, settled, counts)

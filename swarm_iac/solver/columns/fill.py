@@ -161,6 +161,7 @@ def passes(problem: Problem) -> list[Floor]:
     found = []
     for one in PASSES:
         floor = Floor(problem)
-        floor.fill(sorted(range(len(problem.kinds)), key=lambda k, key=one.key: key(problem.kinds[k])), one.preference)  # type: ignore[misc]
+        keys = [one.key(kind) for kind in problem.kinds]
+        floor.fill(sorted(range(len(keys)), key=keys.__getitem__), one.preference)
         found.append(floor)
     return found

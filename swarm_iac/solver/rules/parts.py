@@ -15,18 +15,16 @@ def parts_fit_cards(board: Board) -> None:
     What cards carry of a share s is Σ_{w of share s} x[w,n]. Cards that fixed parts hold start at their height; those of
     parts that may stay are told apart, so that it is known who keeps his: Σ_c keep[w,c] ≤ x[w,n].
     """
-    for node, names in board.by_bin.items():
-        shares = {name: board.ask(name).share for name in names if board.ask(name).shared}
+    for node in board.by_bin:
+        shares, cards = board.parts(node)
         if not shares:
             continue
-        cards = board.task.on_cards(node)
-        stand = {name: on for name, on in cards.stand.items() if name in shares}
-        found = beside(board.model, shares, replace(cards, stand=stand))
+        found = beside(board.model, shares, cards)
         _hold(board, node, shares, found)
-        if stand:
+        if cards.stand:
             # As if every card could be changed: it says nothing new, but its linear relaxation is much stronger.
             _hold(board, node, shares, beside(board.model, shares, replace(cards, stand={})))
-        for name in stand:
+        for name in cards.stand:
             mine = [var for (one, _), var in found.keep.items() if one == name]
             board.on_card[name, node] = mine
             board.model.add(sum(mine) <= board.x[name, node])
