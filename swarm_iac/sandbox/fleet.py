@@ -112,16 +112,28 @@ class Sandbox:
         """Have the node restart itself in order, and wait until ssh answers from the new boot."""
         spec, begin = self._spec(node), time.monotonic()
         with self._locked():
-            before = self.run(node, "cat /proc/sys/kernel/random/boot_id; systemctl reboot")
+            before = self._boot_id(node)
+            said = self.begin_reboot(node)
             self._drop_connection(spec)
             while time.monotonic() < begin + _BOOT_SECONDS:
                 with contextlib.suppress(SandboxError):
-                    if self.run(node, "cat /proc/sys/kernel/random/boot_id", seconds=20) not in before:
+                    if self._boot_id(node) != before:
                         say(f"{node}: ssh answers {time.monotonic() - begin:.0f} s after the reboot began")
                         return
                 self._drop_connection(spec)
                 time.sleep(0.5)
-        raise SandboxError(f"{node} did not come back from its reboot", self._machine(spec).last_words())
+        raise SandboxError(f"{node} did not come back from its reboot", said or self._machine(spec).last_words())
+
+    def begin_reboot(self, node: str) -> str:
+        """Have the node restart itself in order, without waiting for it; what ssh complained of, if it did.
+
+        Only the next boot shows that it restarts: its sshd may end before it says that the command has succeeded.
+        """
+        try:
+            self.run(node, "systemctl --no-block reboot")
+        except SandboxError as error:
+            return str(error)
+        return ""
 
     def fault(self, node: str, name: str, *args: str, say: Say = silent) -> None:
         """Disturb a node, or end a disturbance; the names are in `faults`."""
@@ -143,6 +155,9 @@ class Sandbox:
         if done.returncode:
             raise SandboxError(f"{node}: {command}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
+
+    def _boot_id(self, node: str) -> str:
+        return self.run(node, "cat /proc/sys/kernel/random/boot_id", seconds=20)
 
     def _spec(self, name: str) -> NodeSpec:
         for node in self.nodes:

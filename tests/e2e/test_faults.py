@@ -52,7 +52,7 @@ def _killed(*marks: str) -> Cause:
 
 
 def _rebooted(trouble: Trouble, running: Running) -> None:
-    trouble.fleet.node(TARGET, "systemctl --no-block reboot")
+    trouble.fleet.sandbox.begin_reboot(TARGET)
 
 
 NODE = rf"{TARGET}: "

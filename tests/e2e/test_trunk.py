@@ -157,13 +157,15 @@ def test_drift_is_previewed_named_mended_and_kept_over_a_reboot(fleet: Fleet) ->
 
 def test_a_dark_node_fails_by_name_and_the_others_converge(fleet: Fleet) -> None:
     fleet.sandbox.power_off("gpu-03")
-    fleet.edit("swappiness: 10", "swappiness: 11")
-    fleet.edit("gpu_clock: 1410 MHz", "gpu_clock: 1200 MHz")
-    dark = fleet.pulumi("up", "--yes", "--skip-preview")
-    assert dark.status != 0
-    assert "gpu-03" in dark.text
-    assert fleet.node("gpu-01", "cat /proc/sys/vm/swappiness") == "11"
-    fleet.sandbox.power_on("gpu-03")
+    try:
+        fleet.edit("swappiness: 10", "swappiness: 11")
+        fleet.edit("gpu_clock: 1410 MHz", "gpu_clock: 1200 MHz")
+        dark = fleet.pulumi("up", "--yes", "--skip-preview")
+        assert dark.status != 0
+        assert "gpu-03" in dark.text
+        assert fleet.node("gpu-01", "cat /proc/sys/vm/swappiness") == "11"
+    finally:
+        fleet.sandbox.power_on("gpu-03")
     fleet.pulumi("up", "--yes", "--skip-preview").ok()
     assert "1200" in fleet.node("gpu-03", "cat /run/swarm-nvml/state")
 
