@@ -1,0 +1,49 @@
+"""Is a reboot waited for, however ssh ends? (A node's sshd may be gone before it says that the command has succeeded.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.sandbox import Sandbox, SandboxError, fleet
+
+_SSH = """#!/bin/sh
+case "$*" in
+*boot_id*) cat {boot} ;;
+*reboot*) {then}; echo 'Connection closed' >&2; exit 255 ;;
+esac
+"""
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    (tmp_path / "boot").write_text("first\n")
+    return Sandbox(tmp_path / "box", 2400)
+
+
+def _answers_as(then: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = folder / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(_SSH.format(boot=folder / "boot", then=then))
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(ssh.parent), prepend=":")
+
+
+def test_a_connection_that_ends_with_the_node_is_no_failure(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answers_as(f"echo second > {tmp_path / 'boot'}", tmp_path, monkeypatch)
+    said: list[str] = []
+    sandbox.reboot("gpu-01", said.append)
+    assert "gpu-01: ssh answers" in said[0]
+
+
+def test_a_node_that_does_not_restart_is_told_with_what_ssh_said(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answers_as(":", tmp_path, monkeypatch)
+    monkeypatch.setattr(fleet, "_BOOT_SECONDS", 1)
+    with pytest.raises(SandboxError, match="gpu-01 did not come back") as caught:
+        sandbox.reboot("gpu-01")
+    assert "Connection closed" in caught.value.hint
