@@ -64,9 +64,7 @@ def _all_anew(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: C
 
 def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
     """All stand where they were given, and each that finds room at home goes there. Those that stopped, too."""
-    given = Counter(comes)
-    for (name, node), count in sorted(comes.items()):
-        place.put(name, node, count)
+    given = Counter({pair: place.put(*pair, count) for pair, count in sorted(comes.items())})
     left, back = Counter(gone), 1
     while back:
         back = 0

@@ -75,6 +75,16 @@ def test_what_left_without_need_goes_home() -> None:
     assert fewer > CASES / 6
 
 
+def test_parts_that_are_laid_on_cards_less_well_than_they_were_find_home() -> None:
+    """By name 300 and 400 thousandths come to one card, 600 to the other, and 700 to none; two cards hold them all."""
+    old = {f"w{share}": {"each": {"gpus": {"count": 1, "share": share}}} for share in (300, 400, 600, 700)}
+    last = solve(stack_of({"one": {"hardware": "l40s"}}, old)).placement
+    nodes = {name: {"hardware": "l40s"} for name in ("one", "two")}
+    scene = scene_of(stack_of(nodes, old | {"new": {"each": {"gpus": 2}}}), last)
+    away: Pairs = Counter({(name, "two"): 1 for name in (*old, "new")})
+    assert homeward(scene, settle(scene), away) == Counter({("new", "two"): 1} | {(name, "one"): 1 for name in old})
+
+
 def _moves(scene: Scene, settled: Settled, counts: Pairs) -> int:
     """All of them: of replicas to other nodes, and of parts of GPUs to other cards."""
     return moved(settled, counts) + sum(recarded(scene, settled, counts, node) for node in scene.bins)
