@@ -16,6 +16,7 @@ from swarm_iac.solver.board import Board, Values
 from swarm_iac.solver.cpsat import one_worker
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
+from swarm_iac.solver.scene import WHOLE
 from swarm_iac.solver.task import Pairs
 from swarm_iac.solver.watch import Watch
 
@@ -57,11 +58,12 @@ def search(
     watch: Watch,
     in_all: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
+    gpus: int | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
-    Where candidates were left out, only counting bounds are claimed. Once the scores so far are `enough`, the other goals
-    are only measured.
+    Where candidates were left out, only counting bounds are claimed, and `gpus`, thousandths of GPUs that no placement
+    exceeds. Once the scores so far are `enough`, the other goals are only measured.
     """
     values = board.values(start)
     scores: list[Score] = []
@@ -69,8 +71,8 @@ def search(
     skip = len(board.x) > TOO_LARGE
     spent = BUILT * len(board.x)
     for aim in table:
-        bound = aim.best
         value = aim.measure(values)
+        bound = _capped(aim, value, gpus, scores)
         skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and spent < in_all:
             limit = min(effort * aim.share * (TIRED if tired else 1), in_all - spent)
@@ -89,6 +91,28 @@ def search(
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
     return Found(board.counts(values), scores, spent)
+
+
+def _capped(aim: Aim, value: int, gpus: int | None, scores: list[Score]) -> int:
+    """The bound by counting: what all levels together may hold, less what those above hold, is left for this one."""
+    if gpus is None or not aim.name.endswith("_placed"):
+        return aim.best
+    held = sum(value // above.base for above, value, _ in scores if above.name.endswith("_placed"))
+    left = gpus // (1 if aim.unit == "gpu_milli" else WHOLE) - held
+    return max(value, min(aim.best, left * aim.base + aim.base - 1))
+
+
+def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
+    """What a placement reached, with the bounds that were proven beside another one, if they are stronger.
+
+    Each holds for all placements in which no goal before it is worse than there.
+    """
+    found: list[Score] = []
+    holds = True
+    for (aim, value, bound), (_, other, least) in zip(scores, proven, strict=True):
+        found.append((aim, value, _tighter(aim, bound, least, value) if holds else bound))
+        holds = holds and aim.sense * value >= aim.sense * other
+    return found
 
 
 def _holds_for_all(board: Board, aim: Aim) -> bool:

@@ -13,31 +13,26 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
-from swarm_iac.solver.board import Board
+from swarm_iac.solver.attempt import attempt
+from swarm_iac.solver.clear import cleared, fewer
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
-from swarm_iac.solver.fewest import moves_goal, moves_of
-from swarm_iac.solver.goals import LEVELS, aims
+from swarm_iac.solver.fewest import moves_goal
+from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
-from swarm_iac.solver.homeward import homeward, net
-from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.large import fill, most_gpus
 from swarm_iac.solver.large import goals as goals_of_large
-from swarm_iac.solver.moving import fewest_by_columns
-from swarm_iac.solver.neighbourhood import neighbourhood, short
+from swarm_iac.solver.neighbourhood import short
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.rules.change import moves_stay_in_budget
-from swarm_iac.solver.rules.table import RULES
 from swarm_iac.solver.scene import Scene, scene_of
-from swarm_iac.solver.search import EFFORT, TOO_LARGE, Found, Score, never, search
+from swarm_iac.solver.search import EFFORT, Found, Score, never, stricter
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
@@ -49,17 +44,9 @@ NODES = 100
 EXACT = 60_000
 #: Above this many pairs the careful greedy pass is left out: columns have quicker ones of their own.
 CAREFUL = 400_000
-#: Neighbourhoods that are tried in all, and for one workload.
-ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
-ATTEMPTS = 3
-#: On more pairs than EXACT: deterministic time of one goal where many searches are made, and of all searches together.
-HASTE = {"quick": 0.15, "normal": 0.6, "thorough": 3.0}
+#: Deterministic time of all searches together on more pairs than EXACT; and on fewer, of those that follow the first.
 IN_ALL = {"quick": 5.0, "normal": 20.0, "thorough": 60.0}
-#: Of these, what it counts to look at one node when a neighbourhood is chosen.
-LOOKED = 4e-4
-#: Above this many pairs each workload looks at its best WIDEST nodes only.
-LARGE = 60_000
-WIDEST = 12
+FURTHER = {"quick": 1.0, "normal": 4.0, "thorough": 20.0}
 
 
 def solve(
@@ -88,18 +75,73 @@ def solve(
     large = size > EXACT
     # Where room has to be made for some, who comes is placed again: how tidily he stands now is no matter.
     enough = _all_placed if large and repair and settled.stay else never
-    found, counts, cut = _search(scene, first, most, None, repair, watch, large=large, enough=enough)
-    lacking = _lacking(found.scores)
-    if repair and settled.stay and lacking and not watch.stopped:
-        if size > EXACT:
-            return _mended(stack, scene, settled, most, counts, watch, found.spent)
-        found, counts, cut = _search(scene, wide(scene, settled), most, counts, repair, watch)
+    start, gpus = _first(scene, first, most, watch) if repair and not scene.running else (None, None)
+    left = IN_ALL[stack.solve.effort] if large else math.inf
+    found, counts, cut = attempt(scene, first, most, start, repair, watch, large=large, left=left, enough=enough, gpus=gpus)
+    if repair and settled.stay and _lacking(found.scores) and not watch.stopped:
+        if large:
+            return _mended(stack, scene, settled, most, counts, watch, left - found.spent)
+        found, counts, cut = _all_at_once(scene, settled, most, counts, watch)
     placement = _placement(scene, settled, counts)
     return Solution(
         placement=placement,
         proof=_proof(stack, scene, found, placement, cut=cut, stopped=watch.stopped),
         moves=_moves(scene, settled, placement),
     )
+
+
+def _first(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> tuple[Pairs, int | None]:
+    """Where the search of a small fleet begins on which nothing runs, and the most GPUs, where greedy leaves something out."""
+    counts = greedy(task)
+    placed = by_workload(counts)
+    if watch.stopped or all(placed[name] >= count for name, count in most.items()):
+        return counts, None
+    effort = scene.stack.solve.effort
+    filled = fill(task, most, effort, lambda: watch.stopped).counts
+    return max(counts, filled, key=lambda one: total(scene, one)), most_gpus(scene, effort, lambda: watch.stopped)
+
+
+def _all_at_once(
+    scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch
+) -> tuple[Found, Pairs, bool]:
+    """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
+
+    `counts`: all that runs stays, and what has no place takes what is free.
+    """
+    gpus = most_gpus(scene, scene.stack.solve.effort, lambda: watch.stopped)
+    best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus)
+    first = best[0]
+
+    def reached(other: Pairs) -> tuple[Found, Pairs, bool]:
+        task = wide(scene, settled)
+        found, _, cut = attempt(scene, task, most, other, True, watch, gpus=gpus, enough=lambda scores: True)
+        return replace(found, scores=stricter(found.scores, first.scores)), other, cut
+
+    if _open(first.scores) and not watch.stopped:
+        further, _ = cleared(scene, settled, most, counts, watch, FURTHER[scene.stack.solve.effort])
+        best = max(best, reached(further), key=_values)
+    if _open(best[0].scores) and not watch.stopped:
+        moved, goal = fewer(scene, settled, best[1], watch)
+        best = max(best, reached(moved), key=_values)
+        if not short(scene, best[1]):  # then the least that these replicas move is the least of all
+            best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
+    for aim, value, bound in best[0].scores:
+        watch.reached(aim, value, bound)
+    return best
+
+
+def _at_least(score: Score, proven: Goal) -> Score:
+    aim, value, bound = score
+    return (aim, value, max(bound, min(value, int(proven.bound)))) if aim.name == proven.name else score
+
+
+def _values(answer: tuple[Found, Pairs, bool]) -> list[int]:
+    return [aim.sense * value for aim, value, _ in answer[0].scores]
+
+
+def _open(scores: list[Score]) -> bool:
+    """Could a wider search place or keep more, or move fewer?"""
+    return _lacking(scores) or any(aim.name == "moves" and value > bound for aim, value, bound in scores)
 
 
 def _large(scene: Scene) -> bool:
@@ -128,49 +170,18 @@ def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], 
 
 
 def _mended(
-    stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch, spent: float
+    stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch, left: float
 ) -> Solution:
-    """A large fleet with a change: room is made for one unplaced workload after the other, a few nodes at a time.
-
-    `spent`: deterministic time that was spent before. When IN_ALL is used up no more rounds are begun.
-    """
-    rounds = 0
-    tried: Counter[str] = Counter()
-    while rounds < ROUNDS[stack.solve.effort] and spent < IN_ALL[stack.solve.effort] and not watch.stopped:
-        ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS), None)
-        if ask is None:
-            break
-        task = neighbourhood(scene, settled, counts, ask, tried[ask.name])
-        tried[ask.name] += 1
-        spent += LOOKED * len(scene.bins)
-        if task is None:
-            continue
-        rounds += 1
-        near, found, _ = _search(scene, task, most, counts, True, watch, large=True, spent=spent)
-        spent += near.spent
-        found = homeward(scene, settled, found)
-        # Each neighbourhood keeps the budget by itself; what changed its card before is not known to it.
-        kept = moves_of(scene, settled, found) <= max(stack.solve.moves, moves_of(scene, settled, counts))
-        if kept and net(scene, settled, found) > net(scene, settled, counts):
-            counts = found
+    """A large fleet with a change."""
+    counts, rounds = cleared(scene, settled, most, counts, watch, left)
     counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
-    goals = [*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)]
-    watch.tell(tuple(goals))
-    if goals[-1].bound < goals[-1].value and not watch.stopped:
-        counts, goals[-1] = _fewer(scene, settled, counts, goals[-1].bound, watch)
+    watch.tell((*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)))
+    counts, moves = fewer(scene, settled, counts, watch)
+    goals = goals_of_large(scene, counts, most, counted)
     if short(scene, counts) and not watch.stopped:
         gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
-        goals = [*goals_of_large(scene, counts, most, counted, gpus), goals[-1]]
-    return _large_solution(scene, settled, counts, tuple(goals), rounds, watch)
-
-
-def _fewer(scene: Scene, settled: Settled, counts: Pairs, counted: int, watch: Watch) -> tuple[Pairs, Goal]:
-    """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
-    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
-    if least.found is not None and moves_of(scene, settled, least.found) < moves_of(scene, settled, counts):
-        counts = least.found
-    moves = moves_of(scene, settled, counts)
-    return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted, least.moves)))
+        goals = goals_of_large(scene, counts, most, counted, gpus)
+    return _large_solution(scene, settled, counts, (*goals, moves), rounds, watch)
 
 
 def _large_solution(
@@ -197,38 +208,6 @@ def _lacking(scores: list[Score]) -> bool:
 def _all_placed(scores: list[Score]) -> bool:
     """Is all placed that this search can place, and a wider one could place more?"""
     return any(aim.name == f"{LEVELS[-1]}_placed" for aim, _, _ in scores) and _lacking(scores)
-
-
-def _search(
-    scene: Scene,
-    task: Task,
-    most: dict[str, int],
-    start: Pairs | None,
-    repair: bool,
-    watch: Watch,
-    *,
-    large: bool = False,
-    spent: float = 0.0,
-    enough: Callable[[list[Score]], bool] = never,
-) -> tuple[Found, Pairs, bool]:
-    """Solve one task; of a large fleet with what is left for all searches together, and a repair with less for each goal.
-
-    Returns what was found, the counts of all replicas, and whether candidates were left out.
-    """
-    if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
-        task.widest = WIDEST
-    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
-    first = greedy(task) if start is None else start - fixed
-    board = Board(task, first)
-    for rule in RULES:
-        rule(board)
-    keeping = Keeping(board)
-    moves_stay_in_budget(board, keeping)
-    level = scene.stack.solve.effort
-    effort = (HASTE if large and repair else EFFORT)[level]
-    left = IN_ALL[level] - spent if large else math.inf
-    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough)
-    return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
 
 
 def _placement(scene: Scene, settled: Settled, counts: Pairs) -> Placement:

@@ -14,6 +14,7 @@ from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 
 MODULE = sys.modules["swarm_iac.solver.solve"]
+CLEAR = sys.modules["swarm_iac.solver.clear"]
 
 
 def hopeless() -> tuple[Stack, Placement]:
@@ -28,7 +29,7 @@ def hopeless() -> tuple[Stack, Placement]:
 def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solution]:
     """What the search of a large fleet spends of so much effort, and its answer."""
     spent: list[float] = []
-    inner = MODULE._search
+    inner = MODULE.attempt
 
     def counted(*args: object, **rest: object) -> object:
         found = inner(*args, **rest)
@@ -38,7 +39,8 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
     stack, last = hopeless()
     with monkeypatch.context() as patch:
         patch.setattr(MODULE, "EXACT", 0)
-        patch.setattr(MODULE, "_search", counted)
+        for module in (MODULE, CLEAR):
+            patch.setattr(module, "attempt", counted)
         patch.setitem(MODULE.IN_ALL, "normal", effort)
         solution = solve(stack, last)
     assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()

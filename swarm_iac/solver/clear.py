@@ -1,0 +1,66 @@
+"""Who moves so that the next finds a place, where one search over all does not tell?
+
+Room is made for one unplaced workload after the other, a few nodes at a time; what that moved without need goes home.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from swarm_iac.model.placement import Goal
+from swarm_iac.solver.attempt import attempt
+from swarm_iac.solver.fewest import moves_goal, moves_of
+from swarm_iac.solver.homeward import homeward, net
+from swarm_iac.solver.moving import fewest_by_columns
+from swarm_iac.solver.neighbourhood import neighbourhood, short
+from swarm_iac.solver.scene import Scene
+from swarm_iac.solver.task import Pairs, Settled
+from swarm_iac.solver.watch import Watch
+
+#: Neighbourhoods that are tried in all, and for one workload.
+ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
+ATTEMPTS = 3
+#: Of the effort of all searches together, what it counts to look at one node when a neighbourhood is chosen.
+LOOKED = 4e-4
+
+
+def cleared(
+    scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch, left: float
+) -> tuple[Pairs, int]:
+    """A placement that is worth at least as much as `counts`, and the rounds that it took.
+
+    `left`: deterministic time. When it is used up no more rounds are begun.
+    """
+    rounds = 0
+    tried: Counter[str] = Counter()
+    solve = scene.stack.solve
+    while rounds < ROUNDS[solve.effort] and left > 0 and not watch.stopped:
+        ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS), None)
+        if ask is None:
+            break
+        task = neighbourhood(scene, settled, counts, ask, tried[ask.name])
+        tried[ask.name] += 1
+        left -= LOOKED * len(scene.bins)
+        if task is None:
+            continue
+        rounds += 1
+        near, found, _ = attempt(scene, task, most, counts, True, watch, large=True, left=left)
+        left -= near.spent
+        found = homeward(scene, settled, found)
+        # Each neighbourhood keeps the budget by itself; what changed its card before is not known to it.
+        kept = moves_of(scene, settled, found) <= max(solve.moves, moves_of(scene, settled, counts))
+        if kept and net(scene, settled, found) > net(scene, settled, counts):
+            counts = found
+    return counts, rounds
+
+
+def fewer(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> tuple[Pairs, Goal]:
+    """The least that any placement of the same replicas moves, counted or by columns, and the placement that they give."""
+    goal = moves_goal(scene, settled, counts)
+    if goal.bound == goal.value or watch.stopped:
+        return counts, goal
+    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
+    if least.found is not None and moves_of(scene, settled, least.found) < goal.value:
+        counts = least.found
+    moves = moves_of(scene, settled, counts)
+    return counts, Goal(name="moves", value=moves, bound=min(moves, max(goal.bound, least.moves)))
