@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from ortools.sat.python import cp_model
 
 SEED = 7
+#: What CP-SAT says of an objective that nothing bounds.
+UNBOUNDED = 2.0**62
 
 
 def one_worker(effort: float | None = None) -> cp_model.CpSolver:
@@ -20,3 +24,11 @@ def one_worker(effort: float | None = None) -> cp_model.CpSolver:
     if effort is not None:
         solver.parameters.max_deterministic_time = effort
     return solver
+
+
+def proven(solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> float | None:
+    """The bound on the objective, or None where the solve ended before it had one: in presolve it reads 0."""
+    bound = float(solver.best_objective_bound)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return bound
+    return bound if bound and math.isfinite(bound) and abs(bound) < UNBOUNDED else None

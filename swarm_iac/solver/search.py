@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from swarm_iac.solver.board import Board, Values
-from swarm_iac.solver.cpsat import one_worker
+from swarm_iac.solver.cpsat import one_worker, proven
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
 from swarm_iac.solver.scene import WHOLE
@@ -144,9 +144,8 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
             found[var.index] = derive(found)
         if aim.sense * aim.measure(found) >= aim.sense * aim.measure(values):
             values = found
-    if status == cp_model.UNKNOWN and not abs(solver.best_objective_bound) < 2**62:
-        return values, aim.best, took
-    return values, aim.constant + round(solver.best_objective_bound), took
+    best = proven(solver, status)
+    return values, aim.best if best is None else aim.constant + round(best), took
 
 
 def _tighter(aim: Aim, counted: int, proven: int, value: int) -> int:

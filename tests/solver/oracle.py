@@ -6,7 +6,7 @@ import itertools
 import sys
 import unittest.mock
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
@@ -15,6 +15,7 @@ from swarm_iac.solver import Solution, solve
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.greedy import misfit
 from swarm_iac.solver.scene import GPUS, WHOLE, Scene, scene_of
+from swarm_iac.solver.search import EFFORT
 from swarm_iac.solver.task import Pairs, Settled, settle
 
 
@@ -142,6 +143,12 @@ def as_large(stack: Stack, last: Placement = Placement()) -> Solution:
         return solve(stack, last)
 
 
+def as_small(stack: Stack, last: Placement = Placement()) -> Solution:
+    """What the path of small fleets answers where the one model has no time, so that it neither finds nor proves anything."""
+    with unittest.mock.patch.dict(EFFORT, normal=0.0):
+        return solve(stack, last)
+
+
 def check_exact(before: Stack, now: Stack) -> None:
     """The exact path reaches the optimum, proves it, and has no other reason for leaving something out than rules."""
     last = solve(before).placement
@@ -154,9 +161,9 @@ def check_exact(before: Stack, now: Stack) -> None:
     assert not [one for one in solution.placement.unplaced if any(reason.rule == "effort" for reason in one.reasons)]
 
 
-def check_large(stack: Stack) -> None:
-    """From nothing, the path of large fleets is feasible, and the optimum within its bound."""
-    solution = as_large(stack)
+def check_fill(answer: Callable[[Stack], Solution], stack: Stack) -> None:
+    """From nothing, the answer is feasible, and the optimum within its bound."""
+    solution = answer(stack)
     assert judge(stack, solution.placement) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(stack, Placement())
@@ -168,10 +175,10 @@ def check_large(stack: Stack) -> None:
         alike = alike and replicas
 
 
-def check_large_change(before: Stack, now: Stack) -> None:
+def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, now: Stack) -> None:
     """After a change, too; and no placement of the same replicas moves fewer than is proven."""
     last = solve(before).placement
-    solution = as_large(now, last)
+    solution = answer(now, last)
     assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(now, last)
@@ -183,6 +190,9 @@ def check_large_change(before: Stack, now: Stack) -> None:
     if "moves" in goals:
         placed = Counter(a.workload for a in solution.placement.allocations)
         assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
+    if solution.proof.optimal and "nodes" in goals:  # the table of one model, which is strictly in order
+        scene = scene_of(now, last)
+        assert score(scene, settle(scene), reached(solution))[0] == optimum
 
 
 def placing(stack: Stack, goals: dict[str, Goal], optimum: tuple[int, ...]) -> Iterator[tuple[Goal, int, bool]]:

@@ -10,7 +10,7 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.solver import solve
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import as_large, check_large, still
+from tests.solver.oracle import as_large, check_fill, still
 from tests.solver.test_oracle import HARDWARE
 
 
@@ -66,4 +66,4 @@ def test_a_bandwidth_that_just_two_want_is_no_trouble_for_the_columns() -> None:
         "racks": {"r1": {"uplink": "8 Gbit/s"}, "r2": {}},
         "limits": {"user": {"bandwidth": "4 Gbit/s"}, "node": {"gpus": 3}},
     }
-    check_large(stack_of({"n0": {"hardware": "large", "rack": "r1"}}, works, **rest))
+    check_fill(as_large, stack_of({"n0": {"hardware": "large", "rack": "r1"}}, works, **rest))

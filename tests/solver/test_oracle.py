@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.model.stack import Stack
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import check_exact, check_large, check_large_change
+from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
 
 HARDWARE: dict[str, dict[str, Any]] = {
     "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "1 TB", "nic": "10 Gbit/s", "numa": 2},
@@ -85,10 +86,13 @@ def fleets_of_parts(draw: st.DrawFn) -> tuple[Stack, Stack]:
 #: What is checked, how many fleets it is checked on, and how many by `make test-full`.
 CHECKS: dict[str, tuple[Callable[[Stack, Stack], None], st.SearchStrategy[tuple[Stack, Stack]], int, int]] = {
     "exact_path_equals_enumeration": (check_exact, fleets(), 200, 3000),
-    "large_path_is_feasible_and_within_its_bound": (lambda before, now: check_large(before), fleets(), 100, 2000),
-    "large_path_never_moves_fewer_than_is_proven": (check_large_change, fleets(), 100, 2000),
+    "large_path_is_feasible_and_within_its_bound": (lambda before, now: check_fill(as_large, before), fleets(), 100, 2000),
+    "large_path_never_moves_fewer_than_is_proven": (partial(check_change, as_large), fleets(), 100, 2000),
     "exact_path_equals_enumeration_with_parts": (check_exact, fleets_of_parts(), 60, 1000),
-    "large_path_never_moves_fewer_than_is_proven_with_parts": (check_large_change, fleets_of_parts(), 60, 1000),
+    "large_path_never_moves_fewer_than_is_proven_with_parts": (partial(check_change, as_large), fleets_of_parts(), 60, 1000),
+    "one_model_without_time_is_within_its_bound": (lambda before, now: check_fill(as_small, before), fleets(), 60, 1000),
+    "one_model_without_time_never_moves_fewer_than_is_proven": (partial(check_change, as_small), fleets(), 60, 2000),
+    "one_model_without_time_with_parts": (partial(check_change, as_small), fleets_of_parts(), 60, 1000),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from swarm_iac.model.stack import Stack
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import check_exact, check_large, check_large_change
+from tests.solver.oracle import as_large, check_change, check_exact, check_fill
 
 Wishes = dict[str, dict[str, Any]]
 #: (fleet: nodes, workloads, and the rest by key) is changed so that the rule binds.
@@ -141,8 +141,8 @@ def test_rule_alone(name: str) -> None:
     for seed in range(ALONE):
         before, now = fleet_of((name,), seed)
         check_exact(before, now)
-        check_large(now)
-        check_large_change(before, now)
+        check_fill(as_large, now)
+        check_change(as_large, before, now)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -159,5 +159,5 @@ def test_pair_of_rules_on_both_paths(one: str, other: str) -> None:
     for seed in range(10, 20):
         before, now = fleet_of((one, other), seed)
         check_exact(before, now)
-        check_large(now)
-        check_large_change(before, now)
+        check_fill(as_large, now)
+        check_change(as_large, before, now)

@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
-from swarm_iac.solver.cpsat import one_worker
+from swarm_iac.solver.cpsat import one_worker, proven
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
@@ -81,10 +81,11 @@ class Pricer:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         status = solver.solve(model)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Priced((), solver.best_objective_bound / FINE)
-        pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k])))
-        return Priced(pattern, solver.best_objective_bound / FINE)
+        best = proven(solver, status)
+        bound = sum(max(0, gain) * var.proto.domain[-1] for var, gain in terms) if best is None else best
+        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
+        return Priced(pattern, bound / FINE)
 
     def _undominated(self, gains: dict[int, int]) -> list[int]:
         """Kinds that some best pattern may need; kinds that stand there always count as needed."""
