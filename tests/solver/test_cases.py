@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import yaml
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import solve
+from swarm_iac.solver import Solution, solve
 from tests.solver.fleets import stack_of
+from tests.solver.oracle import as_large, as_small
 
 CASES = sorted(Path(__file__).with_name("cases").glob("*.yaml"))
 
@@ -35,18 +36,14 @@ def standing(stack: Stack, stands: dict[str, list[str]]) -> Placement:
     return Placement(allocations=tuple(found))
 
 
-@pytest.mark.parametrize("few_nodes_at_a_time", [False, True], ids=["exact", "large"])
+@pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
-def test_case(file: Path, few_nodes_at_a_time: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On both paths: all at once, and a few nodes at a time."""
-    if few_nodes_at_a_time:
-        module = sys.modules["swarm_iac.solver.solve"]
-        monkeypatch.setattr(module, "EXACT", 0)
-        monkeypatch.setattr(module, "NODES", 0)
+def test_case(file: Path, answer: Callable[[Stack, Placement], Solution]) -> None:
+    """On each path: all at once, a few nodes at a time, and the latter where the former had no time."""
     case: dict[str, Any] = yaml.safe_load(file.read_text())
     stack = stack_of(case["nodes"], case["workloads"], racks=case.get("racks", {}), solve=case["solve"])
     last = standing(stack, case["stands"])
-    solution = solve(stack, last)
+    solution = answer(stack, last)
     now, before = solution.placement.by_name(), last.by_name()
     kept = frozenset(name for name, a in now.items() if name in before and before[name].node == a.node)
     expect = case["expect"]

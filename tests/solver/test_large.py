@@ -9,6 +9,7 @@ import pytest
 
 from swarm_iac.limits import judge
 from swarm_iac.solver import solve
+from tests.benchmarks.scale import fleet
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_fill, still
 from tests.solver.test_oracle import HARDWARE
@@ -67,3 +68,12 @@ def test_a_bandwidth_that_just_two_want_is_no_trouble_for_the_columns() -> None:
         "limits": {"user": {"bandwidth": "4 Gbit/s"}, "node": {"gpus": 3}},
     }
     check_fill(as_large, stack_of({"n0": {"hardware": "large", "rack": "r1"}}, works, **rest))
+
+
+def test_a_small_fleet_is_filled_no_worse_than_a_large_one() -> None:
+    """One model of 88 nodes and parts of GPUs left a tenth of them empty; columns fill them all, and so begins the search."""
+    stack = fleet(400, 60, 2)
+    solution = solve(stack.model_copy(update={"solve": stack.solve.model_copy(update={"effort": "quick"})}))
+    assert judge(stack, solution.placement) == ()
+    (gpus,) = [goal for goal in solution.proof.goals if goal.name.endswith("_placed_gpu_milli")]
+    assert len(stack.nodes) < 100 and gpus.value == gpus.bound
