@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
+from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
+from swarm_iac.solver.large import most_gpus
+from swarm_iac.solver.scene import scene_of
 from tests.benchmarks.scale import fleet
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_fill, still
@@ -77,3 +80,10 @@ def test_a_small_fleet_is_filled_no_worse_than_a_large_one() -> None:
     assert judge(stack, solution.placement) == ()
     (gpus,) = [goal for goal in solution.proof.goals if goal.name.endswith("_placed_gpu_milli")]
     assert len(stack.nodes) < 100 and gpus.value == gpus.bound
+
+
+def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
+    """Pricing left him out, since others of his size were there: one of them, on a node for two. The bound was too low."""
+    wishes = {"single": {"each": {"gpus": 2}}, "apart": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
+    stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
+    assert most_gpus(scene_of(stack, Placement()), "normal", lambda: False) == 4000

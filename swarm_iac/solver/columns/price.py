@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.cards import flow
-from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
 from swarm_iac.solver.cpsat import one_worker, proven
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
@@ -52,12 +52,13 @@ class Pricer:
         return top
 
     def _most(self, index: int) -> int:
-        """How many the cards could hold."""
+        """How many one node could hold, by its cards."""
         kind = self.problem.kinds[index]
         if kind.apart:
             return 1
-        if not kind.cards:
-            return kind.count
+        return self._by_cards(kind) if kind.cards else kind.count
+
+    def _by_cards(self, kind: Kind) -> int:
         return self.shape.cards // kind.cards if kind.share == WHOLE else self.shape.cards * (WHOLE // kind.share)
 
     def best(self, prices: Sequence[float]) -> Priced:
@@ -104,7 +105,7 @@ class Pricer:
                     for j in chosen
                     if not kinds[j].apart and all(a <= b for a, b in zip(kinds[j].need, kinds[k].need, strict=True))
                 )
-                if k in self.keeps or not kinds[k].cards or better < self._most(k):
+                if k in self.keeps or not kinds[k].cards or better < self._by_cards(kinds[k]):
                     chosen.append(k)
             used += chosen
         return sorted(used)
