@@ -84,6 +84,6 @@ def test_a_small_fleet_is_filled_no_worse_than_a_large_one() -> None:
 
 def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     """Pricing left him out, since others of his size were there: one of them, on a node for two. The bound was too low."""
-    wishes = {"single": {"each": {"gpus": 2}}, "apart": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
+    wishes = {"one": {"each": {"gpus": 2}}, "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
     stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
     assert most_gpus(scene_of(stack, Placement()), "normal", lambda: False) == 4000
