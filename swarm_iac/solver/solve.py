@@ -2,9 +2,10 @@
 
 1  settle   what runs and may stay
 2  narrow   decide only what has no place; if everything finds one, no wider search can do better
-   fill     a large fleet on which nothing runs is filled by columns in its place
+   fill     where nothing runs columns begin, and on a large fleet they decide
 3  wide     all workloads at once, where the model is small enough to be exact
-   mended   else: clear a few nodes for one unplaced workload after the other, by moving and evicting what stands there
+   mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
+            and evicting what stands there
 4  devices  replicas get indices, GPUs and CPUs
 """
 
