@@ -9,7 +9,7 @@ from collections import Counter
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.attempt import attempt
-from swarm_iac.solver.fewest import moves_goal, moves_of
+from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.homeward import homeward, net
 from swarm_iac.solver.moving import fewest_by_columns
 from swarm_iac.solver.neighbourhood import neighbourhood, short
@@ -54,13 +54,12 @@ def cleared(
     return counts, rounds
 
 
-def fewer(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> tuple[Pairs, Goal]:
-    """The least that any placement of the same replicas moves, counted or by columns, and the placement that they give."""
-    goal = moves_goal(scene, settled, counts)
-    if goal.bound == goal.value or watch.stopped:
-        return counts, goal
+def fewer(scene: Scene, settled: Settled, counts: Pairs, counted: Goal, watch: Watch) -> tuple[Pairs, Goal]:
+    """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
+    if counted.bound == counted.value or watch.stopped:
+        return counts, counted
     least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
-    if least.found is not None and moves_of(scene, settled, least.found) < goal.value:
+    if least.found is not None and moves_of(scene, settled, least.found) < counted.value:
         counts = least.found
     moves = moves_of(scene, settled, counts)
-    return counts, Goal(name="moves", value=moves, bound=min(moves, max(goal.bound, least.moves)))
+    return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted.bound, least.moves)))

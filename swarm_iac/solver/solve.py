@@ -122,7 +122,7 @@ def _all_at_once(
         further, _ = cleared(scene, settled, most, counts, watch, FURTHER[scene.stack.solve.effort])
         best = max(best, reached(further), key=_values)
     if _open(best[0].scores) and not watch.stopped:
-        moved, goal = fewer(scene, settled, best[1], watch)
+        moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
         best = max(best, reached(moved), key=_values)
         if not short(scene, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
@@ -176,8 +176,9 @@ def _mended(
     """A large fleet with a change."""
     counts, rounds = cleared(scene, settled, most, counts, watch, left)
     counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
-    watch.tell((*goals_of_large(scene, counts, most, counted), moves_goal(scene, settled, counts)))
-    counts, moves = fewer(scene, settled, counts, watch)
+    moves = moves_goal(scene, settled, counts)
+    watch.tell((*goals_of_large(scene, counts, most, counted), moves))
+    counts, moves = fewer(scene, settled, counts, moves, watch)
     goals = goals_of_large(scene, counts, most, counted)
     if short(scene, counts) and not watch.stopped:
         gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
