@@ -32,12 +32,12 @@ def attempt(
     repair: bool,
     watch: Watch,
     *,
-    large: bool = False,
+    haste: bool = False,
     left: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
     gpus: int | None = None,
 ) -> tuple[Found, Pairs, bool]:
-    """Solve one task within the deterministic time `left`; a repair that is one of many (`large`) has less for each goal.
+    """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
     `gpus`: thousandths of GPUs that no placement exceeds. Returns what was found, the counts of all replicas, and whether
     candidates were left out.
@@ -52,6 +52,6 @@ def attempt(
     keeping = Keeping(board)
     moves_stay_in_budget(board, keeping)
     level = scene.stack.solve.effort
-    effort = (HASTE if large and repair else EFFORT)[level]
+    effort = (HASTE if haste and repair else EFFORT)[level]
     found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE

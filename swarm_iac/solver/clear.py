@@ -44,7 +44,7 @@ def cleared(
         if task is None:
             continue
         rounds += 1
-        near, found, _ = attempt(scene, task, most, counts, True, watch, large=True, left=left)
+        near, found, _ = attempt(scene, task, most, counts, True, watch, haste=True, left=left)
         left -= near.spent
         found = homeward(scene, settled, found)
         # Each neighbourhood keeps the budget by itself; what changed its card before is not known to it.

@@ -26,7 +26,7 @@ def one_worker(effort: float | None = None) -> cp_model.CpSolver:
     return solver
 
 
-def proven(solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> float | None:
+def known_bound(solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> float | None:
     """The bound on the objective, or None where the solve ended before it had one: in presolve it reads 0."""
     bound = float(solver.best_objective_bound)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from swarm_iac.solver.board import Board, Values
-from swarm_iac.solver.cpsat import one_worker, proven
+from swarm_iac.solver.cpsat import known_bound, one_worker
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
 from swarm_iac.solver.scene import WHOLE
@@ -144,7 +144,7 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
             found[var.index] = derive(found)
         if aim.sense * aim.measure(found) >= aim.sense * aim.measure(values):
             values = found
-    best = proven(solver, status)
+    best = known_bound(solver, status)
     return values, aim.best if best is None else aim.constant + round(best), took
 
 

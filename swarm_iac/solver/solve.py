@@ -2,7 +2,7 @@
 
 1  settle   what runs and may stay
 2  narrow   decide only what has no place; if everything finds one, no wider search can do better
-   fill     where nothing runs columns begin, and on a large fleet they decide
+   fill     where nothing runs columns decide on a large fleet, and are a second start on a small one
 3  wide     all workloads at once, where the model is small enough to be exact
    mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
             and evicting what stands there
@@ -48,6 +48,8 @@ CAREFUL = 400_000
 #: Deterministic time of all searches together on more pairs than EXACT; and on fewer, of those that follow the first.
 IN_ALL = {"quick": 5.0, "normal": 20.0, "thorough": 60.0}
 FURTHER = {"quick": 1.0, "normal": 4.0, "thorough": 20.0}
+#: What a search found, the replicas of all workloads, and whether candidates were left out.
+Answer = tuple[Found, Pairs, bool]
 
 
 def solve(
@@ -76,9 +78,11 @@ def solve(
     large = size > EXACT
     # Where room has to be made for some, who comes is placed again: how tidily he stands now is no matter.
     enough = _all_placed if large and repair and settled.stay else never
-    start, gpus = _first(scene, first, most, watch) if repair and not scene.running else (None, None)
     left = IN_ALL[stack.solve.effort] if large else math.inf
-    found, counts, cut = attempt(scene, first, most, start, repair, watch, large=large, left=left, enough=enough, gpus=gpus)
+    if repair and not scene.running:
+        found, counts, cut = _from_nothing(scene, first, most, watch)
+    else:
+        found, counts, cut = attempt(scene, first, most, None, repair, watch, haste=large, left=left, enough=enough)
     if repair and settled.stay and _lacking(found.scores) and not watch.stopped:
         if large:
             return _mended(stack, scene, settled, most, counts, watch, left - found.spent)
@@ -91,39 +95,42 @@ def solve(
     )
 
 
-def _first(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> tuple[Pairs, int | None]:
-    """Where the search of a small fleet begins on which nothing runs, and the most GPUs, where greedy leaves something out."""
+def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet on which nothing runs: from a greedy placement, and from what columns fill where that is worth more."""
     counts = greedy(task)
     placed = by_workload(counts)
     if watch.stopped or all(placed[name] >= count for name, count in most.items()):
-        return counts, None
+        return attempt(scene, task, most, counts, True, watch)
     effort = scene.stack.solve.effort
+    gpus = most_gpus(scene, effort, lambda: watch.stopped)
     filled = fill(task, most, effort, lambda: watch.stopped).counts
-    return max(counts, filled, key=lambda one: total(scene, one)), most_gpus(scene, effort, lambda: watch.stopped)
+    best = attempt(scene, task, most, counts, True, watch, gpus=gpus)
+    if total(scene, filled) > total(scene, best[1]):
+        found, counts, cut = attempt(scene, task, most, filled, True, watch, gpus=gpus)
+        best = max(best, (replace(found, scores=stricter(found.scores, best[0].scores)), counts, cut), key=_values)
+    return best
 
 
-def _all_at_once(
-    scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch
-) -> tuple[Found, Pairs, bool]:
+def _all_at_once(scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch) -> Answer:
     """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
 
     `counts`: all that runs stays, and what has no place takes what is free.
     """
     gpus = most_gpus(scene, scene.stack.solve.effort, lambda: watch.stopped)
-    best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus)
-    first = best[0]
+    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus)
 
-    def reached(other: Pairs) -> tuple[Found, Pairs, bool]:
+    def better(best: Answer, other: Pairs) -> Answer:
+        if other == best[1]:
+            return best
         task = wide(scene, settled)
         found, _, cut = attempt(scene, task, most, other, True, watch, gpus=gpus, enough=lambda scores: True)
-        return replace(found, scores=stricter(found.scores, first.scores)), other, cut
+        return max(best, (replace(found, scores=stricter(found.scores, first[0].scores)), other, cut), key=_values)
 
-    if _open(first.scores) and not watch.stopped:
-        further, _ = cleared(scene, settled, most, counts, watch, FURTHER[scene.stack.solve.effort])
-        best = max(best, reached(further), key=_values)
+    if _open(best[0].scores) and not watch.stopped:
+        best = better(best, cleared(scene, settled, most, counts, watch, FURTHER[scene.stack.solve.effort])[0])
     if _open(best[0].scores) and not watch.stopped:
         moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
-        best = max(best, reached(moved), key=_values)
+        best = better(best, moved)
         if not short(scene, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
     for aim, value, bound in best[0].scores:
@@ -133,10 +140,10 @@ def _all_at_once(
 
 def _at_least(score: Score, proven: Goal) -> Score:
     aim, value, bound = score
-    return (aim, value, max(bound, min(value, int(proven.bound)))) if aim.name == proven.name else score
+    return (aim, value, max(bound, min(value, proven.bound))) if aim.name == proven.name else score
 
 
-def _values(answer: tuple[Found, Pairs, bool]) -> list[int]:
+def _values(answer: Answer) -> list[int]:
     return [aim.sense * value for aim, value, _ in answer[0].scores]
 
 

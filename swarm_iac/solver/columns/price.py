@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
-from swarm_iac.solver.cpsat import one_worker, proven
+from swarm_iac.solver.cpsat import known_bound, one_worker
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
@@ -82,7 +82,7 @@ class Pricer:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         status = solver.solve(model)
-        best = proven(solver, status)
+        best = known_bound(solver, status)
         bound = sum(max(0, gain) * var.proto.domain[-1] for var, gain in terms) if best is None else best
         found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
         pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
