@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -108,7 +108,7 @@ class Fleet:
         assert old in text, f"{old!r} is not in {self.stack}"
         self.stack.write_text(text.replace(old, new))
 
-    def placed(self) -> dict[str, dict[str, object]]:
+    def placed(self) -> dict[str, dict[str, Any]]:
         """The lock file's allocations, read as plain YAML."""
         import yaml
 

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import yaml
@@ -102,11 +103,7 @@ def test_a_fault_hurts_nobody_else_is_told_and_is_mended_by_the_next_run(trouble
         if fault.before:
             fleet.sandbox.fault(TARGET, *fault.before)
         begun = time.monotonic()
-        met = (
-            trouble.during(lambda running: fault.during(trouble, running))  # type: ignore[misc]
-            if fault.during
-            else fleet.swarm("up", "--yes", "--skip-preview")
-        )
+        met = trouble.during(partial(fault.during, trouble)) if fault.during else fleet.swarm("up", "--yes", "--skip-preview")
         took = time.monotonic() - begun
     finally:
         _gone(trouble, fault)

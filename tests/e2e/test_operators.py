@@ -15,11 +15,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.e2e.conftest import NODES, Done, Fleet
 from tests.e2e.test_unkillable import kill_tree
+
+T = TypeVar("T")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -44,7 +47,7 @@ def ledgers(fleet: Fleet) -> dict[str, str]:
     return {node: fleet.node(node, command) for node in NODES}
 
 
-def until(what: Callable[[], object], seconds: float = 120) -> object:
+def until(what: Callable[[], T], seconds: float = 120) -> T:
     """What came of it, as soon as something did."""
     end = time.monotonic() + seconds
     while not (found := what()):
@@ -59,8 +62,8 @@ def locks(fleet: Fleet) -> list[Path]:
 
 def whose(fleet: Fleet) -> int:
     """The process that the engine's lock names."""
-    (lock,) = until(lambda: locks(fleet))  # type: ignore[misc]
-    return int(until(lambda: lock.read_text() and json.loads(lock.read_text())["pid"]))  # type: ignore[call-overload]
+    (lock,) = until(lambda: locks(fleet))
+    return int(until(lambda: lock.read_text() and json.loads(lock.read_text())["pid"]))
 
 
 def refused(fleet: Fleet, change: Callable[[str], str], told: str) -> None:

@@ -62,7 +62,7 @@ def test_nodes_hold_what_was_asked(fleet: Fleet) -> None:
     assert isinstance(gpus, list) and len(gpus) == 3
     group = cgroup("pretrain-0")
     assert abs(int(fleet.node(where, f"cat {group}/memory.max")) - 320_000_000) < 4096
-    assert fleet.node(where, f"cat {group}/cpuset.cpus.effective") == str(fleet.placed()["pretrain-0"]["cpus"][0])  # type: ignore[index]
+    assert fleet.node(where, f"cat {group}/cpuset.cpus.effective") == str(fleet.placed()["pretrain-0"]["cpus"][0])
     assert fleet.node(where, "cat /proc/sys/vm/swappiness") == "10"
     assert fleet.node(where, "cat /proc/sys/net/ipv4/tcp_congestion_control") == "bbr"
     assert "600" in fleet.node(where, "cat /run/swarm-nvml/state")
@@ -81,7 +81,7 @@ def test_commands_answer_from_the_machines(fleet: Fleet) -> None:
 
 def test_an_allocation_never_opens_anothers_gpu(fleet: Fleet) -> None:
     where = str(fleet.placed()["pretrain-0"]["node"])
-    own = set(fleet.placed()["pretrain-0"]["gpus"])  # type: ignore[call-overload]
+    own = set(fleet.placed()["pretrain-0"]["gpus"])
     answers = fleet.node(
         where, within_slice("pretrain-0", "sh -c 'for g in 0 1 2 3 4 5 6 7; do cat /dev/nvidia$g 2>&1; done; true'")
     ).splitlines()
@@ -100,8 +100,8 @@ def test_scratch_quota_is_enforced(fleet: Fleet) -> None:
         "runuser -u bo -- dd if=/dev/zero of=/srv/swarm/scratch/tidy-0/fill bs=1M count=300 2>&1; rm -f /srv/swarm/scratch/tidy-0/fill",
     )
     assert re.search(r"No space left|quota exceeded", said), said
-    written = int(re.search(r"(\d+) bytes", said)[1])  # type: ignore[index]
-    assert 190_000_000 <= written <= 200_000_000
+    written = re.search(r"(\d+) bytes", said)
+    assert written and 190_000_000 <= int(written[1]) <= 200_000_000
 
 
 @pytest.mark.parametrize(("direction", "share"), [("", 0.10), ("-R", 0.20)])
@@ -147,10 +147,10 @@ def test_drift_is_previewed_named_mended_and_kept_over_a_reboot(fleet: Fleet) ->
     fleet.sandbox.reboot(where)
     fleet.sandbox.reboot("gpu-03")
     waits = {name for name, one in fleet.placed().items() if one["node"] in (where, "gpu-03") and not name.startswith("chat")}
-    preview = fleet.pulumi("preview", "--diff").ok().rows()
-    assert {row for row in preview if row.startswith("Allocation")} == {f"Allocation {name}" for name in waits}
-    assert all("waits for a run since the reboot of" in preview[f"Allocation {name}"] for name in waits)
-    assert "Node" not in "".join(preview), "settings and services came back by themselves"
+    rows = fleet.pulumi("preview", "--diff").ok().rows()
+    assert {row for row in rows if row.startswith("Allocation")} == {f"Allocation {name}" for name in waits}
+    assert all("waits for a run since the reboot of" in rows[f"Allocation {name}"] for name in waits)
+    assert "Node" not in "".join(rows), "settings and services came back by themselves"
     fleet.pulumi("up", "--yes", "--skip-preview").ok()
     fleet.swarm("assert").ok()
 

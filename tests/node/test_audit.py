@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from swarm_node import audit, step  # type: ignore[import-not-found]
+from swarm_node import audit, step
 
 from swarm_iac.observe.history import together
 

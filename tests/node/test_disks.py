@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, step, storage  # type: ignore[import-not-found]
-from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+from swarm_node import ledger, step, storage
+from swarm_node.run import Context, NodeError
 
 from tests.node.conftest import GUARD
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import gpus, ledger  # type: ignore[import-not-found]
-from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+from swarm_node import gpus, ledger
+from swarm_node.run import Context, NodeError
 
 WANT = {"0": {"persistence": True, "power_w": 600, "clock_mhz": 1410}, "1": {"power_w": 500}}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, lives, secrets, step, units  # type: ignore[import-not-found]
-from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+from swarm_node import ledger, lives, secrets, step, units
+from swarm_node.run import Context, NodeError
 
 from tests.hostile import HOSTILE, TEMPLATES
 from tests.node.conftest import GUARD

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import boot, ledger, lives, units  # type: ignore[import-not-found]
-from swarm_node.run import Context  # type: ignore[import-not-found]
+from swarm_node import boot, ledger, lives, units
+from swarm_node.run import Context
 
 from tests.node.conftest import GUARD
 from tests.node.test_units import systemd_reads

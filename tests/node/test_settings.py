@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, settings  # type: ignore[import-not-found]
-from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+from swarm_node import ledger, settings
+from swarm_node.run import Context, NodeError
 
 WANT = {
     "sysctl": {"vm.swappiness": "10", "net.ipv4.tcp_rmem": "4096 131072 7000000"},

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import devices, ledger, slices, systemd  # type: ignore[import-not-found]
-from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+from swarm_node import devices, ledger, slices, systemd
+from swarm_node.run import Context, NodeError
 
 WANT: dict[str, Any] = {
     "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_high": 190_000_000,

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from swarm_node import ledger, step  # type: ignore[import-not-found]
+from swarm_node import ledger, step
 
 GUARD = {"fleet": "dev", "lineage": "L1", "serial": 1}
 

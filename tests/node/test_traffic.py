@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from swarm_node import tc, traffic  # type: ignore[import-not-found]
+from swarm_node import tc, traffic
 
 CLASSES = """\
 class htb 1:1 root rate 300Mbit ceil 300Mbit burst 375000b cburst 375000b 

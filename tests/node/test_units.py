@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from swarm_node import ledger, systemd, units  # type: ignore[import-not-found]
-from swarm_node.run import Context, NodeError  # type: ignore[import-not-found]
+from swarm_node import ledger, systemd, units
+from swarm_node.run import Context, NodeError
 
 from tests.hostile import HOSTILE
 
