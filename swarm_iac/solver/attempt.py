@@ -35,11 +35,11 @@ def attempt(
     haste: bool = False,
     left: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: int | None = None,
+    gpus: dict[int, int] | None = None,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
-    `gpus`: thousandths of GPUs that no placement exceeds. Returns what was found, the counts of all replicas, and whether
+    `gpus`: by priority, the thousandths of GPUs that it and all above could hold at most. Returns what was found, the counts of all replicas, and whether
     candidates were left out.
     """
     if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
