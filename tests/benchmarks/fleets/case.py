@@ -79,7 +79,7 @@ def judged(case: Case, solution: Solution) -> list[Finding]:
     found += told_moves(stack, last, now, {move.name: (move.source, move.target) for move in solution.moves})
     found += honest(stack, last, now, solution.proof, stays)
     found += needless(stack, last, now, case.today, stays)
-    found += missed(stack, now, case.today)
+    found += missed(stack, last, now, case.today, stack.solve.moves - max(len(moved), len(told)))
     return found
 
 

@@ -9,7 +9,7 @@ missed       seen by putting it somewhere: beside everything that stands, a read
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -165,10 +165,12 @@ def _stops(
     if workload.gang is not None and any(a.name in stays.loose for a in ones):
         return
     level, before = PRIORITIES[workload.priority], last.by_name()
+    broken = {before[one].workload for one in stays.loose}
+    # A gang of the same priority that has to move a member weighs as a whole against those in its way.
     above = any(
         a.name not in before or before[a.name].node != a.node or size_of(before[a.name]) != size_of(a)
         for a in now.allocations
-        if PRIORITIES[stack.workloads[a.workload].priority] > level
+        if PRIORITIES[stack.workloads[a.workload].priority] > level - (a.workload in broken)
     )
     put: list[Allocation] = []
     user = ceilings(stack, workload.user, None)
@@ -215,17 +217,21 @@ def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> 
     free.take(one, 1)
 
 
-def missed(stack: Stack, now: Placement, today: datetime.date) -> Iterator[Finding]:
-    """Replicas without a place that would fit beside everything that stands; a gang only if all of it fits."""
+def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, left: int) -> Iterator[Finding]:
+    """Replicas without a place that would fit beside everything that stands; a gang only if all of it fits.
+
+    `left`: moves that the budget has left; without any, what ran and lost its place may not start in another.
+    """
     free = Free(stack, today, now.allocations)
     placed = defaultdict(set)
     for a in now.allocations:
         placed[a.workload].add(a.index)
+    ran = Counter(a.workload for a in last.allocations)
     nodes = [name for name, node in stack.nodes.items() if node.state == "ready"]
     known: set[object] = set()
     for name, workload in stack.workloads.items():
         missing = [i for i in range(wanted(workload)) if i not in placed[name]]
-        if not missing or not free.below_ceilings(workload):
+        if not missing or not free.below_ceilings(workload) or (left <= 0 and ran[name] > len(placed[name])):
             continue
         where = workload.place
         key = (size(workload), workload.each.gpus, workload.each.gpu_power, tuple(sorted(where.select.items())))
