@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.columns.whole import Nodes, bound_of, fill_fleet
+from swarm_iac.solver.bounds import Bounds
+from swarm_iac.solver.columns.whole import Nodes, fill_fleet
 from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import ENDLESS, RACK_DIMS, WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs, Task, by_workload
-from swarm_iac.solver.view import View, kind_of, kinds_of, named, problem_of, simple, view
+from swarm_iac.solver.view import View, named, simple, view
 from swarm_iac.solver.worth import size
 
 #: Rounds of pricing.
@@ -31,11 +32,11 @@ ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
 
 @dataclass(frozen=True)
 class Answer:
-    """Replicas on nodes, and by priority what it and all above it could hold at most [thousandths of GPUs]."""
+    """Replicas on nodes, and what each priority could hold, where that is known from filling them."""
 
     counts: Pairs
     rounds: int
-    bounds: dict[int, int] = field(default_factory=dict)
+    bounds: Bounds = Bounds()
 
 
 def fill(
@@ -43,7 +44,7 @@ def fill(
     start: Pairs,
     effort: str,
     stop: Callable[[], bool],
-    tell: Callable[[Pairs, dict[int, int]], None] = lambda counts, bounds: None,
+    tell: Callable[[Pairs, Bounds], None] = lambda counts, bounds: None,
 ) -> Answer:
     """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is.
 
@@ -62,13 +63,13 @@ def fill(
     alone = levels if len(levels) == 1 and not together and len({ask.priority for ask in scene.asks.values()}) == 1 else set()
 
     def told(nodes: Nodes, bound: float) -> None:
-        tell(first + _named(seen, room, nodes), dict.fromkeys(alone, int(bound + 1e-6)))
+        tell(first + _named(seen, room, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
 
     filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
     found = _admitted(room, _named(seen, room, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - room.counts[name].total()) > 0}
     more = greedy(replace(task, base=room, free=rest), stop)
-    return Answer(first + found + more, filled.rounds, dict.fromkeys(alone, int(filled.bound + 1e-6)))
+    return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
 
 
 def late(scene: Scene, asks: Iterable[Ask]) -> frozenset[str]:
@@ -123,37 +124,7 @@ def _admitted(room: Room, counts: Pairs) -> Pairs:
     return found
 
 
-def gpu_bounds(
-    scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Callable[[], bool]
-) -> dict[int, int]:
-    """By priority what it and all above it could hold at most, whatever they give up for it [thousandths of GPUs].
-
-    Bounded by counting, and by columns where `counts` leaves some of it out. What may stay on a cordoned node is counted
-    beside them.
-    """
-    placed = by_workload(counts)
-    found: dict[int, int] = {}
-    for level in sorted({ask.priority for ask in scene.asks.values() if ask.gpus}, reverse=True):
-        asks = [ask for ask in scene.asks.values() if ask.gpus and ask.priority >= level]
-        counted = sum(size(ask) * possible[ask.name] for ask in asks)
-        held = sum(size(ask) * placed[ask.name] for ask in asks)
-        found[level] = counted if held >= counted or stop() else max(held, min(counted, _by_columns(scene, asks, effort, stop)))
-    return found
-
-
-def _by_columns(scene: Scene, asks: list[Ask], effort: str, stop: Callable[[], bool]) -> int:
-    empty = Room(scene)
-    groups, dims, steps = kinds_of(empty, [ask.name for ask in asks], priorities=False)
-    kinds = [kind_of(g, sum(ask.members for ask in g), dims, steps, worth=size(g[0]), value=size(g[0])) for g in groups]
-    problem = problem_of(empty, groups, tuple(kinds), dims, steps)[0]
-    cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
-    names = {ask.name for ask in asks}
-    running = [a for name, found in scene.running.items() if name in names for a in found if a.node in cordoned]
-    beside = sum(size(scene.asks[a.workload]) for a in running)
-    return int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6) + beside
-
-
-def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bounds: dict[int, int]) -> tuple[Goal, ...]:
+def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
     """What was placed by level with its bound, given that the levels above are not worse."""
     placed = by_workload(counts)
     shared = any(ask.shared for ask in scene.asks.values())
@@ -166,7 +137,7 @@ def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bounds: dict[in
         unit = 1 if shared else WHOLE
         milli = sum(size(ask) * placed[ask.name] for ask in asks)
         counted = sum(size(ask) * possible[ask.name] for ask in asks)
-        most = max(milli, min(counted, bounds.get(PRIORITIES[level], above + counted) - above))
+        most = max(milli, bounds.of(PRIORITIES[level], above, counted))
         above += milli
         name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
         found.append(Goal(name=name, value=milli // unit, bound=most // unit))

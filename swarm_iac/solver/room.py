@@ -160,3 +160,11 @@ class Room:
         if cards[card] == WHOLE:
             del cards[card]
             self.free[node][GPUS] += 1
+
+
+def room_with(scene: Scene, counts: Counter[tuple[str, str]]) -> Room:
+    """What is free beside these replicas on nodes. Whole GPUs come before parts, and large parts before small ones."""
+    room = Room(scene)
+    for (name, node), count in sorted(counts.items(), key=lambda one: (-scene.asks[one[0][0]].share, one[0])):
+        room.take(scene.asks[name], scene.bins[node], count)
+    return room

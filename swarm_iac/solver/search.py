@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 
 from swarm_iac.solver.board import Board, Values
+from swarm_iac.solver.bounds import Bounds
 from swarm_iac.solver.cpsat import known_bound, one_worker, solved
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
@@ -59,12 +60,14 @@ def search(
     watch: Watch,
     in_all: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: dict[int, int] | None = None,
+    gpus: Bounds | None = None,
+    below: Callable[[Pairs, int], Pairs] | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
-    Where candidates were left out, only counting bounds are claimed, and `gpus`: by priority the thousandths of GPUs that
-    it and all above it could hold at most. Once the scores so far are `enough`, the other goals are only measured.
+    Where candidates were left out, only counting bounds are claimed, and `gpus` bounds each
+    priority. Once the scores so far are `enough`, the other goals are only measured. `below`: all that is placed down to a
+    priority, with what others could take beside it.
     """
     values = board.values(start)
     scores: list[Score] = []
@@ -73,7 +76,7 @@ def search(
     spent = BUILT * len(board.x)
     for aim in table:
         value = aim.measure(values)
-        bound = _capped(aim, value, gpus, scores)
+        bound = capped(aim, value, gpus, scores)
         skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and spent < in_all:
             limit = min(effort * aim.share * (TIRED if tired else 1), in_all - spent)
@@ -89,18 +92,21 @@ def search(
         watch.reached(aim, value, bound)
         if aim.places is not None:
             values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+            if below and aim.places and not watch.stopped:
+                values = _better(board, table, values, below(board.counts(values), aim.places))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
     return Found(board.counts(values), scores, spent)
 
 
-def _capped(aim: Aim, value: int, gpus: dict[int, int] | None, scores: list[Score]) -> int:
+def capped(aim: Aim, value: int, gpus: Bounds | None, scores: list[Score]) -> int:
     """The bound by counting: what this level and those above may hold, less what those above hold, is left for this one."""
-    if gpus is None or aim.places not in gpus:
+    if gpus is None or aim.places is None:
         return aim.best
-    held = sum(value // above.base for above, value, _ in scores if above.places is not None)
-    left = gpus[aim.places] // (1 if aim.unit == "gpu_milli" else WHOLE) - held
-    return max(value, min(aim.best, left * aim.base + aim.base - 1))
+    held = sum(value // above.base for above, value, _ in scores if above.places is not None and above.places > aim.places)
+    unit = 1 if aim.unit == "gpu_milli" else WHOLE
+    most = gpus.of(aim.places, held * unit, (aim.best // aim.base) * unit) // unit
+    return max(value, min(aim.best, most * aim.base + aim.base - 1))
 
 
 def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
@@ -114,6 +120,15 @@ def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
         found.append((aim, value, _tighter(aim, bound, least, value) if holds else bound))
         holds = holds and aim.sense * value >= aim.sense * other
     return found
+
+
+def _better(board: Board, table: list[Aim], values: Values, other: Pairs) -> Values:
+    """The better of two placements, goal after goal, of which the other may know places that the board left out."""
+    if any(count > board.tops.get(pair, 0) for pair, count in other.items()):
+        return values
+    found = board.values(other)
+    placing = [aim for aim in table if aim.places is not None]
+    return max(values, found, key=lambda one: [aim.measure(one) for aim in placing])
 
 
 def _holds_for_all(board: Board, aim: Aim) -> bool:

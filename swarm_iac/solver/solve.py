@@ -23,18 +23,19 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplac
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.attempt import attempt
+from swarm_iac.solver.bounds import Bounds, level_bounds
 from swarm_iac.solver.clear import cleared, fewer
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moves_goal
 from swarm_iac.solver.greedy import greedy
-from swarm_iac.solver.large import fill, gpu_bounds
+from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
-from swarm_iac.solver.room import Room
+from swarm_iac.solver.room import Room, room_with
 from swarm_iac.solver.scene import Scene, scene_of
-from swarm_iac.solver.search import EFFORT, Found, Score, never, stricter
+from swarm_iac.solver.search import EFFORT, Found, Score, capped, never, stricter
 from swarm_iac.solver.slack import without_slack
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
@@ -48,7 +49,7 @@ EXACT = 60_000
 #: Deterministic time of all searches of a solve together: for a change, and from nothing. It grows with the fleet, by as
 #: much for each PAIRS pairs, up to MOST times.
 CHANGE = {"quick": 0.2, "normal": 0.5, "thorough": 60.0}
-FROM_NOTHING = {"quick": 0.7, "normal": 2.0, "thorough": 120.0}
+FROM_NOTHING = {"quick": 0.5, "normal": 1.3, "thorough": 120.0}
 PAIRS, MOST = 8_000, 8.0
 #: Part of it that narrow searches have where a wide one follows.
 NARROW = 0.3
@@ -118,9 +119,28 @@ def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) 
     effort = scene.stack.solve.effort
     watch.phase("filling nodes by columns")
     counts = max(counts, fill(task, counts, effort, watch.ended).counts, key=lambda one: total(scene, one))
-    bounds = gpu_bounds(scene, counts, most, effort, watch.ended)
+    bounds = level_bounds(scene, counts, most, effort, watch.ended)
     watch.phase("improving the placement")
-    return attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds)
+
+    def below(counts: Pairs, priority: int) -> Pairs:
+        """What those of lower priorities could take beside `counts`, by columns."""
+        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority >= priority})
+        base = room_with(scene, fixed)
+        free = {name: n for name, n in task.free.items() if scene.asks[name].priority < priority}
+        rest = replace(task, base=base, free=free)
+        return fixed + fill(rest, greedy(rest, watch.ended), effort, watch.ended).counts
+
+    best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
+    return _bounded_again(scene, most, best, counts, watch)
+
+
+def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, before: Pairs, watch: Watch) -> Answer:
+    """The same answer; where higher priorities hold other replicas than when it was bounded, with what that leaves."""
+    found, counts, cut = answer
+    if counts == before or not _lacking(found.scores) or watch.stopped:
+        return answer
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
+    return replace(found, scores=[(aim, value, min(bound, capped(aim, value, bounds, found.scores))) if aim.places is not None else (aim, value, bound) for aim, value, bound in found.scores]), counts, cut
 
 
 def _changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
@@ -132,7 +152,7 @@ def _changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch)
     left = in_all(scene, CHANGE)
     if watch.stopped or _complete(counts, most) or not settled.stay:
         return attempt(scene, task, most, counts, True, watch, left=left)
-    bounds = gpu_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
     first = attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds)
     if not _lacking(first[0].scores) or watch.stopped:
         return first
@@ -145,7 +165,7 @@ def _all_at_once(
     settled: Settled,
     most: dict[str, int],
     counts: Pairs,
-    gpus: dict[int, int],
+    gpus: Bounds,
     watch: Watch,
     left: float,
 ) -> Answer:
@@ -197,7 +217,7 @@ def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
     rounds = 0
-    bounds: dict[int, int] = {}
+    bounds = Bounds()
     watch.tell(goals_of_large(scene, counts, most, bounds))
     if not _complete(counts, most) and not watch.stopped:
         watch.phase("filling nodes by columns")
@@ -205,13 +225,14 @@ def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         def better(found: Pairs) -> Pairs:
             return max(counts, found, key=lambda one: total(scene, one))
 
-        def tell(found: Pairs, bounds: dict[int, int]) -> None:
+        def tell(found: Pairs, bounds: Bounds) -> None:
             watch.tell(goals_of_large(scene, better(found), most, bounds))
 
         answer = fill(task, counts, effort, watch.ended, tell)
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         watch.phase("bounding what any placement could hold")
-        bounds = bounds or gpu_bounds(scene, counts, most, effort, watch.ended)
+        if not bounds.together:
+            bounds = level_bounds(scene, counts, most, effort, watch.ended)
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
 
 
@@ -223,13 +244,13 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
     counts = fixed + greedy(task, watch.ended)
     rounds = 0
-    bounds: dict[int, int] = {}
+    bounds = Bounds()
     watch.tell(goals_of_large(scene, counts, most, bounds))
     if not _complete(counts, most) and not watch.stopped:
         watch.phase("making room for what has no place")
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE))
         watch.phase("bounding what any placement could hold")
-        bounds = gpu_bounds(scene, counts, most, effort, watch.ended)
+        bounds = level_bounds(scene, counts, most, effort, watch.ended)
     watch.phase("counting the fewest moves")
     moves = moves_goal(scene, settled, counts)
     watch.tell((*goals_of_large(scene, counts, most, bounds), moves))

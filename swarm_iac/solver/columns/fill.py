@@ -38,7 +38,7 @@ class Floor:
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
         for r, row in enumerate(problem.rows):
             for kind, amount in row.amounts:
-                if amount:
+                if amount > 0:  # a row that asks for at least so much holds nothing back
                     self.by_kind[kind].append((r, amount))
         suits = np.zeros((len(sizes), len(problem.kinds)), dtype=bool)
         for h, shape in enumerate(problem.shapes):

@@ -4,6 +4,9 @@ max  Σ_p value_p · λ_p
 Σ_p uses_{r,p} · λ_p ≤ limit_r          every row         price of the row  ≥ 0
 Σ_{p of h} λ_p ≤ count_h                every shape       price of a node   ≥ 0
 
+A row whose limit is negative asks for at least so much; what is missing of it costs MISSING units of value each, which
+bounds its price.
+
 Where no engine solves it, the last mix stands: it is a feasible one, and any prices ≥ 0 bound by Lagrange.
 """
 
@@ -13,6 +16,10 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.columns.linear import Linear
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
+
+
+#: What the largest replica that a row asks for is worth in units of value.
+MISSING = 64.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +40,12 @@ class Master:
         self.scale = problem.unit
         self.linear = Linear("columns", maximize=True)
         # Each row is in its own largest amount: with bits per second beside single replicas GLOP gives up as imprecise.
-        self.units = [float(max((a for _, a in _amounts(row)), default=1)) or 1.0 for row in problem.rows]
+        self.units = [float(max((abs(a) for _, a in _amounts(row)), default=1)) or 1.0 for row in problem.rows]
         for row, unit in zip(problem.rows, self.units, strict=True):
-            self.linear.row(most=row.limit / unit)
+            number = self.linear.row(most=row.limit / unit)
+            if row.limit < 0:
+                self.linear.variable(-MISSING, {number: -1.0})
+        self.slacks = len(self.linear.variables)
         for shape in problem.shapes:
             self.linear.row(most=shape.count)
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]

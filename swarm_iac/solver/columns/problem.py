@@ -78,8 +78,8 @@ class Problem:
     @property
     def unit(self) -> float:
         """The least that a whole GPU is worth, or a replica where nothing has GPUs: differences far below do not count."""
-        rates = [kind.value * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards]
-        return min(rates or [float(kind.value) for kind in self.kinds], default=1.0)
+        rates = [kind.value * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards and kind.value]
+        return min(rates or [float(kind.value) for kind in self.kinds if kind.value], default=1.0)
 
     def value(self, shape: Shape, pattern: Pattern) -> int:
         """What one node with this pattern gains."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.solver.columns.cards import pack
@@ -67,15 +67,28 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lamb
     )
 
 
-def bound_of(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> float:
-    """What no placement gains more than; as `fill_fleet`, without placing anything."""
-    return _generated(problem, passes(problem), rounds, stop, lambda bound: None)[1].bound
+def bound_of(
+    problem: Problem,
+    *,
+    rounds: int,
+    stop: Callable[[], bool] = lambda: False,
+    first: Sequence[tuple[int, Pattern]] = (),
+) -> float:
+    """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with."""
+    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1].bound
 
 
 def _generated(
-    problem: Problem, greedy: list[Floor], rounds: int, stop: Callable[[], bool], tell: Callable[[float], None]
+    problem: Problem,
+    greedy: list[Floor],
+    rounds: int,
+    stop: Callable[[], bool],
+    tell: Callable[[float], None],
+    first: Sequence[tuple[int, Pattern]] = (),
 ) -> tuple[Master, Generated]:
     master = Master(problem)
+    for h, pattern in first:
+        master.add(h, pattern)
     for floor in greedy:
         for node, shape in enumerate(floor.shape):
             master.add(int(shape), floor.pattern(node))
