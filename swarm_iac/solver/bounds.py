@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole import bound_of
 from swarm_iac.solver.room import Room
@@ -49,7 +50,7 @@ class Bounds:
         return min(found)
 
 
-def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Callable[[], bool]) -> Bounds:
+def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Limit) -> Bounds:
     """The bounds beside the placement `counts`."""
     placed = by_workload(counts)
     found = Bounds()
@@ -65,17 +66,17 @@ def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: 
         found.together[level] = max(held, _together(scene, asks, effort, stop))
         higher = any(ask.priority > level for ask in scene.asks.values())
         if higher and found.of(level, above, counted) - now > CLOSE * counted and not stop():
-            found.own[level] = max(now, _own(scene, level, counts, effort, stop))
+            found.own[level] = max(now, _own(scene, level, counts, effort, stop.part(0.5)))
     return found
 
 
-def _together(scene: Scene, asks: list[Ask], effort: str, stop: Callable[[], bool]) -> int:
+def _together(scene: Scene, asks: list[Ask], effort: str, stop: Limit) -> int:
     problem = _problem(scene, asks, lambda ask: size(ask), priorities=False)[0]
     bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6)
     return bound + sum(size(ask) * count for ask, count in _closed(scene, asks))
 
 
-def _own(scene: Scene, level: int, counts: Pairs, effort: str, stop: Callable[[], bool]) -> int:
+def _own(scene: Scene, level: int, counts: Pairs, effort: str, stop: Limit) -> int:
     asks = [ask for ask in scene.asks.values() if ask.priority > level or (ask.priority == level and ask.gpus)]
     problem, groups, bins = _problem(scene, asks, lambda ask: size(ask) if ask.priority == level else 0, priorities=True)
     number = {ask.name: k for k, group in enumerate(groups) for ask in group}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.bounds import Bounds
+from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.whole import Nodes, fill_fleet
 from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
@@ -43,7 +44,7 @@ def fill(
     task: Task,
     start: Pairs,
     effort: str,
-    stop: Callable[[], bool],
+    stop: Limit,
     tell: Callable[[Pairs, Bounds], None] = lambda counts, bounds: None,
 ) -> Answer:
     """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is.
@@ -85,6 +86,10 @@ def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
     left = {rack: list(values) for rack, values in room.racks.items() if any(value < ENDLESS // 2 for value in values)}
     whole = {rack: [max(1, value) for value in values] for rack, values in left.items()}
     bins = room.scene.bins
+
+    def open_part(rack: str) -> float:
+        return min(a / b for a, b in zip(left[rack], whole[rack], strict=True)) if rack in left else 1.0
+
     for names, patterns in zip(seen.bins, nodes, strict=True):
         if not any(bins[name].rack in left for name in names):
             counts.update((node, Counter(dict(pattern))) for node, pattern in zip(names, patterns, strict=True))
@@ -98,9 +103,9 @@ def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
             for pattern in set(patterns)
         }
         for pattern in sorted(patterns, key=lambda one: ([-use for use in uses[one]], one)):
-            rack = max(by_rack, key=lambda one: min((left[one][i] / whole[one][i] for i in range(3)), default=0.0))
-            for i, use in enumerate(uses[pattern]):
-                left[rack][i] -= use
+            rack = max(by_rack, key=open_part)
+            if rack in left:
+                left[rack] = [value - use for value, use in zip(left[rack], uses[pattern], strict=True)]
             counts[by_rack[rack].pop()] = Counter(dict(pattern))
             if not by_rack[rack]:
                 del by_rack[rack]

@@ -27,7 +27,7 @@ class Slots:
         self.bins: list[Bin] = list(scene.bins.values())
         self.index = {bin_.name: i for i, bin_ in enumerate(self.bins)}
         dims = len(self.bins[0].room) if self.bins else 0
-        self.free: Ints = np.array([room.free[bin_.name] for bin_ in self.bins], dtype=np.int64).reshape(-1, dims)
+        self.free: Ints = np.array([room.free[bin_.name] for bin_ in self.bins], dtype=np.int64).reshape(len(self.bins), dims)
         self.used: Mask = np.array([room.load[bin_.name] > 0 for bin_ in self.bins], dtype=np.bool_)
         self.ready: Mask = np.array([bin_.state == "ready" for bin_ in self.bins], dtype=np.bool_)
         self.kind: Ints = np.array([scene.alike[bin_.name] for bin_ in self.bins], dtype=np.int64)

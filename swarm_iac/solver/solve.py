@@ -25,6 +25,7 @@ from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.attempt import attempt
 from swarm_iac.solver.bounds import Bounds, level_bounds
 from swarm_iac.solver.clear import cleared, fewer
+from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
@@ -51,6 +52,9 @@ EXACT = 60_000
 CHANGE = {"quick": 0.2, "normal": 0.5, "thorough": 60.0}
 FROM_NOTHING = {"quick": 0.5, "normal": 1.3, "thorough": 120.0}
 PAIRS, MOST = 8_000, 8.0
+#: The same of columns: on a small fleet, where it grows likewise, and on a large one.
+COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
+COLUMNS_OF_LARGE = {"quick": 4.0, "normal": 20.0, "thorough": 200.0}
 #: Part of it that narrow searches have where a wide one follows.
 NARROW = 0.3
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
@@ -103,6 +107,12 @@ def in_all(scene: Scene, table: dict[str, float]) -> float:
     return table[scene.stack.solve.effort] * min(MOST, 1 + len(scene.asks) * len(scene.bins) / PAIRS)
 
 
+def _columns(scene: Scene, watch: Watch, *, large: bool = False) -> Limit:
+    """How long columns may be looked for."""
+    table = COLUMNS_OF_LARGE if large else COLUMNS
+    return Limit(watch.ended, table[scene.stack.solve.effort] if large else in_all(scene, table))
+
+
 def _complete(counts: Pairs, most: dict[str, int]) -> bool:
     """Is all placed that any placement could place?"""
     placed = by_workload(counts)
@@ -118,8 +128,8 @@ def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) 
         return attempt(scene, task, most, counts, True, watch, left=left)
     effort = scene.stack.solve.effort
     watch.phase("filling nodes by columns")
-    counts = max(counts, fill(task, counts, effort, watch.ended).counts, key=lambda one: total(scene, one))
-    bounds = level_bounds(scene, counts, most, effort, watch.ended)
+    counts = max(counts, fill(task, counts, effort, _columns(scene, watch)).counts, key=lambda one: total(scene, one))
+    bounds = level_bounds(scene, counts, most, effort, _columns(scene, watch))
     watch.phase("improving the placement")
 
     def below(counts: Pairs, priority: int) -> Pairs:
@@ -128,7 +138,7 @@ def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) 
         base = room_with(scene, fixed)
         free = {name: n for name, n in task.free.items() if scene.asks[name].priority < priority}
         rest = replace(task, base=base, free=free)
-        return fixed + fill(rest, greedy(rest, watch.ended), effort, watch.ended).counts
+        return fixed + fill(rest, greedy(rest, watch.ended), effort, _columns(scene, watch).part(0.5)).counts
 
     best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
     return _bounded_again(scene, most, best, counts, watch)
@@ -139,7 +149,7 @@ def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, before: P
     found, counts, cut = answer
     if counts == before or not _lacking(found.scores) or watch.stopped:
         return answer
-    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, _columns(scene, watch))
     return replace(found, scores=[(aim, value, min(bound, capped(aim, value, bounds, found.scores))) if aim.places is not None else (aim, value, bound) for aim, value, bound in found.scores]), counts, cut
 
 
@@ -152,7 +162,7 @@ def _changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch)
     left = in_all(scene, CHANGE)
     if watch.stopped or _complete(counts, most) or not settled.stay:
         return attempt(scene, task, most, counts, True, watch, left=left)
-    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, _columns(scene, watch))
     first = attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds)
     if not _lacking(first[0].scores) or watch.stopped:
         return first
@@ -228,11 +238,11 @@ def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         def tell(found: Pairs, bounds: Bounds) -> None:
             watch.tell(goals_of_large(scene, better(found), most, bounds))
 
-        answer = fill(task, counts, effort, watch.ended, tell)
+        answer = fill(task, counts, effort, _columns(scene, watch, large=True), tell)
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         watch.phase("bounding what any placement could hold")
         if not bounds.together:
-            bounds = level_bounds(scene, counts, most, effort, watch.ended)
+            bounds = level_bounds(scene, counts, most, effort, _columns(scene, watch, large=True))
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
 
 
@@ -250,7 +260,7 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         watch.phase("making room for what has no place")
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE))
         watch.phase("bounding what any placement could hold")
-        bounds = level_bounds(scene, counts, most, effort, watch.ended)
+        bounds = level_bounds(scene, counts, most, effort, _columns(scene, watch, large=True).part(0.2))
     watch.phase("counting the fewest moves")
     moves = moves_goal(scene, settled, counts)
     watch.tell((*goals_of_large(scene, counts, most, bounds), moves))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
-from swarm_iac.solver.large import most_gpus
+from swarm_iac.solver.bounds import level_bounds
+from swarm_iac.solver.counting import possible
 from swarm_iac.solver.scene import scene_of
 from tests.benchmarks.scale import fleet
 from tests.solver.fleets import stack_of
@@ -86,4 +88,5 @@ def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     """Pricing left him out, since others of his size were there: one of them, on a node for two. The bound was too low."""
     wishes = {"one": {"each": {"gpus": 2}}, "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
     stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
-    assert most_gpus(scene_of(stack, Placement()), "normal", lambda: False) == 4000
+    scene = scene_of(stack, Placement())
+    assert level_bounds(scene, Counter(), possible(scene), "normal", lambda: False).together == {1: 4000}

@@ -7,10 +7,10 @@ they fit), and what is left of nodes and rows is a smaller problem of the same k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 from swarm_iac.solver.columns.generate import generate
+from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import Pattern, Problem
@@ -27,7 +27,7 @@ def dive(
     mix: Mix,
     *,
     rounds: int,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Limit = Limit(),
 ) -> Plan:
     """A whole number of nodes for each column. `rounds` of pricing on each level."""
     plan: Plan = Counter()

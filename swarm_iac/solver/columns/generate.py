@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from swarm_iac.solver.columns.limit import COLUMN, PRICED, Limit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.price import Priced, Pricer
 from swarm_iac.solver.columns.problem import Pattern, Problem, Shape
@@ -58,7 +59,7 @@ def generate(
     slack: float,
     prices: tuple[float, ...] | None = None,
     bound: float = float("inf"),
-    stop: Callable[[], bool] = lambda: False,
+    stop: Limit = Limit(),
     tell: Callable[[float], None] = lambda bound: None,
 ) -> Generated:
     """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
@@ -83,6 +84,7 @@ def generate(
             asked = [h for h in range(len(shapes)) if promise[h] >= least]
             for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}):
                 total += shapes[h].count * priced.bound
+                stop.spend(priced.spent + PRICED)
                 promise[h] = 0.0
                 for other in hosts[h]:
                     cost = sum(amount * n for amount, n in _charged(master, other, true, mix.rows, priced.pattern))
@@ -95,6 +97,7 @@ def generate(
                 state.bound = min(state.bound, total)
                 tell(state.bound)
             state.mix = mix = master.solve() if added else mix
+            stop.spend(COLUMN * len(master.columns))
             if state.bound - mix.value <= slack or ending or master.failed:
                 break
             ending = stop()

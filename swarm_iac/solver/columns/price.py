@@ -31,6 +31,7 @@ class Priced:
 
     pattern: Pattern
     bound: float
+    spent: float = 0.0  # deterministic time
 
 
 class Pricer:
@@ -84,7 +85,7 @@ class Pricer:
         bound = sum(max(0, gain) * var.proto.domain[-1] for var, gain in terms) if best is None else best
         found = solved(status)
         pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
-        return Priced(pattern, bound / FINE)
+        return Priced(pattern, bound / FINE, solver.response_proto.deterministic_time if found else EFFORT)
 
     def _undominated(self, gains: dict[int, int]) -> list[int]:
         """Kinds that some best pattern may need; kinds that stand there always count as needed."""

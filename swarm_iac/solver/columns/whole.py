@@ -15,6 +15,7 @@ from swarm_iac.solver.columns.cards import pack
 from swarm_iac.solver.columns.dive import Plan, dive
 from swarm_iac.solver.columns.fill import Floor, passes, tightest
 from swarm_iac.solver.columns.generate import Generated, generate
+from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.master import Master
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
@@ -47,7 +48,7 @@ class Filled:
     columns: int
 
 
-def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False, tell: Tell = _nobody) -> Filled:
+def fill_fleet(problem: Problem, *, rounds: int, stop: Limit = Limit(), tell: Tell = _nobody) -> Filled:
     """The best placement found with so many rounds of pricing. `stop` is a guard; once true, what is there is finished.
 
     `tell` hears of the best greedy pass, and of every better bound.
@@ -71,7 +72,7 @@ def bound_of(
     problem: Problem,
     *,
     rounds: int,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Limit = Limit(),
     first: Sequence[tuple[int, Pattern]] = (),
 ) -> float:
     """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with."""
@@ -82,7 +83,7 @@ def _generated(
     problem: Problem,
     greedy: list[Floor],
     rounds: int,
-    stop: Callable[[], bool],
+    stop: Limit,
     tell: Callable[[float], None],
     first: Sequence[tuple[int, Pattern]] = (),
 ) -> tuple[Master, Generated]:

@@ -1,0 +1,33 @@
+"""How long may columns be looked for? Until somebody ends it, or so much deterministic time is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Deterministic time that one pricing problem counts besides its solving, and one column of a linear program.
+PRICED, COLUMN = 2e-3, 4e-6
+
+
+def never() -> bool:
+    """Nobody ends it."""
+    return False
+
+
+@dataclass
+class Limit:
+    """True, when called, once the search is to end."""
+
+    stop: Callable[[], bool] = never
+    left: float = float("inf")
+
+    def __call__(self) -> bool:
+        return self.left <= 0 or self.stop()
+
+    def spend(self, effort: float) -> None:
+        """So much of it is used up."""
+        self.left -= effort
+
+    def part(self, share: float) -> Limit:
+        """A limit of its own, with a share of what is left."""
+        return Limit(self.stop, self.left * share)
