@@ -172,7 +172,8 @@ def state(rng: random.Random, today: datetime.date = TODAY) -> Data:
 
 
 def _teams(rng: random.Random, machines: int) -> Data:
-    count = rng.choice([1, 3, 8, max(2, machines // 3), max(2, machines)])
+    few = [1, 3, 8] if machines <= 20 else [max(4, machines // 8)]
+    count = rng.choice([*few, max(2, machines // 3), max(2, machines)])
     users = [NAMES[i] if i < len(NAMES) else f"u{i:04d}" for i in range(count)]
     teams = min(count, rng.choice([1, 2, 4]))
     return {f"team{i}": {"share": rng.choice([1, 2, 3]), "users": users[i::teams]} for i in range(teams)}
