@@ -97,7 +97,7 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     found = [
         Finding("names", f"{a.name} is of a workload or on a node that the stack has not", frozenset({a.name}))
         for a in placement.allocations
-        if a not in known
+        if a.workload not in stack.workloads or a.node not in stack.nodes
     ]
     before = {a.name: a for a in last.allocations}
     found += one_by_one(stack, known, before)
