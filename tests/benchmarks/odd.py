@@ -15,6 +15,8 @@ import datetime
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,32 +32,32 @@ from tests.benchmarks.odd_cases import CASES
 TODAY = datetime.date(2026, 11, 20)
 
 
-def tried(name: str, *, change: bool) -> list[Row]:
+def tried(name: str, *, change: bool) -> Iterator[Row]:
     """The rows of one case."""
     data = CASES[name]()
-    rows: list[Row] = []
     what = "from nothing"
     text = text_of(data)
     try:
         stack = loads(text, f"{name}.yaml", today=TODAY).stack
     except StackFileError as error:
         first = error.problems[0]
-        rows.append({"case": name, "what": "file", "verdict": f"refused: {first.path} {first.message}", "bytes": len(text)})
+        yield {"case": name, "what": "file", "verdict": f"refused: {first.path} {first.message}".replace("  ", " ")}
         what = "past the file"
         try:
             stack = _direct(data)
         except ValidationError as refused:
             one = refused.errors(include_url=False)[0]
-            rows.append({"case": name, "what": what, "verdict": f"refused by the model: {one['msg']}"})
-            return rows
-    rows.append(_solved(Case(today=TODAY, stack=stack, last=Placement()), name, what))
-    last = rows[-1].pop("answer", None)
+            yield {"case": name, "what": what, "verdict": f"refused by the model: {one['msg']}"}
+            return
+    row = _solved(Case(today=TODAY, stack=stack, last=Placement()), name, what)
+    last = row.pop("answer")
+    yield row
     if change and last is not None and last.allocations:
         node = stack.nodes[last.allocations[0].node]
         lost = stack.model_copy(update={"nodes": stack.nodes | {node.name: node.model_copy(update={"state": "lost"})}})
-        rows.append(_solved(Case(today=TODAY, stack=lost, last=last), name, "a node lost"))
-        rows[-1].pop("answer", None)
-    return rows
+        row = _solved(Case(today=TODAY, stack=lost, last=last), name, "a node lost")
+        del row["answer"]
+        yield row
 
 
 def _direct(data: Data) -> Stack:
@@ -81,17 +83,21 @@ def _solved(case: Case, name: str, what: str) -> Row:
 
 
 def _apart(name: str, limit: float | None, change: bool) -> list[Row]:
-    """The rows of one case from a process of its own."""
+    """The rows of one case from a process of its own; those that were there before it had to be ended, too."""
     words = [sys.executable, "-m", "tests.benchmarks.odd", "--one", name, *([] if change else ["--no-change"])]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return [{"case": name, "what": "", "verdict": f"NO ANSWER within {limit:.0f} s", "error": "limit"}]
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        return [{"case": name, "what": "", "verdict": f"ERROR exit {done.returncode}: {last}", "error": last}]
-    rows: list[Row] = json.loads(done.stdout)
-    return rows
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as said:
+        ended: Row = {"case": name, "what": ""}
+        try:
+            code = subprocess.run(words, stdout=out, stderr=said, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            ended |= {"verdict": f"NO ANSWER within {limit:.0f} s", "error": "limit"}
+        else:
+            said.seek(0)
+            last = (said.read().strip().splitlines() or ["no word"])[-1]
+            ended |= {"verdict": f"ERROR exit {code}: {last}", "error": last} if code else {}
+        out.seek(0)
+        rows: list[Row] = [json.loads(line) for line in out]
+    return rows + ([ended] if "error" in ended else [])
 
 
 def _line(row: Row) -> str:
@@ -116,7 +122,8 @@ def main() -> int:
     parser.add_argument("--one", choices=list(CASES), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
-        print(json.dumps(tried(asked.one, change=asked.change), default=str))
+        for row in tried(asked.one, change=asked.change):
+            print(json.dumps(row, default=str), flush=True)
         return 0
     rows: list[Row] = []
     if not asked.json:
