@@ -24,7 +24,7 @@ def filled(seed: int, machines: int) -> Drawn:
     drawn = fleet(seed, machines)
     rng = random.Random(f"workloads {seed}")
     data = drawn.data
-    demand = rng.choice([0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.3, 1.8, 2.5])
+    demand = rng.choice([0.0, 0.2, 0.5, 0.8, 0.85, 0.9, 0.95, 0.95, 1.0, 1.0, 1.05, 1.3, 1.8, 2.5])
     shapes = [read_shape(data["hardware"][entry["hardware"]]) for entry in data["nodes"].values()]
     gpus, vcpus = sum(s["gpus"] for s in shapes), sum(s["vcpus"] for s in shapes)
     parts, park = chance(rng, 0.15), Park.of(data)
