@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from tests.benchmarks.fleets.case import Case, judged, solved
@@ -257,8 +257,13 @@ def test_a_proof_that_is_not_honest_is_seen() -> None:
     assert rules(("moves", 0, 1)) == ["proof"]
     assert rules(("moves", 1, 0), optimal=True) == ["proof"]
     assert rules(("high_placed_gpus", 0, 0), placement=Placement()) == ["proof", "unplaced"]
-    told = Placement(unplaced=(Unplaced(workload="w", missing=(0,)),))
-    assert rules(placement=told) == []
+    for text, found in (
+        ("no GPU is free", []),
+        (f"the most that is left is {(1 << 60) - 600_000_000_000} bit/s in r2", ["reason"]),
+    ):
+        told = Unplaced(workload="w", missing=(0,), reasons=(Reason(rule="x", text=text),))
+        assert rules(placement=Placement(unplaced=(told,))) == found
+    assert rules(placement=Placement(unplaced=(Unplaced(workload="w", missing=(0,)),))) == ["reason"]
 
 
 def test_moves_are_told_and_within_the_budget() -> None:

@@ -9,6 +9,7 @@ missed       seen by putting it somewhere: beside everything that stands, a read
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from tests.benchmarks.fleets.checker import (
     wanted,
 )
 from tests.benchmarks.fleets.free import Free
+
+#: Numbers close to 2^60, which the solver has where there is no ceiling.
+_ENDLESS = re.compile(r"\b1152921[0-9]{12}\b")
 
 
 @dataclass(frozen=True)
