@@ -303,6 +303,12 @@ def honest(stack: Stack, last: Placement, now: Placement, proof: Proof, stays: S
             yield Finding(
                 "unplaced", f"{name}: {sorted(missing)[:5]} have no place, and told are {sorted(told.get(name, ()))[:5]}"
             )
+    for gone in now.unplaced:
+        if not gone.reasons:
+            yield Finding("reason", f"{gone.workload} has no place, and no reason is told")
+        for reason in gone.reasons:
+            if _ENDLESS.search(reason.text):
+                yield Finding("reason", f"{gone.workload}: a number that stands for no limit is told: {reason.text}")
 
 
 def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:
