@@ -22,8 +22,8 @@ from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves
 Row = dict[str, Any]
 #: Up to so many allocations the placement goes through the lock file's text, as it does for a user.
 LOCKED = 5000
-#: Kinds of findings that are no broken rule, but a change or a gap that nothing asks for.
-SOFT = ("needless", "missed place")
+#: Kinds of findings that are no broken rule, but a change, a gap or a sentence that nothing asks for.
+SOFT = ("needless", "missed place", "reason")
 
 
 class Case(Value):

@@ -102,7 +102,7 @@ def lines(told: Row) -> Iterator[str]:
     yield f"moves {told['moves']}, stops {told['stops']}, edits refused by the stack file's checks {told['edits_refused']}"
     yield f"most memory of the process {told['peak_mb']} MB"
     yield from _errors(told)
-    for title, breaks in (("broken rules", True), ("changes without need, missed places", False)):
+    for title, breaks in (("broken rules", True), ("changes without need, missed places, odd reasons", False)):
         ones = [one for one in told["problems"] if one["breaks"] is breaks]
         yield f"\n{title}: {sum(one['count'] for one in ones) or 'none'}"
         for one in ones:
