@@ -22,8 +22,8 @@ from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves
 Row = dict[str, Any]
 #: Up to so many allocations the placement goes through the lock file's text, as it does for a user.
 LOCKED = 5000
-#: Kinds of findings that are no broken rule, but a change or a gap that nothing asks for.
-SOFT = ("needless", "missed place")
+#: Kinds of findings that are no broken rule, but a change, a gap or a sentence that nothing asks for.
+SOFT = ("needless", "missed place", "reason")
 
 
 class Case(Value):
@@ -43,8 +43,8 @@ class Solved:
     answer: Placement | None = None
 
 
-def solved(case: Case, label: Row) -> Solved:
-    """Solve, judge and measure. Never raises: an error is a row with its traceback."""
+def solved(case: Case, label: Row, *, twice: bool = False) -> Solved:
+    """Solve, judge and measure; `twice`: is it the same again? Never raises: an error is a row with its traceback."""
     begin = time.monotonic()
     try:
         solution = solve(case.stack, case.last, today=case.today)
@@ -55,6 +55,8 @@ def solved(case: Case, label: Row) -> Solved:
     try:
         findings = judged(case, solution)
         row |= figures(case, solution)
+        if twice and solve(case.stack, case.last, today=case.today).placement != solution.placement:
+            findings.append(Finding("another answer", "the same stack and placement gave another answer"))
         last = _locked(case.stack, solution.placement, findings)
     except Exception as error:
         return Solved(row | {"error": f"judging: {_kind(error)}", "traceback": traceback.format_exc()})

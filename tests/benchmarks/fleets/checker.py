@@ -97,7 +97,7 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     found = [
         Finding("names", f"{a.name} is of a workload or on a node that the stack has not", frozenset({a.name}))
         for a in placement.allocations
-        if a not in known
+        if a.workload not in stack.workloads or a.node not in stack.nodes
     ]
     before = {a.name: a for a in last.allocations}
     found += one_by_one(stack, known, before)
@@ -154,8 +154,6 @@ def _devices(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Findin
             cards[gpu].append(a)
         for cpu in a.cpus:
             cores[cpu].append(a)
-        if len(set(a.gpus)) < len(a.gpus) or len(set(a.cpus)) < len(a.cpus):
-            yield Finding("device twice", f"{a.name} names a GPU or a core twice", frozenset({a.name}))
         if any(not 0 <= j < hardware.numa for j in a.numa):
             yield Finding("numa", f"{a.name} is on a NUMA node that {node} has not", frozenset({a.name}))
     for gpu, owners in cards.items():

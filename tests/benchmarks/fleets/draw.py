@@ -172,7 +172,8 @@ def state(rng: random.Random, today: datetime.date = TODAY) -> Data:
 
 
 def _teams(rng: random.Random, machines: int) -> Data:
-    count = rng.choice([1, 3, 8, max(2, machines // 3), max(2, machines)])
+    few = [1, 3, 8] if machines <= 20 else [max(4, machines // 8)]
+    count = rng.choice([*few, max(2, machines // 3), max(2, machines)])
     users = [NAMES[i] if i < len(NAMES) else f"u{i:04d}" for i in range(count)]
     teams = min(count, rng.choice([1, 2, 4]))
     return {f"team{i}": {"share": rng.choice([1, 2, 3]), "users": users[i::teams]} for i in range(teams)}
@@ -222,15 +223,16 @@ def _limits(rng: random.Random, data: Data, hardware: Data) -> Data:
     has = {key: sum(s[key] for s in shapes) for key in ("gpus", "vcpus", "memory", "nvme", "nic")}
     most = {key: max((s[key] for s in shapes), default=0) for key in has}
     found: Data = {}
-    if chance(rng, 0.85):
-        each = rng.choice([0.5, 1.0, 3.0]) / math.sqrt(len(users(data)))
+    calm = chance(rng, 0.4)  # ceilings that bind nobody, so that machines alone are short
+    if calm or chance(rng, 0.85):
+        each = 2.0 if calm else rng.choice([0.5, 1.0, 3.0]) / math.sqrt(len(users(data)))
         low = {"gpus": max(1, most["gpus"]), "vcpus": 16, "memory": 128, "nvme": 1000, "nic": 10}
-        found["user"] = _ceiling(rng, {key: max(low[key], math.ceil(has[key] * each)) for key in has}, 0.8)
-    if chance(rng, 0.7):
-        part = rng.choice([0.6, 0.9, 1.0, 2.0])
+        found["user"] = _ceiling(rng, {key: max(low[key], math.ceil(has[key] * each)) for key in has}, 1.0 if calm else 0.8)
+    if calm or chance(rng, 0.7):
+        part = 1.0 if calm else rng.choice([0.6, 0.9, 1.0, 2.0])
         found["node"] = _ceiling(rng, {key: max(1, math.ceil(most[key] * part)) for key in has}, 0.7, wide=("vcpus", "memory"))
-    if chance(rng, 0.85) or has["gpus"] > 1000:
-        part = rng.choice([0.7, 1.0, 2.0])
+    if calm or chance(rng, 0.85) or has["gpus"] > 1000:
+        part = 2.0 if calm else rng.choice([0.7, 1.0, 2.0])
         found["cluster"] = _ceiling(rng, {key: max(8, math.ceil(has[key] * part)) for key in has}, 1.0)
     if chance(rng, 0.4):
         found["except"] = [exception(rng, data, has) for _ in range(rng.choice([1, 1, 2, 3]))]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass
 
 from tests.benchmarks.fleets.draw import LABELS, chance, fleet, read_shape, users, weighted
-from tests.benchmarks.fleets.written import Data, Drawn, flow
+from tests.benchmarks.fleets.written import Data, Drawn, flow, text_of
 
 #: The stack file may have 1 MB; what is drawn stays below.
-MOST_BYTES = 800_000
+MOST_BYTES = 900_000
 #: vCPUs, GB of memory, GB of storage where the file says nothing (policies/limits.yaml).
 DEFAULT_USER = {"gpus": 16, "vcpus": 64, "memory": 512, "storage": 10_000}
 DEFAULT_NODE = {"gpus": 32, "vcpus": 128, "memory": 1000, "storage": 100_000}
@@ -23,16 +24,17 @@ def filled(seed: int, machines: int) -> Drawn:
     drawn = fleet(seed, machines)
     rng = random.Random(f"workloads {seed}")
     data = drawn.data
-    demand = rng.choice([0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.3, 1.8, 2.5])
+    demand = rng.choice([0.0, 0.2, 0.5, 0.8, 0.85, 0.9, 0.95, 0.95, 1.0, 1.0, 1.05, 1.3, 1.8, 2.5])
     shapes = [read_shape(data["hardware"][entry["hardware"]]) for entry in data["nodes"].values()]
     gpus, vcpus = sum(s["gpus"] for s in shapes), sum(s["vcpus"] for s in shapes)
-    parts = chance(rng, 0.15)
-    asked = cores = size = 0
+    parts, park = chance(rng, 0.15), Park.of(data)
+    asked = cores = 0
+    size = len(text_of(data))
     while demand and size < MOST_BYTES and len(data["workloads"]) < 12 * machines + 5:
         lack_gpus, lack_cores = asked < demand * gpus, cores < demand * vcpus * 0.6
         if not lack_gpus and not lack_cores:
             break
-        name, one = workload(rng, data, f"{len(data['workloads']):04d}", gpus=lack_gpus)
+        name, one = workload(rng, data, f"{len(data['workloads']):04d}", gpus=lack_gpus, park=park)
         members = one.get("gang") or int(str(one.get("replicas", 1)).split("..", maxsplit=1)[0])
         asked += members * gpus_of(one)
         cores += members * one["each"]["vcpus"] + 0.02 * vcpus / machines
@@ -65,21 +67,36 @@ def ceiling(given: Data | None, default: dict[str, int]) -> dict[str, int]:
     return default | read
 
 
-def workload(rng: random.Random, data: Data, number: str, *, gpus: bool = True) -> tuple[str, Data]:
+@dataclass(frozen=True)
+class Park:
+    """What a workload is drawn from: the nodes' entries with their shapes, those with GPUs, and users."""
+
+    nodes: list[tuple[Data, Data]]
+    with_gpus: list[tuple[Data, Data]]
+    users: list[str]
+
+    @classmethod
+    def of(cls, data: Data) -> Park:
+        """That of a fleet's file."""
+        shapes = {name: read_shape(entry) for name, entry in data["hardware"].items()}
+        nodes = [(entry, shapes[entry["hardware"]]) for entry in data["nodes"].values()]
+        return cls(nodes, [pair for pair in nodes if pair[1]["gpus"]], users(data))
+
+
+def workload(rng: random.Random, data: Data, number: str, *, gpus: bool = True, park: Park | None = None) -> tuple[str, Data]:
     """One workload with a name, sized after a machine of the fleet so that some machine could hold a replica."""
+    park = park or Park.of(data)
     kind = weighted(rng, KINDS) if gpus else rng.choice(["batch", "etl", "batch", "serve", "any"])
-    entries = list(data["nodes"].values())
-    withs = [e for e in entries if read_shape(data["hardware"][e["hardware"]])["gpus"]]
-    entry = rng.choice(withs if gpus and kind not in ("batch", "etl") and withs else entries)
-    shape = read_shape(data["hardware"][entry["hardware"]])
-    user = rng.choice(users(data))
+    suited = park.with_gpus if gpus and kind not in ("batch", "etl") else []
+    entry, shape = rng.choice(suited or park.nodes)
+    user = rng.choice(park.users)
     room = _room(data, shape)
     one: Data = {"user": user, "kind": {"gang": "train", "note": "batch", "etl": "batch", "any": "batch"}.get(kind, kind)}
     one["priority"] = weighted(rng, {"low": 3, "normal": 5, "high": 2})
     count = _gpus(rng, kind, shape, room) if gpus else 0
     one["each"] = _each(rng, kind, shape, room, count)
     _network(rng, one, kind, room)
-    members = _fitting(data, one, _members(rng, kind, len(entries)))
+    members = _fitting(data, one, _members(rng, kind, len(park.nodes)))
     if members < 1:  # too large for its user's ceiling
         one["each"] = {"vcpus": 1, "memory": "2 GB"}
         one.pop("network", None)

@@ -34,10 +34,12 @@ def edited(drawn: Drawn, seed: int, number: int, attempt: int = 0) -> tuple[Draw
 def _add(rng: random.Random, drawn: Drawn) -> str:
     data = drawn.data
     name, one = workload(rng, data, f"n{rng.randrange(10**6):06d}", gpus=chance(rng, 0.75))
+    if chance(rng, 0.3):
+        one["priority"] = "high"
     data["workloads"][name] = one
     if drawn.shares:
         beyond(rng, drawn, name)
-    return f"add {name} ({gpus_of(one)} GPUs)"
+    return f"add {name} ({gpus_of(one)} GPUs, {one.get('priority', 'normal')})"
 
 
 def _remove(rng: random.Random, drawn: Drawn) -> str:
@@ -291,5 +293,5 @@ def _nothing(rng: random.Random, drawn: Drawn) -> str:
 EDITS: dict[Edit, int] = {
     _add: 20, _remove: 8, _replicas: 12, _size: 10, _priority: 5, _where: 4, _user: 2, _network: 2, _limit: 6, _except: 4,
     _state: 16, _more_nodes: 4, _fewer_nodes: 2, _node: 4, _hardware: 3, _budget: 4, _tuning: 2, _solve: 3, _churn: 6,
-    _nothing: 4,
+    _nothing: 6,
 }  # fmt: skip

@@ -9,6 +9,7 @@ missed       seen by putting it somewhere: beside everything that stands, a read
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from tests.benchmarks.fleets.checker import (
     wanted,
 )
 from tests.benchmarks.fleets.free import Free
+
+#: Numbers as long as those that a solver has where there is no ceiling.
+_ENDLESS = re.compile(r"[0-9]{18,}")
 
 
 @dataclass(frozen=True)
@@ -289,6 +293,11 @@ def honest(stack: Stack, last: Placement, now: Placement, proof: Proof, stays: S
             yield Finding("proof", f"{first.name}: bound {first.bound}, and {least} could stay")
     if proof.optimal and any(goal.value != goal.bound for goal in proof.goals):
         yield Finding("proof", "said to be optimal, and some goal is not at its bound")
+    yield from _pending(stack, now)
+
+
+def _pending(stack: Stack, now: Placement) -> Iterator[Finding]:
+    """What has no place is told, with a reason that people can read."""
     after = defaultdict(set)
     for a in now.allocations:
         after[a.workload].add(a.index)
@@ -299,6 +308,12 @@ def honest(stack: Stack, last: Placement, now: Placement, proof: Proof, stays: S
             yield Finding(
                 "unplaced", f"{name}: {sorted(missing)[:5]} have no place, and told are {sorted(told.get(name, ()))[:5]}"
             )
+    for gone in now.unplaced:
+        if not gone.reasons:
+            yield Finding("reason", f"{gone.workload} has no place, and no reason is told")
+        for reason in gone.reasons:
+            if _ENDLESS.search(reason.text):
+                yield Finding("reason", f"{gone.workload}: a number that stands for no limit is told: {reason.text}")
 
 
 def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:

@@ -26,6 +26,7 @@ class Order:
     machines: tuple[int, int]
     changes: int
     save: Path | None = None
+    twice: bool = False
 
 
 def run(order: Order) -> Iterator[Row]:
@@ -43,7 +44,7 @@ def run(order: Order) -> Iterator[Row]:
             yield label | {"refused": str(error.problems[0]), "drawn": True}
             return
         case = Case(today=drawn.today, stack=stack, last=last)
-        answer = solved(case, label)
+        answer = solved(case, label, twice=order.twice)
         yield answer.row
         if order.save and ("error" in answer.row or answer.findings):
             lines = [answer.row.get("traceback", ""), *(f"{one.rule}: {one.text}" for one in answer.findings)]

@@ -36,6 +36,7 @@ def summary(rows: list[Row]) -> Row:
         "gap_within_at_the_end": _part([row["gap_percent"] <= CLOSE for row in ends.values()]),
         "gap_worst": max((row["gap_percent"] for row in fine), default=0.0),
         "moves_proven": _part([row["moves_proven"] for row in changes]),
+        "moves_proven_of_moving": _part([row["moves_proven"] for row in changes if row["moves"]]),
         "optimal": _part([row["optimal"] for row in fine]),
         "moves": sum(row["moves"] for row in changes),
         "stops": sum(row["stops"] for row in changes),
@@ -94,11 +95,14 @@ def lines(told: Row) -> Iterator[str]:
         f"GPU gap within {CLOSE}%: {_shown(told['gap_within'])} of the solves, {_shown(told['gap_within_at_the_end'])} of the"
         f" fleets at their last solve; worst {told['gap_worst']}%"
     )
-    yield f"changes with the fewest moves proven: {_shown(told['moves_proven'])}; solves proven optimal: {_shown(told['optimal'])}"
+    yield (
+        f"changes with the fewest moves proven: {_shown(told['moves_proven'])}, of those that move any"
+        f" {_shown(told['moves_proven_of_moving'])}; solves proven optimal: {_shown(told['optimal'])}"
+    )
     yield f"moves {told['moves']}, stops {told['stops']}, edits refused by the stack file's checks {told['edits_refused']}"
     yield f"most memory of the process {told['peak_mb']} MB"
     yield from _errors(told)
-    for title, breaks in (("broken rules", True), ("changes without need, missed places", False)):
+    for title, breaks in (("broken rules", True), ("changes without need, missed places, odd reasons", False)):
         ones = [one for one in told["problems"] if one["breaks"] is breaks]
         yield f"\n{title}: {sum(one['count'] for one in ones) or 'none'}"
         for one in ones:
