@@ -16,6 +16,8 @@ from swarm_iac.solver.numa import homes, parts
 
 #: Most steps of the search on one node; beyond, the best so far stands.
 STEPS = 4000
+#: More new replicas than this on one node are not searched for: each goes where it fits, the largest first.
+SEARCHED = 100
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,24 @@ def _take(free: list[list[int]], count: int, first: tuple[int, ...], liked: tupl
     return tuple(sorted(picked))
 
 
+def _aligned(order: list[Want], gpus: list[int], cpus: list[int]) -> dict[str, int | None]:
+    """The same without a search: the fullest NUMA node that has room for each."""
+    left, cores = list(gpus), list(cpus)
+    found: dict[str, int | None] = {}
+    for want in order:
+        fits = [j for j in range(len(left)) if left[j] >= want.gpus and cores[j] >= want.cores]
+        home = min(fits, key=lambda j: (left[j], cores[j], j), default=None) if want.gpus or want.cores else None
+        found[want.name] = home
+        if home is not None:
+            left[home] -= want.gpus
+            cores[home] -= want.cores
+    return found
+
+
 def _align(order: list[Want], gpus: list[int], cpus: list[int], free: list[list[int]]) -> dict[str, int | None]:
     """A NUMA node for as many wants as can have one, each weighing 1 + gpus + cores; None for the others."""
+    if len(order) > SEARCHED:
+        return _aligned(order, gpus, cpus)
     best: dict[str, int | None] = {}
     best_weight = -1
     steps = 0

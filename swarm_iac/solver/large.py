@@ -69,6 +69,7 @@ def fill(
     filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
     found = _admitted(room, _named(seen, room, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - room.counts[name].total()) > 0}
+    rest = {name: left for name, left in rest.items() if not scene.asks[name].shared}  # patterns pack cards anew
     more = greedy(replace(task, base=room, free=rest), stop)
     return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
 

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
 
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
 from swarm_iac.model.stack import Stack
@@ -31,6 +34,7 @@ from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moves_goal
 from swarm_iac.solver.greedy import greedy
+from swarm_iac.solver.homeward import homeward
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
@@ -81,6 +85,32 @@ def solve(
     scene = without_slack(scene_of(stack, last, today))
     settled = settle(scene)
     most = possible(scene)
+    try:
+        return _best(scene, settled, most, moves, watch, repair=repair)
+    except Exception as error:  # noqa: BLE001  (whatever fails costs the search: a fleet always gets its answer)
+        return rescued(scene, settled, most, error, watch)
+
+
+def rescued(scene: Scene, settled: Settled, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
+    """What stays and a greedy pass for the rest, bounded by counting; the proof says what failed."""
+    task = narrow(scene, settled)
+    counts = _fixed(task) + greedy(task, watch.ended)
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" at {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
+    goals = (*goals_of_large(scene, counts, most, Bounds()), moves_goal(scene, settled, counts))
+    return _large_solution(scene, settled, counts, goals, 0, watch, {"failed": f"{type(error).__name__}{where}: {error}"})
+
+
+def _fixed(task: Task) -> Pairs:
+    """What a task does not decide."""
+    return Counter({(name, node): k for name, counts in task.base.counts.items() for node, k in counts.items()})
+
+
+def _best(
+    scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, *, repair: bool
+) -> Solution:
     large = len(scene.asks) * len(scene.bins) > EXACT
     if not repair:
         task = replace(wide(scene, settled), budget=moves)
@@ -97,7 +127,7 @@ def solve(
     placement = _placement(scene, settled, counts, watch)
     return Solution(
         placement=placement,
-        proof=_proof(stack, scene, found, placement, cut=cut, stopped=watch.stopped),
+        proof=_proof(scene.stack, scene, found, placement, cut=cut, stopped=watch.stopped),
         moves=_moves(scene, settled, placement),
     )
 
@@ -157,8 +187,7 @@ def _changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch)
     """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
     watch.phase("placing what is new")
     task = narrow(scene, settled)
-    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
-    counts = fixed + greedy(task, watch.ended)
+    counts = _fixed(task) + greedy(task, watch.ended)
     left = in_all(scene, CHANGE)
     if watch.stopped or _complete(counts, most) or not settled.stay:
         return attempt(scene, task, most, counts, True, watch, left=left)
@@ -196,6 +225,7 @@ def _all_at_once(
     if _open(best[0].scores) and not watch.stopped and left > 0:
         found, _ = cleared(scene, settled, most, counts, watch, left)
         best = better(best, found)
+    best = better(best, homeward(scene, settled, best[1]))
     if _open(best[0].scores) and not watch.stopped:
         moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
         best = better(best, moved)
@@ -251,8 +281,7 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     effort = scene.stack.solve.effort
     watch.phase("placing what is new")
     task = narrow(scene, settled)
-    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
-    counts = fixed + greedy(task, watch.ended)
+    counts = _fixed(task) + greedy(task, watch.ended)
     rounds = 0
     bounds = Bounds()
     watch.tell(goals_of_large(scene, counts, most, bounds))
@@ -269,13 +298,19 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
 
 
 def _large_solution(
-    scene: Scene, settled: Settled, counts: Pairs, goals: tuple[Goal, ...], rounds: int, watch: Watch
+    scene: Scene,
+    settled: Settled,
+    counts: Pairs,
+    goals: tuple[Goal, ...],
+    rounds: int,
+    watch: Watch,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Solution:
     watch.tell(goals)
     placement = _placement(scene, settled, counts, watch)
-    how = {"workers": 1, "seed": SEED, "effort": scene.stack.solve.effort, "rounds": rounds}
+    how = {"workers": 1, "seed": SEED, "effort": scene.stack.solve.effort, "rounds": rounds, **more}
     proof = Proof(
-        optimal=all(goal.value == goal.bound for goal in goals),
+        optimal=not more and all(goal.value == goal.bound for goal in goals),
         goals=goals,
         solver=f"OR-Tools CP-SAT and GLOP {version('ortools')}",
         parameters=how | ({"cut": "by hand"} if watch.stopped else {}),

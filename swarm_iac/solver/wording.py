@@ -9,7 +9,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILINGS, CEILING_KEYS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Scene
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {
@@ -104,7 +104,8 @@ def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
 def _rack(room: Room, ask: Ask, rule: str) -> Reason:
     i = RACK_RULES.index(rule)
     unit: type[int] = Watts if i == 2 else BitsPerSecond
-    name = max(room.racks, key=lambda rack: (room.racks[rack][i], rack))
+    bounded = [rack for rack, left in room.racks.items() if left[i] < ENDLESS // 2]
+    name = max(bounded or room.racks, key=lambda rack: (room.racks[rack][i], rack))
     need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if i == 2 else ask.need[UPLINK[i]]
     kind = "power" if i == 2 else "uplink"
     left = unit(max(0, room.racks[name][i]))

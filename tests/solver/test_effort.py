@@ -41,7 +41,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
         patch.setattr(MODULE, "EXACT", 0)
         for module in (MODULE, CLEAR):
             patch.setattr(module, "attempt", counted)
-        patch.setitem(MODULE.IN_ALL, "normal", effort)
+        patch.setitem(MODULE.CHANGE, "normal", effort)
         solution = solve(stack, last)
     assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()
     return sum(spent), solution

@@ -12,6 +12,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.bounds import level_bounds
+from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.scene import scene_of
 from tests.benchmarks.scale import fleet
@@ -89,4 +90,4 @@ def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     wishes = {"one": {"each": {"gpus": 2}}, "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
     stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
     scene = scene_of(stack, Placement())
-    assert level_bounds(scene, Counter(), possible(scene), "normal", lambda: False).together == {1: 4000}
+    assert level_bounds(scene, Counter(), possible(scene), "normal", Limit()).together == {1: 4000}

@@ -52,6 +52,8 @@ def solved(case: Case, label: Row, *, twice: bool = False) -> Solved:
         return Solved(label | {"seconds": time.monotonic() - begin, "error": _kind(error), "traceback": traceback.format_exc()})
     took = time.monotonic() - begin
     row = label | {"seconds": took}
+    if "failed" in solution.proof.parameters:
+        row |= {"error": str(solution.proof.parameters["failed"])}
     try:
         findings = judged(case, solution)
         row |= figures(case, solution)
