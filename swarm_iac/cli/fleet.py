@@ -84,7 +84,7 @@ def look(name: str, *, file: Path | None = None, offline: bool = False, retry: b
     budget, fits = decision.stack.solve, partial(may_stand, decision.stack)
     chosen = read_only(only, wanted, decision.stack)
     if offline:
-        seen = _as_locked(decision)
+        seen = _as_locked(decision, wanted)
         return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits, only=chosen))
     targets = {node: one.address for node, one in wanted.items()}
     seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
@@ -101,8 +101,11 @@ def guard(view: View, allowed: int) -> None:
     guards.refuse_emptied(stopped, view.desired, allowed)
 
 
-def _as_locked(decision: Decision) -> dict[str, Observed]:
-    """Every machine as it is when all that the lock holds is done and healthy; blank when it holds nothing."""
+def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
+    """Every machine as it is when all that the lock holds is done and healthy; blank when it holds nothing.
+
+    `wanted`: of the decision, so that a lock that holds is not expanded a second time.
+    """
     from swarm_iac.plan import desired
 
     stack, known = decision.stack, decision.last.allocations
@@ -112,7 +115,10 @@ def _as_locked(decision: Decision) -> dict[str, Observed]:
         name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
         for name, node in stack.nodes.items()
     }
-    was = desired(stack.model_copy(update={"nodes": nodes}), decision.last.model_copy(update={"allocations": known}))
+    if nodes == stack.nodes and known == decision.placement.allocations:
+        was = wanted
+    else:
+        was = desired(stack.model_copy(update={"nodes": nodes}), decision.last.model_copy(update={"allocations": known}))
     if not known:
         return {name: Observed(node=name) for name in was}
     return {

@@ -159,6 +159,9 @@ def _allocation(machine: Machine, name: str, act: Act) -> Iterator[Draft]:
 
 def _parts(machine: Machine, name: str, act: Act, old: AllocationState | None, new: AllocationState) -> Iterator[Draft]:
     """Slice, directories, bandwidth, unit and health, each only where something differs."""
+    well = machine.seen.health.get(name, "") in WELL
+    if act.kind == "stay" and well and old == new and machine.old.interface == machine.new.interface:
+        return  # what most of a large fleet is in every plan
     at, want = within(name), _want(machine, name, new)
     changes = diff(old, new, at)
 

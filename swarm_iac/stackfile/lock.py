@@ -155,7 +155,9 @@ def parse(text: str | bytes, file: str) -> Lock:
             hint = f"a block is named {block.workload}-0, {block.workload}-1 and so on; `swarm solve` writes this file"
             problems.append(Problem(place, f"allocations.{name}", message, hint))
             continue
-        allocations.append(Allocation(name=name, index=int(index), **block.model_dump(exclude={"digest"})))
+        # Each value is of the same type there as here, and valid already.
+        held = {key: value for key, value in block if key != "digest"}
+        allocations.append(Allocation.model_construct(name=name, index=int(index), **held))
     if problems:
         raise StackFileError(tuple(problems))
     unplaced = (Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items())
