@@ -77,18 +77,50 @@ def digest_of(stack: Stack, workload: str, node: str | None) -> str:
     What is in _LIVE is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has no such
     workload or node.
     """
-    wish = stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
-    each = wish.get("each", {})
-    for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
-        each.pop(live, None)
-    # A range's upper end decides which replicas exist, not where one of them stands.
-    wish.pop("replicas", None)
-    decided: dict[str, Any] = {"wish": wish}
-    if node is not None:
-        one = stack.nodes[node]
-        shape = stack.hardware[one.hardware].model_dump(mode="json", exclude={"interface", "disk"}, exclude_defaults=True)
-        decided["node"] = {"hardware": shape, "rack": one.rack, "site": one.site, "labels": one.labels}
-    return _sha(decided)
+    return _Decided(stack).digest(workload, node)
+
+
+class _Decided:
+    """What allocations of one stack are decided from. Each workload and each node is written out once, for all of them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self._wishes: dict[str, str] = {}
+        self._hardware: dict[str, dict[str, Any]] = {}
+        self._nodes: dict[str, str] = {}
+        self._digests: dict[tuple[str, str | None], str] = {}
+
+    def digest(self, workload: str, node: str | None) -> str:
+        """See `digest_of`."""
+        key = (workload, node)
+        if key not in self._digests:
+            parts = [f'"wish":{self._wish(workload)}'] if node is None else [self._node(node), f'"wish":{self._wish(workload)}']
+            self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
+        return self._digests[key]
+
+    def _wish(self, workload: str) -> str:
+        if workload not in self._wishes:
+            wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
+            each = wish.get("each", {})
+            for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
+                each.pop(live, None)
+            # A range's upper end decides which replicas exist, not where one of them stands.
+            wish.pop("replicas", None)
+            self._wishes[workload] = _json(wish)
+        return self._wishes[workload]
+
+    def _node(self, node: str) -> str:
+        if node not in self._nodes:
+            one = self.stack.nodes[node]
+            shape = {"hardware": self._shape(one.hardware), "rack": one.rack, "site": one.site, "labels": one.labels}
+            self._nodes[node] = f'"node":{_json(shape)}'
+        return self._nodes[node]
+
+    def _shape(self, name: str) -> dict[str, Any]:
+        if name not in self._hardware:
+            hidden = {"interface", "disk"}
+            self._hardware[name] = self.stack.hardware[name].model_dump(mode="json", exclude=hidden, exclude_defaults=True)
+        return self._hardware[name]
 
 
 def digest_placement(placement: Placement) -> str:
@@ -103,12 +135,9 @@ def make(stack: Stack, placement: Placement) -> Lock:
 
     Reasons stay out: their figures are of the whole, and would change with every neighbour.
     """
-    shared: dict[tuple[str, str], str] = {}
-    for one in placement.allocations:
-        key = (one.workload, one.node)
-        shared[key] = shared.get(key) or digest_of(stack, *key)
-    digests = {one.name: shared[one.workload, one.node] for one in placement.allocations}
-    unplaced = {one.workload: digest_of(stack, one.workload, None) for one in placement.unplaced}
+    decided = _Decided(stack)
+    digests = {one.name: decided.digest(one.workload, one.node) for one in placement.allocations}
+    unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
     bare = tuple(one.model_copy(update={"reasons": ()}) for one in placement.unplaced)
     return Lock(placement.model_copy(update={"unplaced": bare}), digests, unplaced)
 
@@ -188,13 +217,7 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Why the lock is stale, a sentence each; empty when it stands. What `limits` finds is for the caller to add."""
     reasons: list[str] = []
-    digests: dict[tuple[str, str | None], str] = {}
-
-    def current(workload: str, node: str | None) -> str:
-        if (workload, node) not in digests:
-            digests[workload, node] = digest_of(stack, workload, node)
-        return digests[workload, node]
-
+    current = _Decided(stack).digest
     decided: dict[str, set[int]] = {}
     for one in lock.placement.allocations:
         decided.setdefault(one.workload, set()).add(one.index)
@@ -229,5 +252,12 @@ def _most(stack: Stack, workload: str) -> int:
 
 
 def _sha(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return _sha_of(_json(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def _sha_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
