@@ -12,7 +12,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.shape import StackFile
 from swarm_iac.stackfile.source import Source
-from swarm_iac.stackfile.wording import nearest
+from swarm_iac.stackfile.wording import COMPARED, nearest
 from swarm_iac.units import Watts
 
 
@@ -72,7 +72,9 @@ class _Checker:
 
     def user(self, path: str, user: str) -> None:
         if user not in self.users and "teams" not in self.sections:
-            hint = nearest(user, self.users) if self.users else "list users under `teams:`, as in `research: {users: [ada]}`"
+            hint = "list users under `teams:`, as in `research: {users: [ada]}`"
+            if self.users and len(self.problems) < COMPARED:
+                hint = nearest(user, self.users)
             self.say(path, f"{user!r} is in no team", hint)
 
     def nodes(self, shape: StackFile) -> None:
