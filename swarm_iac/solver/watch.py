@@ -15,10 +15,18 @@ from swarm_iac.solver.goals import Aim
 
 
 class Watch:
-    """`tell` is called with the goals as they stand whenever one of them improves. `stop` may come from any thread."""
+    """`tell` is called with the goals as they stand whenever one of them improves, `phase` with what is done now.
 
-    def __init__(self, tell: Callable[[tuple[Goal, ...]], None] = lambda goals: None) -> None:
+    `stop` may come from any thread.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[tuple[Goal, ...]], None] = lambda goals: None,
+        phase: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.tell = tell
+        self.phase = phase
         self.stopped = False
         self._lock = Lock()
         self._solver: cp_model.CpSolver | None = None
