@@ -124,9 +124,9 @@ def keep(decision: Decision, progress: Progress | None = None) -> bool:
     """Make the placement the lock, with its proof beside it; the candidate goes. False when nothing was written."""
     files = decision.files
     _tell(progress, WRITING)
-    changed = _write(files.lock, lock.dump(lock.make(decision.stack, decision.placement)))
+    changed = write_whole(files.lock, lock.dump(lock.make(decision.stack, decision.placement)))
     if decision.proof:
-        _write(files.proof, proofs.dump(decision.proof))
+        write_whole(files.proof, proofs.dump(decision.proof))
     for candidate in (files.candidate_proof, files.candidate):
         if candidate:
             candidate.unlink(missing_ok=True)
@@ -239,8 +239,8 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
     decision = adopt(now, solution, today=today)
     if write and now.files.candidate and now.files.candidate_proof and decision.proof:
         _tell(progress, WRITING)
-        _write(now.files.candidate, lock.dump(lock.make(now.stack, decision.placement)))
-        _write(now.files.candidate_proof, proofs.dump(decision.proof))
+        write_whole(now.files.candidate, lock.dump(lock.make(now.stack, decision.placement)))
+        write_whole(now.files.candidate_proof, proofs.dump(decision.proof))
     return decision
 
 
@@ -279,7 +279,7 @@ def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _write(path: Path, text: str) -> bool:
+def write_whole(path: Path, text: str) -> bool:
     """Write all of it or nothing, whenever the process ends. False where the file says so already."""
     if path.exists() and path.read_text() == text:
         return False
