@@ -18,7 +18,7 @@ from swarm_iac.cli.live import Following, followed
 from swarm_iac.decision import WRITING
 from swarm_iac.solver import Watch
 from tests.cli.test_interrupt import SECONDS, Typed, exact, repository
-from tests.cli.typed import ROOT
+from tests.cli.typed import ROOT, swarm
 
 QUESTIONS = [
     ("solve",),
@@ -163,3 +163,22 @@ def test_what_is_being_written_is_written_to_its_end(times: int) -> None:
         return "written"
 
     assert answer(writes, times)[0] == "written"
+
+
+#: What takes longer to load than a small stack takes to read. Pulumi and Ansible are for `up`, OR-Tools is for a solve.
+HEAVY = ("ortools", "pandas", "numpy", "pulumi", "ansible_runner", "grpc", "google.protobuf")
+
+
+@pytest.mark.parametrize("words", [("validate", "stacks/dev.yaml"), ("plan", "--offline"), ("solve",)], ids=" ".join)
+def test_nothing_heavy_is_loaded_where_the_lock_holds(tmp_path: Path, words: tuple[str, ...]) -> None:
+    repository(tmp_path, STACK)
+    assert swarm("solve", at=tmp_path).code == 0
+    code = (
+        "import sys\nfrom swarm_iac.cli.__main__ import main\n"
+        f"sys.argv = ['swarm', *{words!r}]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"print('loaded:', *(name for name in {HEAVY!r} if name in sys.modules))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "loaded:", done.stdout + done.stderr
