@@ -17,6 +17,7 @@ from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.base import Name, Value
 from swarm_iac.model.placement import Allocation, Placement, Unplaced
 from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile import written
 from swarm_iac.stackfile.compose import compose
 from swarm_iac.stackfile.source import Document
 from swarm_iac.stackfile.text import decode
@@ -30,6 +31,7 @@ MAX_NODES = 1_250_000
 #: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
 _LIVE = {"run", "stop", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
+_ALLOCATIONS = "allocations:\n"
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def make(stack: Stack, placement: Placement) -> Lock:
 
 def dump(lock: Lock) -> str:
     """The file's text; the same lock gives the same bytes."""
-    parts = [_HEAD + "allocations:\n"]
+    parts = [_HEAD + _ALLOCATIONS]
     for one in sorted(lock.placement.allocations, key=lambda one: one.name):
         lines = [f"  {one.name}:", f"    workload: {one.workload}", f"    node: {one.node}"]
         for name in ("gpus", "cpus", "numa"):
@@ -168,7 +170,14 @@ def dump(lock: Lock) -> str:
 
 def parse(text: str | bytes, file: str) -> Lock:
     """A lock file's text. Raises StackFileError with all problems."""
-    document = Document(file, compose(decode(text, file, MAX_BYTES), file, MAX_NODES))
+    text = decode(text, file, MAX_BYTES)
+    found = written.read(text, _HEAD + _ALLOCATIONS)
+    return _read(text, file) if found is None else _lock(*found)
+
+
+def _read(text: str, file: str) -> Lock:
+    """The same for any YAML."""
+    document = Document(file, compose(text, file, MAX_NODES))
     data = {key: {} if value is None else value for key, value in document.root.data.items()}
     try:
         shape = _File.model_validate(data)
@@ -189,13 +198,19 @@ def parse(text: str | bytes, file: str) -> Lock:
         allocations.append(Allocation.model_construct(name=name, index=int(index), **held))
     if problems:
         raise StackFileError(tuple(problems))
-    unplaced = (Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items())
+    unplaced = [Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items()]
+    digests = {name: block.digest for name, block in shape.allocations.items()}
+    return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()})
+
+
+def _lock(
+    allocations: list[Allocation], unplaced: list[Unplaced], digests: dict[str, str], unplaced_digests: dict[str, str]
+) -> Lock:
     placement = Placement(
         allocations=tuple(sorted(allocations, key=lambda one: one.name)),
         unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
     )
-    digests = {name: block.digest for name, block in shape.allocations.items()}
-    return Lock(placement, digests, {name: one.digest for name, one in shape.unplaced.items()})
+    return Lock(placement, digests, unplaced_digests)
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
