@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from swarm_iac.solver.board import Board
+from swarm_iac.solver.bounds import Bounds
 from swarm_iac.solver.goals import aims
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.keep import Keeping
@@ -35,11 +36,13 @@ def attempt(
     haste: bool = False,
     left: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: int | None = None,
+    gpus: Bounds | None = None,
+    below: Callable[[Pairs, int], Pairs] | None = None,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
-    `gpus`: thousandths of GPUs that no placement exceeds. Returns what was found, the counts of all replicas, and whether
+    `gpus` bounds each priority; `below` fills what a
+    priority and those above it leave. Returns what was found, the counts of all replicas, and whether
     candidates were left out.
     """
     if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
@@ -53,5 +56,5 @@ def attempt(
     moves_stay_in_budget(board, keeping)
     level = scene.stack.solve.effort
     effort = (HASTE if haste and repair else EFFORT)[level]
-    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus)
+    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, below)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from ortools.sat.python import cp_model
+from swarm_iac.solver.cpsat import cp_model
 
 from swarm_iac.solver.columns.beside import Cards
 from swarm_iac.solver.greedy import Misfits, candidates

@@ -147,7 +147,7 @@ def possible(scene: Scene) -> dict[str, int]:
             count = reach(empty, ask, home=home)
         else:
             key = (
-                ask.user,
+                empty.by_ceiling(ask),
                 ask.members,
                 ask.need,
                 ask.share,

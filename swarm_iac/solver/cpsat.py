@@ -1,10 +1,28 @@
-"""How is CP-SAT asked, so that the same model gives the same answer, and an interrupt reaches whoever watches?"""
+"""How is CP-SAT asked, so that the same model gives the same answer, an interrupt reaches its handler, and nothing raises?
+
+Every CP-SAT solve of the product goes through `run`. A solver that fails says UNKNOWN, whose next step each caller has:
+the hint, the greedy placement, the bound by counting.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
+from types import ModuleType
 
-from ortools.sat.python import cp_model
+if "pandas" in sys.modules:
+    from ortools.sat.python import cp_model
+else:
+    # CP-SAT's Python interface loads pandas for calls on Series, which are not used here: half of its time to load.
+    placeholder = ModuleType("pandas")
+    placeholder.Index = placeholder.Series = type("Unused", (), {})  # type: ignore[attr-defined]
+    sys.modules["pandas"] = placeholder
+    try:
+        from ortools.sat.python import cp_model
+    finally:
+        del sys.modules["pandas"]
+
+__all__ = ["SEED", "cp_model", "known_bound", "one_worker", "run", "solved"]
 
 SEED = 7
 #: What CP-SAT says of an objective that nothing bounds.
@@ -26,9 +44,33 @@ def one_worker(effort: float | None = None) -> cp_model.CpSolver:
     return solver
 
 
+def run(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: cp_model.CpSolverSolutionCallback | None = None
+) -> cp_model.CpSolverStatus:
+    """The status of one solve; UNKNOWN where CP-SAT refuses the model or fails."""
+    try:
+        status = solver.solve(model, callback)
+    except (RuntimeError, ValueError, OverflowError):
+        return cp_model.UNKNOWN
+    return cp_model.UNKNOWN if status == cp_model.MODEL_INVALID else status
+
+
+def solved(status: cp_model.CpSolverStatus) -> bool:
+    """Does the solver hold values?"""
+    return status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
 def known_bound(solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> float | None:
-    """The bound on the objective, or None where the solve ended before it had one: in presolve it reads 0."""
-    bound = float(solver.best_objective_bound)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    """The bound on the objective, or None where the solve ended before it had one: in presolve it reads 0.
+
+    A model that has a placement and is called infeasible proves nothing.
+    """
+    if status == cp_model.INFEASIBLE:
+        return None
+    try:
+        bound = float(solver.best_objective_bound)
+    except RuntimeError:  # there is no response at all
+        return None
+    if solved(status):
         return bound
     return bound if bound and math.isfinite(bound) and abs(bound) < UNBOUNDED else None

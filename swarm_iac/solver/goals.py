@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
+from swarm_iac.solver.cpsat import cp_model
 
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.board import Board, Terms, Values
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.scene import GPUS, VCPUS
 
+#: Part of the effort of a goal that one of tidiness has.
+TIDY = 0.2
 #: Highest first.
 LEVELS = tuple(sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]))
 
@@ -44,6 +46,7 @@ class Aim:
     base: int = 0  # 1 + R where the value is worth; 0 elsewhere
     share: float = 1.0  # of the effort
     unit: str = "gpus"  # what worth counts before replicas
+    places: int | None = None  # the priority whose replicas it counts, where it counts what is placed
 
     def measure(self, values: Values) -> int:
         """Its value in a placement."""
@@ -79,7 +82,7 @@ def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: st
         result.append(Aim(name, mine, constant, 1, constant + top, step, unit=unit))
     every = [(var, worth[ask.name]) for ask in asks for var in board.of(ask.name)]
     top = sum(worth[name] * count for name, count in free.items())
-    result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step, unit=unit))
+    result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step, unit=unit, places=PRIORITIES[level]))
     return result
 
 
@@ -100,14 +103,14 @@ def _misfit(board: Board) -> Aim:
         for name, counts in board.task.base.counts.items()
         for node, count in counts.items()
     )
-    return Aim("misfit", terms, constant, -1, constant, share=0.5)
+    return Aim("misfit", terms, constant, -1, constant, share=TIDY)
 
 
 def _nodes(board: Board) -> Aim:
     load = board.task.base.load
     terms: Terms = [(var, 1) for node, var in board.open.items() if not load[node]]
     constant = sum(1 for count in load.values() if count)
-    return Aim("nodes", terms, constant, -1, constant, share=0.5)
+    return Aim("nodes", terms, constant, -1, constant, share=TIDY)
 
 
 def _tie(board: Board) -> Aim:

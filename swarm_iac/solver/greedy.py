@@ -7,11 +7,19 @@ that fits. The answer keeps every rule, the move budget included, so it is feasi
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from swarm_iac.solver.room import Room, group_of
+import numpy as np
+
 from swarm_iac.solver.rules.fit import may_stay, suits
 from swarm_iac.solver.scene import MEMORY, VCPUS, Ask, Bin, Scene
+from swarm_iac.solver.slots import Ints, Slots
 from swarm_iac.solver.task import Pairs, Task
+
+
+#: So many workloads are placed whatever `stop` says: an answer that was cut short is not empty.
+FIRST = 200
 
 
 def misfit(scene: Scene, ask: Ask, bin_: Bin) -> int:
@@ -34,6 +42,7 @@ class Misfits:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.known: dict[tuple[bool, str | None, int, str | None, int], int] = {}
+        self.rows: dict[tuple[bool, str | None, int], Ints] = {}
 
     def of(self, ask: Ask, bin_: Bin) -> int:
         """`misfit(scene, ask, bin_)`."""
@@ -42,32 +51,50 @@ class Misfits:
             self.known[key] = misfit(self.scene, ask, bin_)
         return self.known[key]
 
+    def all(self, ask: Ask, bins: list[Bin], kinds: Ints) -> Ints:
+        """The same for every node; `kinds` numbers nodes that are alike."""
+        key = (bool(ask.gpus), ask.model, ask.gpu_memory)
+        if key not in self.rows:
+            cost = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
+            for kind, bin_ in {int(kind): bin_ for kind, bin_ in zip(kinds, bins, strict=True)}.items():
+                cost[kind] = self.of(ask, bin_)
+            self.rows[key] = cost[kinds]
+        return self.rows[key]
 
-def greedy(task: Task) -> Pairs:
-    """Replicas of the free workloads by (workload, node)."""
-    scene, room, misfits = task.scene, task.base.copy(), Misfits(task.scene)
+
+def greedy(task: Task, stop: Callable[[], bool] = lambda: False) -> Pairs:
+    """Replicas of the free workloads by (workload, node). `stop` ends it with what is placed so far."""
+    scene, slots, misfits = task.scene, Slots(task.base.copy()), Misfits(task.scene)
     chosen: Pairs = Counter()
     budget = task.budget
     order = sorted(
         (scene.asks[name] for name in task.free),
         key=lambda a: (-a.priority, not task.running[a.name], -a.gpus, -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
-    for ask in order:
+    homes: dict[str, list[str]] = {}
+    for name, node in (*task.stay, *task.soft):
+        if task.home(name, node) and node not in homes.setdefault(name, []):
+            homes[name].append(node)
+    for done, ask in enumerate(order):
+        if done >= FIRST and stop():
+            break
         best: tuple[int, Pairs, int] | None = None
-        for bins in _groups(task, ask):
-            picked = _fill(task, room, ask, bins, misfits)
+        for nodes in _groups(task, slots, ask, sorted(homes.get(ask.name, ()))):
+            picked = _fill(task, slots, ask, nodes, misfits)
             moved = _moved(task, ask, picked)
             for (_, node), count in picked.items():
-                room.take(ask, scene.bins[node], -count)
+                slots.take(ask, scene.bins[node], -count)
             if (ask.gang and picked.total() < task.free[ask.name]) or (budget is not None and moved > budget):
                 picked, moved = Counter(), 0
             if best is None or (picked.total(), -moved) > (best[0], -best[2]):
                 best = (picked.total(), picked, moved)
+            if best[0] == task.free[ask.name] and not best[2]:
+                break
         if best is None:
             continue
         for (_, node), count in best[1].items():
-            done = room.put_back(ask, scene.bins[node], count, task.own_cards(ask.name, node))
-            room.take(ask, scene.bins[node], count - done)
+            back = slots.put_back(ask, scene.bins[node], count, task.own_cards(ask.name, node))
+            slots.take(ask, scene.bins[node], count - back)
         chosen.update(best[1])
         budget = None if budget is None else budget - best[2]
     return chosen
@@ -109,45 +136,87 @@ def candidates(task: Task, ask: Ask) -> list[Bin]:
     return found
 
 
-def _groups(task: Task, ask: Ask) -> list[list[Bin]]:
-    """All candidates at once, or by node or rack for `within`; where it stands first."""
-    found = candidates(task, ask)
+@dataclass(frozen=True)
+class _Nodes:
+    """Where a workload may stand: the nodes that are its home, and rows of others with how much each could take."""
+
+    homes: list[Bin]
+    rows: Ints
+    caps: Ints
+
+
+def _groups(task: Task, slots: Slots, ask: Ask, homes: list[str]) -> list[_Nodes]:
+    """All candidates at once, or by node or rack for `within`: where it stands first, then where the least is left."""
+    scene = task.scene
+    at_home = [bin_ for node in homes if may_stay(ask, bin_ := scene.bins[node]) and _asked(task, ask, node)]
+    caps = slots.caps(ask)
+    if task.nodes is not None:
+        among = np.zeros(len(slots.bins), dtype=np.bool_)
+        among[[slots.index[node] for node in {*task.nodes, *homes} if node in slots.index]] = True
+        caps = np.where(among, caps, 0)
+    rows = np.flatnonzero(caps)
+    if task.pairs is not None:
+        rows = np.array([row for row in rows if _asked(task, ask, slots.bins[row].name)], dtype=np.int64)
     if not ask.within:
-        return [found]
-    groups: dict[str, list[Bin]] = {}
-    for bin_ in found:
-        groups.setdefault(group_of(bin_, ask.within), []).append(bin_)
-    return sorted(groups.values(), key=lambda bins: -sum(task.home(ask.name, b.name) for b in bins))
+        return [_Nodes(at_home, rows, caps)]
+    groups = slots.groups(ask.within)
+    fits = np.bincount(groups[rows], weights=caps[rows].astype(np.float64), minlength=int(groups.max(initial=-1)) + 1)
+    stood: Counter[int] = Counter()
+    for bin_ in at_home:
+        stood[int(groups[slots.index[bin_.name]])] += task.home(ask.name, bin_.name)
+    least = task.free[ask.name] if ask.gang else 1
+    order = sorted(
+        (group for group in {*map(int, groups[rows]), *stood} if stood[group] or fits[group] >= least),
+        key=lambda group: (-stood[group], fits[group] < task.free[ask.name], fits[group], group),
+    )
+    return [
+        _Nodes([b for b in at_home if int(groups[slots.index[b.name]]) == group], rows[groups[rows] == group], caps)
+        for group in order
+    ]
 
 
-def _fill(task: Task, room: Room, ask: Ask, bins: list[Bin], misfits: Misfits) -> Pairs:
-    """Take as much as fits of the bins, best first; `room` is changed."""
+def _asked(task: Task, ask: Ask, node: str) -> bool:
+    return task.pairs is None or (ask.name, node) in task.pairs
+
+
+def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Pairs:
+    """Take as much as fits of the nodes, best first; `slots` is changed."""
     picked: Pairs = Counter()
     left = task.free[ask.name]
-    by = 0 if ask.gpus else 1
+    for keep, bin_ in _ordered(task, slots, ask, nodes, misfits):
+        if left <= 0 or slots.room.by_ceiling(ask) <= 0:
+            break
+        fit = min(slots.room.most(ask, bin_), left)
+        if keep or bin_.state != "ready":
+            fit = min(fit, task.home(ask.name, bin_.name) - picked[ask.name, bin_.name])
+        own = task.own_cards(ask.name, bin_.name)
+        if own and fit > 0:
+            # It keeps its card or goes elsewhere: to change the card is a move as well.
+            back = slots.put_back(ask, bin_, fit, own) if keep else 0
+            loose = min(fit - back, task.soft[ask.name, bin_.name]) if keep else 0
+            slots.take(ask, bin_, loose)
+            fit = back + loose
+        elif fit > 0:
+            slots.take(ask, bin_, fit)
+        if fit > 0:
+            picked[ask.name, bin_.name] += fit
+            left -= fit
+    return picked
 
-    def preference(bin_: Bin) -> tuple[bool, int, bool, int, str]:
-        home = task.stay[ask.name, bin_.name] + task.soft[ask.name, bin_.name]
-        return (not home, misfits.of(ask, bin_), not room.load[bin_.name], room.free[bin_.name][by], bin_.name)
+
+def _ordered(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Iterator[tuple[bool, Bin]]:
+    """First the homes (True), then every node: homes, what fits best, nodes in use, the fullest, by name."""
+    by = 0 if ask.gpus else 1
+    room = slots.room
+
+    def preference(bin_: Bin) -> tuple[int, bool, int, str]:
+        return (misfits.of(ask, bin_), not room.load[bin_.name], room.free[bin_.name][by], bin_.name)
 
     for keep in (True, False):
-        for bin_ in sorted((b for b in bins if not keep or task.home(ask.name, b.name)), key=preference):
-            home = task.home(ask.name, bin_.name)
-            if left <= 0:
-                break
-            fit = min(room.most(ask, bin_), left)
-            if keep or bin_.state != "ready":
-                fit = min(fit, home - picked[ask.name, bin_.name])
-            own = task.own_cards(ask.name, bin_.name)
-            if own and fit > 0:
-                # It keeps its card or goes elsewhere: to change the card is a move as well.
-                back = room.put_back(ask, bin_, fit, own) if keep else 0
-                loose = min(fit - back, task.soft[ask.name, bin_.name]) if keep else 0
-                room.take(ask, bin_, loose)
-                fit = back + loose
-            elif fit > 0:
-                room.take(ask, bin_, fit)
-            if fit > 0:
-                picked[ask.name, bin_.name] += fit
-                left -= fit
-    return picked
+        yield from ((keep, bin_) for bin_ in sorted(nodes.homes, key=preference))
+    home = {slots.index[bin_.name] for bin_ in nodes.homes}
+    rows = nodes.rows if not home else np.array([row for row in nodes.rows if row not in home], dtype=np.int64)
+    if len(rows):
+        cost = misfits.all(ask, slots.bins, slots.kind)[rows]
+        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], cost))
+        yield from ((False, slots.bins[row]) for row in rows[order])

@@ -22,7 +22,7 @@ def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
     """What is worth the most, with at least as many replicas of each workload: `counts`, or one of two ways home."""
     stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
     gone = stand - counts
-    leavers = Counter({name: k for name, k in by_workload(gone).items() if simple(scene, scene.asks[name])})
+    leavers = Counter({name: k for name, k in by_workload(gone).items() if simple(scene.asks[name])})
     if not leavers:
         return counts
     order = sorted(leavers, key=lambda name: _rank(scene, name))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from ortools.sat.python import cp_model
+from swarm_iac.solver.cpsat import cp_model
 
 from swarm_iac.solver.board import Board, Terms, Values
 from swarm_iac.solver.columns.beside import changed, keeping

@@ -1,8 +1,11 @@
 """How is a fleet filled from nothing that is too large for one model? And what is proven about it?
 
-1  bound together   gangs, what stays within a rack, and what a rack bounds: the careful pass of `greedy`
-2  columns          all others at once, by kinds and shapes; the proof is theirs
-3  the rest         what found no place is tried again beside everything
+1  greedy    everything, by priority; where that places all that is possible it stands
+2  columns   what binds replicas to each other (gangs, racks) stays where greedy put it; all others at once, by kinds and
+             shapes
+3  the rest  what found no place is tried again beside everything
+
+The bound on a level is by columns, too: what it and all levels above it could hold together, less what those above hold.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ from dataclasses import dataclass, replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.columns.whole import Nodes, bound_of, fill_fleet
+from swarm_iac.solver.bounds import Bounds
+from swarm_iac.solver.columns.whole import Nodes, fill_fleet
 from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.scene import WHOLE, Ask, Scene
+from swarm_iac.solver.scene import ENDLESS, RACK_DIMS, WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs, Task, by_workload
-from swarm_iac.solver.view import View, kind_of, kinds_of, named, problem_of, simple, view
-from swarm_iac.solver.worth import LEVEL, size, worth
+from swarm_iac.solver.view import View, named, simple, view
+from swarm_iac.solver.worth import size
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
@@ -28,44 +32,44 @@ ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
 
 @dataclass(frozen=True)
 class Answer:
-    """Replicas on nodes, and what no placement of everything can be worth more than."""
+    """Replicas on nodes, and what each priority could hold, where that is known from filling them."""
 
     counts: Pairs
-    bound: int  # of all but those that are `late`
     rounds: int
+    bounds: Bounds = Bounds()
 
 
 def fill(
     task: Task,
-    possible: dict[str, int],
+    start: Pairs,
     effort: str,
     stop: Callable[[], bool],
-    tell: Callable[[Pairs, int | None], None] = lambda counts, bound: None,
+    tell: Callable[[Pairs, Bounds], None] = lambda counts, bounds: None,
 ) -> Answer:
-    """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is."""
+    """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is.
+
+    `start`: the greedy placement, whose gangs stay.
+    """
     scene = task.scene
-    together = [name for name in task.free if not simple(scene, scene.asks[name])]
     last = late(scene, (scene.asks[name] for name in task.free))
+    together = {name for name in task.free if not simple(scene.asks[name])}
     single = [name for name in task.free if name not in together and name not in last]
-    first = greedy(replace(task, free={name: task.free[name] for name in together}))
+    first: Pairs = Counter({pair: count for pair, count in start.items() if pair[0] in together})
     room = task.base.copy()
     _take(room, first)
     seen = view(room, single)
+    levels = {scene.asks[name].priority for name in single}
+    # With one level and nothing that binds replicas to each other, what is filled is all that is bounded.
+    alone = levels if len(levels) == 1 and not together and len({ask.priority for ask in scene.asks.values()}) == 1 else set()
 
     def told(nodes: Nodes, bound: float) -> None:
-        tell(first + _named(seen, room, nodes), None if together else int(bound + 1e-6))
+        tell(first + _named(seen, room, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
 
     filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
-    found = _named(seen, room, filled.nodes)
-    _take(room, found)
-    rest = {name: task.free[name] - room.counts[name].total() for name in [*sorted(last), *together]}
-    rest = {name: left for name, left in rest.items() if left and not scene.asks[name].shared}
-    more = greedy(replace(task, base=room, free=rest))
-    bound = filled.bound
-    if together:  # what stands first took room from the others, so the bound has to be one without it
-        everyone = view(task.base, [name for name in task.free if name not in last])
-        bound = bound_of(everyone.problem, rounds=ROUNDS[effort], stop=stop)
-    return Answer(first + found + more, int(bound + 1e-6), filled.rounds)
+    found = _admitted(room, _named(seen, room, filled.nodes))
+    rest = {name: left for name in task.free if (left := task.free[name] - room.counts[name].total()) > 0}
+    more = greedy(replace(task, base=room, free=rest), stop)
+    return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
 
 
 def late(scene: Scene, asks: Iterable[Ask]) -> frozenset[str]:
@@ -76,11 +80,30 @@ def late(scene: Scene, asks: Iterable[Ask]) -> frozenset[str]:
 
 
 def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
-    counts = {
-        node: Counter(dict(pattern))
-        for names, patterns in zip(seen.bins, nodes, strict=True)
-        for node, pattern in zip(names, patterns, strict=True)
-    }
+    """Patterns on nodes: those that take the most of a rack first, each to the rack with the most left."""
+    counts: dict[str, Counter[int]] = {}
+    left = {rack: list(values) for rack, values in room.racks.items() if any(value < ENDLESS // 2 for value in values)}
+    whole = {rack: [max(1, value) for value in values] for rack, values in left.items()}
+    bins = room.scene.bins
+    for names, patterns in zip(seen.bins, nodes, strict=True):
+        if not any(bins[name].rack in left for name in names):
+            counts.update((node, Counter(dict(pattern))) for node, pattern in zip(names, patterns, strict=True))
+            continue
+        by_rack: dict[str, list[str]] = {}
+        for name in reversed(names):
+            by_rack.setdefault(bins[name].rack or "", []).append(name)
+        firsts = [room.scene.asks[kind[0]] for kind in seen.asks]
+        uses = {
+            pattern: [sum(bins[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK_DIMS))]
+            for pattern in set(patterns)
+        }
+        for pattern in sorted(patterns, key=lambda one: ([-use for use in uses[one]], one)):
+            rack = max(by_rack, key=lambda one: min((left[one][i] / whole[one][i] for i in range(3)), default=0.0))
+            for i, use in enumerate(uses[pattern]):
+                left[rack][i] -= use
+            counts[by_rack[rack].pop()] = Counter(dict(pattern))
+            if not by_rack[rack]:
+                del by_rack[rack]
     return named(seen, room, counts)
 
 
@@ -89,44 +112,33 @@ def _take(room: Room, counts: Pairs) -> None:
         room.take(room.scene.asks[name], room.scene.bins[node], count)
 
 
-def most_gpus(scene: Scene, effort: str, stop: Callable[[], bool]) -> int:
-    """Thousandths of GPUs that no placement exceeds, whatever the priorities: by columns, gangs and racks aside.
-
-    What may stay on a cordoned node is counted beside them.
-    """
-    empty = Room(scene)
-    names = [name for name, ask in scene.asks.items() if ask.gpus]
-    groups, dims, steps = kinds_of(empty, names, priorities=False)
-    kinds = [kind_of(group, size(group[0]), sum(ask.members for ask in group), dims, steps) for group in groups]
-    problem = problem_of(empty, groups, tuple(kinds), dims, steps)[0]
-    cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
-    beside = sum(size(scene.asks[a.workload]) for found in scene.running.values() for a in found if a.node in cordoned)
-    return int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6) + beside
+def _admitted(room: Room, counts: Pairs) -> Pairs:
+    """What racks and gangs leave of it, the highest priority first: columns see racks that are alike as one."""
+    found: Pairs = Counter()
+    for (name, node), count in sorted(counts.items(), key=lambda one: (-room.scene.asks[one[0][0]].priority, one[0])):
+        ask, bin_ = room.scene.asks[name], room.scene.bins[node]
+        fits = min(count, max(0, room.by_rack(ask, bin_)))
+        if fits:
+            room.take(ask, bin_, fits)
+            found[name, node] = fits
+    return found
 
 
-def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bound: int, gpus: int | None = None) -> tuple[Goal, ...]:
-    """What was placed by level with its bound, given that the levels above are not worse.
-
-    From Σ worth ≤ bound: what all levels but one are worth is taken away, and the rest bounds that one. `gpus` bounds
-    all levels together in thousandths; it is of use to the first level of which not all is placed.
-    """
+def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
+    """What was placed by level with its bound, given that the levels above are not worse."""
     placed = by_workload(counts)
     shared = any(ask.shared for ask in scene.asks.values())
-    last = late(scene, scene.asks.values())
     found: list[Goal] = []
-    left = bound
+    above = 0
     for level in LEVELS:
         asks = [ask for ask in scene.asks.values() if ask.priority == PRIORITIES[level]]
         if not asks:
             continue
         unit = 1 if shared else WHOLE
-        each = LEVEL ** PRIORITIES[level]
         milli = sum(size(ask) * placed[ask.name] for ask in asks)
-        most = min(sum(size(ask) * possible[ask.name] for ask in asks), max(milli, left // each))
-        if gpus is not None:
-            most = min(most, max(milli, gpus))
-            gpus = gpus - milli if most == milli else None
-        left -= sum(worth(ask) * placed[ask.name] for ask in asks if ask.name not in last)
+        counted = sum(size(ask) * possible[ask.name] for ask in asks)
+        most = max(milli, bounds.of(PRIORITIES[level], above, counted))
+        above += milli
         name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
         found.append(Goal(name=name, value=milli // unit, bound=most // unit))
         count, best = sum(placed[ask.name] for ask in asks), sum(possible[ask.name] for ask in asks)

@@ -65,7 +65,7 @@ def _change(scene: Scene, settled: Settled, counts: Pairs) -> _Change:
     placed, room = by_workload(counts), Room(scene)
     groups, dims, steps = kinds_of(room, sorted(placed), priorities=False)
     number = {ask.name: k for k, group in enumerate(groups) for ask in group}
-    kinds = tuple(kind_of(g, 0, sum(placed[ask.name] for ask in g), dims, steps) for g in groups)
+    kinds = tuple(kind_of(g, sum(placed[ask.name] for ask in g), dims, steps) for g in groups)
     stand: dict[str, Counter[int]] = {name: Counter() for name in scene.bins}
     could: Counter[str] = Counter()
     for a in settled.stay.values():

@@ -38,7 +38,7 @@ def rearranged(
             comes.update((name, node) for name in pool.get(kind, [])[:count])
             del pool.get(kind, [])[:count]
     changed = {name for name, _ in gone + comes}
-    if any(pool.values()) or any(not simple(scene, scene.asks[name]) for name in changed):
+    if any(pool.values()) or any(not simple(scene.asks[name]) for name in changed):
         return None
     return _settled(scene, settled, stays, comes)
 

@@ -60,7 +60,7 @@ class Room:
                     return 0
         if ask.shared:
             fit = min(fit, self.shares(ask, bin_.name))
-        fit = min(fit, self._by_ceiling(ask), self._by_rack(ask, bin_), self._by_shape(ask, bin_))
+        fit = min(fit, self.by_ceiling(ask), self.by_rack(ask, bin_), self._by_shape(ask, bin_))
         return max(fit, 0)
 
     def fits(self, ask: Ask, bin_: Bin) -> bool:
@@ -80,14 +80,16 @@ class Room:
         empty = self.free[node][GPUS] * (WHOLE // ask.share)
         return empty + sum(left // ask.share for left in self.partial(node).values())
 
-    def _by_ceiling(self, ask: Ask) -> int:
+    def by_ceiling(self, ask: Ask) -> int:
+        """How many more the user and the cluster may have."""
         fit = ENDLESS
         for need, user, cluster in zip(ask.usage, self.users[ask.user], self.cluster, strict=True):
             if need:
                 fit = min(fit, user // need, cluster // need)
         return fit
 
-    def _by_rack(self, ask: Ask, bin_: Bin) -> int:
+    def by_rack(self, ask: Ask, bin_: Bin) -> int:
+        """How many more the rack of the node has power and uplink for."""
         if bin_.rack is None or bin_.rack not in self.racks:
             return ENDLESS
         needs = bin_.of_rack(ask)
@@ -158,3 +160,11 @@ class Room:
         if cards[card] == WHOLE:
             del cards[card]
             self.free[node][GPUS] += 1
+
+
+def room_with(scene: Scene, counts: Counter[tuple[str, str]]) -> Room:
+    """What is free beside these replicas on nodes. Whole GPUs come before parts, and large parts before small ones."""
+    room = Room(scene)
+    for (name, node), count in sorted(counts.items(), key=lambda one: (-scene.asks[one[0][0]].share, one[0])):
+        room.take(scene.asks[name], scene.bins[node], count)
+    return room

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
 
 from swarm_iac.solver.board import Board, Values
-from swarm_iac.solver.cpsat import known_bound, one_worker
+from swarm_iac.solver.bounds import Bounds
+from swarm_iac.solver.cpsat import known_bound, one_worker, solved
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
 from swarm_iac.solver.scene import WHOLE
@@ -21,9 +21,11 @@ from swarm_iac.solver.task import Pairs
 from swarm_iac.solver.watch import Watch
 
 #: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
-EFFORT = {"quick": 0.5, "normal": 2.0, "thorough": 30.0}
+EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
 #: Once a goal was not proven, the goals after it get this part of the effort.
 TIRED = 0.25
+#: Up to so much effort one search strategy is better than turns of several.
+BRIEF = 0.1
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
 BUILT = 1e-4
 #: Above this many variables presolve is kept light, or it would use up the effort.
@@ -58,12 +60,14 @@ def search(
     watch: Watch,
     in_all: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: int | None = None,
+    gpus: Bounds | None = None,
+    below: Callable[[Pairs, int], Pairs] | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
-    Where candidates were left out, only counting bounds are claimed, and `gpus`, thousandths of GPUs that no placement
-    exceeds. Once the scores so far are `enough`, the other goals are only measured.
+    Where candidates were left out, only counting bounds are claimed, and `gpus` bounds each
+    priority. Once the scores so far are `enough`, the other goals are only measured. `below`: all that is placed down to a
+    priority, with what others could take beside it.
     """
     values = board.values(start)
     scores: list[Score] = []
@@ -72,7 +76,7 @@ def search(
     spent = BUILT * len(board.x)
     for aim in table:
         value = aim.measure(values)
-        bound = _capped(aim, value, gpus, scores)
+        bound = capped(aim, value, gpus, scores)
         skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and spent < in_all:
             limit = min(effort * aim.share * (TIRED if tired else 1), in_all - spent)
@@ -86,20 +90,23 @@ def search(
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         watch.reached(aim, value, bound)
-        if aim.name.endswith("_placed"):
+        if aim.places is not None:
             values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+            if below and aim.places and not watch.stopped:
+                values = _better(board, table, values, below(board.counts(values), aim.places))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
     return Found(board.counts(values), scores, spent)
 
 
-def _capped(aim: Aim, value: int, gpus: int | None, scores: list[Score]) -> int:
-    """The bound by counting: what all levels together may hold, less what those above hold, is left for this one."""
-    if gpus is None or not aim.name.endswith("_placed"):
+def capped(aim: Aim, value: int, gpus: Bounds | None, scores: list[Score]) -> int:
+    """The bound by counting: what this level and those above may hold, less what those above hold, is left for this one."""
+    if gpus is None or aim.places is None:
         return aim.best
-    held = sum(value // above.base for above, value, _ in scores if above.name.endswith("_placed"))
-    left = gpus // (1 if aim.unit == "gpu_milli" else WHOLE) - held
-    return max(value, min(aim.best, left * aim.base + aim.base - 1))
+    held = sum(value // above.base for above, value, _ in scores if above.places is not None and above.places > aim.places)
+    unit = 1 if aim.unit == "gpu_milli" else WHOLE
+    most = gpus.of(aim.places, held * unit, (aim.best // aim.base) * unit) // unit
+    return max(value, min(aim.best, most * aim.base + aim.base - 1))
 
 
 def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
@@ -113,6 +120,15 @@ def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
         found.append((aim, value, _tighter(aim, bound, least, value) if holds else bound))
         holds = holds and aim.sense * value >= aim.sense * other
     return found
+
+
+def _better(board: Board, table: list[Aim], values: Values, other: Pairs) -> Values:
+    """The better of two placements, goal after goal, of which the other may know places that the board left out."""
+    if any(count > board.tops.get(pair, 0) for pair, count in other.items()):
+        return values
+    found = board.values(other)
+    placing = [aim for aim in table if aim.places is not None]
+    return max(values, found, key=lambda one: [aim.measure(one) for aim in placing])
 
 
 def _holds_for_all(board: Board, aim: Aim) -> bool:
@@ -132,13 +148,15 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
     board.model.clear_objective()  # type: ignore[no-untyped-call]
     (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
     solver = one_worker(effort)
+    if aim.share == 1.0 and effort > BRIEF:
+        solver.parameters.interleave_search = True  # one worker takes turns: neighbourhoods find, linear programs prove
     if len(board.highs) > HEAVY:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
     status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
     took = float(solver.response_proto.deterministic_time)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if solved(status):
         found = {var.index: solver.value(var) for var in board.x.values()}
         for var, derive in board.derived:
             found[var.index] = derive(found)

@@ -1,18 +1,20 @@
 """Where does everything go? From a stack and the last placement to the next one, with its proof.
 
 1  settle   what runs and may stay
-2  narrow   decide only what has no place; if everything finds one, no wider search can do better
+2  narrow   decide only what has no place, greedily first; if everything finds one, no wider search can do better
    fill     where nothing runs columns decide on a large fleet, and are a second start on a small one
 3  wide     all workloads at once, where the model is small enough to be exact
    mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
             and evicting what stands there
 4  devices  replicas get indices, GPUs and CPUs
+
+Each step begins from an answer and keeps it where it finds no better one, so a search that fails or is ended costs a
+proof and never a placement.
 """
 
 from __future__ import annotations
 
 import datetime
-import math
 from collections import Counter
 from dataclasses import replace
 from importlib.metadata import version
@@ -21,33 +23,36 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplac
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.attempt import attempt
+from swarm_iac.solver.bounds import Bounds, level_bounds
 from swarm_iac.solver.clear import cleared, fewer
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moves_goal
-from swarm_iac.solver.goals import LEVELS
 from swarm_iac.solver.greedy import greedy
-from swarm_iac.solver.large import fill, most_gpus
+from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
-from swarm_iac.solver.room import Room
+from swarm_iac.solver.room import Room, room_with
 from swarm_iac.solver.scene import Scene, scene_of
-from swarm_iac.solver.search import EFFORT, Found, Score, never, stricter
+from swarm_iac.solver.search import EFFORT, Found, Score, capped, never, stricter
+from swarm_iac.solver.slack import without_slack
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, narrow, settle, wide
 from swarm_iac.solver.watch import Watch, goals_of
-from swarm_iac.solver.worth import total, worth
+from swarm_iac.solver.worth import total
 
 #: Above this many nodes, too, the fleet is filled by columns.
 NODES = 100
 #: Up to this many pairs (workload, node) all is decided at once.
 EXACT = 60_000
-#: Above this many pairs the careful greedy pass is left out: columns have quicker ones of their own.
-CAREFUL = 400_000
-#: Deterministic time of all searches together on more pairs than EXACT; and on fewer, of those that follow the first.
-IN_ALL = {"quick": 5.0, "normal": 20.0, "thorough": 60.0}
-FURTHER = {"quick": 1.0, "normal": 4.0, "thorough": 20.0}
+#: Deterministic time of all searches of a solve together: for a change, and from nothing. It grows with the fleet, by as
+#: much for each PAIRS pairs, up to MOST times.
+CHANGE = {"quick": 0.2, "normal": 0.5, "thorough": 60.0}
+FROM_NOTHING = {"quick": 0.5, "normal": 1.3, "thorough": 120.0}
+PAIRS, MOST = 8_000, 8.0
+#: Part of it that narrow searches have where a wide one follows.
+NARROW = 0.3
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
 Answer = tuple[Found, Pairs, bool]
 
@@ -67,27 +72,25 @@ def solve(
     the answer is then the best so far, and the proof's parameters say so.
     Without `today` every limit exception holds. Pure: the same arguments give the same answer.
     """
-    scene = scene_of(stack, last, today)
+    watch = watch or Watch()
+    watch.phase("reading the fleet")
+    scene = without_slack(scene_of(stack, last, today))
     settled = settle(scene)
     most = possible(scene)
-    size = sum(1 for _ in scene.asks) * len(scene.bins)
-    watch = watch or Watch()
-    if not scene.running and _large(scene):
-        return _filled(stack, scene, settled, most, watch)
-    first = narrow(scene, settled) if repair else replace(wide(scene, settled), budget=moves)
-    large = size > EXACT
-    # Where room has to be made for some, who comes is placed again: how tidily he stands now is no matter.
-    enough = _all_placed if large and repair and settled.stay else never
-    left = IN_ALL[stack.solve.effort] if large else math.inf
-    if repair and not scene.running:
-        found, counts, cut = _from_nothing(scene, first, most, watch)
+    large = len(scene.asks) * len(scene.bins) > EXACT
+    if not repair:
+        task = replace(wide(scene, settled), budget=moves)
+        left = in_all(scene, FROM_NOTHING)
+        found, counts, cut = attempt(scene, task, most, None, False, watch, haste=large, left=left, enough=never)
+    elif not scene.running and (large or len(scene.bins) > NODES):
+        return _filled(scene, settled, most, watch)
+    elif not scene.running:
+        found, counts, cut = _from_nothing(scene, narrow(scene, settled), most, watch)
+    elif large:
+        return _mended(scene, settled, most, watch)
     else:
-        found, counts, cut = attempt(scene, first, most, None, repair, watch, haste=large, left=left, enough=enough)
-    if repair and settled.stay and _lacking(found.scores) and not watch.stopped:
-        if large:
-            return _mended(stack, scene, settled, most, counts, watch, left - found.spent)
-        found, counts, cut = _all_at_once(scene, settled, most, counts, watch)
-    placement = _placement(scene, settled, counts)
+        found, counts, cut = _changed(scene, settled, most, watch)
+    placement = _placement(scene, settled, counts, watch)
     return Solution(
         placement=placement,
         proof=_proof(stack, scene, found, placement, cut=cut, stopped=watch.stopped),
@@ -95,29 +98,83 @@ def solve(
     )
 
 
-def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
-    """A small fleet on which nothing runs: from a greedy placement, and from what columns fill where that is worth more."""
-    counts = greedy(task)
+def in_all(scene: Scene, table: dict[str, float]) -> float:
+    """Deterministic time of all searches together: more for a larger fleet."""
+    return table[scene.stack.solve.effort] * min(MOST, 1 + len(scene.asks) * len(scene.bins) / PAIRS)
+
+
+def _complete(counts: Pairs, most: dict[str, int]) -> bool:
+    """Is all placed that any placement could place?"""
     placed = by_workload(counts)
-    if watch.stopped or all(placed[name] >= count for name, count in most.items()):
-        return attempt(scene, task, most, counts, True, watch)
+    return all(placed[name] >= count for name, count in most.items())
+
+
+def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet on which nothing runs: from a greedy placement, or from what columns fill where that is worth more."""
+    watch.phase("placing all by priority")
+    counts = greedy(task, watch.ended)
+    left = in_all(scene, FROM_NOTHING)
+    if watch.stopped or _complete(counts, most):
+        return attempt(scene, task, most, counts, True, watch, left=left)
     effort = scene.stack.solve.effort
-    gpus = most_gpus(scene, effort, lambda: watch.stopped)
-    filled = fill(task, most, effort, lambda: watch.stopped).counts
-    best = attempt(scene, task, most, counts, True, watch, gpus=gpus)
-    if total(scene, filled) > total(scene, best[1]):
-        found, counts, cut = attempt(scene, task, most, filled, True, watch, gpus=gpus)
-        best = max(best, (replace(found, scores=stricter(found.scores, best[0].scores)), counts, cut), key=_values)
-    return best
+    watch.phase("filling nodes by columns")
+    counts = max(counts, fill(task, counts, effort, watch.ended).counts, key=lambda one: total(scene, one))
+    bounds = level_bounds(scene, counts, most, effort, watch.ended)
+    watch.phase("improving the placement")
+
+    def below(counts: Pairs, priority: int) -> Pairs:
+        """What those of lower priorities could take beside `counts`, by columns."""
+        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority >= priority})
+        base = room_with(scene, fixed)
+        free = {name: n for name, n in task.free.items() if scene.asks[name].priority < priority}
+        rest = replace(task, base=base, free=free)
+        return fixed + fill(rest, greedy(rest, watch.ended), effort, watch.ended).counts
+
+    best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
+    return _bounded_again(scene, most, best, counts, watch)
 
 
-def _all_at_once(scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch) -> Answer:
+def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, before: Pairs, watch: Watch) -> Answer:
+    """The same answer; where higher priorities hold other replicas than when it was bounded, with what that leaves."""
+    found, counts, cut = answer
+    if counts == before or not _lacking(found.scores) or watch.stopped:
+        return answer
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
+    return replace(found, scores=[(aim, value, min(bound, capped(aim, value, bounds, found.scores))) if aim.places is not None else (aim, value, bound) for aim, value, bound in found.scores]), counts, cut
+
+
+def _changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
+    watch.phase("placing what is new")
+    task = narrow(scene, settled)
+    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
+    counts = fixed + greedy(task, watch.ended)
+    left = in_all(scene, CHANGE)
+    if watch.stopped or _complete(counts, most) or not settled.stay:
+        return attempt(scene, task, most, counts, True, watch, left=left)
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, watch.ended)
+    first = attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds)
+    if not _lacking(first[0].scores) or watch.stopped:
+        return first
+    watch.phase("making room for what has no place")
+    return _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
+
+
+def _all_at_once(
+    scene: Scene,
+    settled: Settled,
+    most: dict[str, int],
+    counts: Pairs,
+    gpus: Bounds,
+    watch: Watch,
+    left: float,
+) -> Answer:
     """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
 
     `counts`: all that runs stays, and what has no place takes what is free.
     """
-    gpus = most_gpus(scene, scene.stack.solve.effort, lambda: watch.stopped)
-    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus)
+    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left / 2)
+    left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:
         if other == best[1]:
@@ -126,8 +183,9 @@ def _all_at_once(scene: Scene, settled: Settled, most: dict[str, int], counts: P
         found, _, cut = attempt(scene, task, most, other, True, watch, gpus=gpus, enough=lambda scores: True)
         return max(best, (replace(found, scores=stricter(found.scores, first[0].scores)), other, cut), key=_values)
 
-    if _open(best[0].scores) and not watch.stopped:
-        best = better(best, cleared(scene, settled, most, counts, watch, FURTHER[scene.stack.solve.effort])[0])
+    if _open(best[0].scores) and not watch.stopped and left > 0:
+        found, _ = cleared(scene, settled, most, counts, watch, left)
+        best = better(best, found)
     if _open(best[0].scores) and not watch.stopped:
         moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
         best = better(best, moved)
@@ -152,52 +210,59 @@ def _open(scores: list[Score]) -> bool:
     return _lacking(scores) or any(aim.name == "moves" and value > bound for aim, value, bound in scores)
 
 
-def _large(scene: Scene) -> bool:
-    return len(scene.bins) > NODES or len(scene.asks) * len(scene.bins) > EXACT
-
-
-def _filled(stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
+def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet on which nothing runs yet."""
+    effort = scene.stack.solve.effort
     task = narrow(scene, settled)
-    counts: Pairs = greedy(task) if len(scene.asks) * len(scene.bins) <= CAREFUL else Counter()
+    watch.phase("placing all by priority")
+    counts = greedy(task, watch.ended)
     rounds = 0
-    bound = counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    bounds = Bounds()
+    watch.tell(goals_of_large(scene, counts, most, bounds))
+    if not _complete(counts, most) and not watch.stopped:
+        watch.phase("filling nodes by columns")
 
-    def better(found: Pairs) -> Pairs:
-        return max(counts, found, key=lambda one: total(scene, one))
+        def better(found: Pairs) -> Pairs:
+            return max(counts, found, key=lambda one: total(scene, one))
 
-    def tell(found: Pairs, bound: int | None) -> None:
-        watch.tell(goals_of_large(scene, better(found), most, min(counted, bound or counted)))
+        def tell(found: Pairs, bounds: Bounds) -> None:
+            watch.tell(goals_of_large(scene, better(found), most, bounds))
 
-    placed = by_workload(counts)
-    if any(placed[name] < count for name, count in most.items()):
-        tell(counts, None)
-        answer = fill(task, most, stack.solve.effort, lambda: watch.stopped, tell)
-        counts, bound, rounds = better(answer.counts), answer.bound, answer.rounds
-    return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bound), rounds, watch)
+        answer = fill(task, counts, effort, watch.ended, tell)
+        counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
+        watch.phase("bounding what any placement could hold")
+        if not bounds.together:
+            bounds = level_bounds(scene, counts, most, effort, watch.ended)
+    return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
 
 
-def _mended(
-    stack: Stack, scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch, left: float
-) -> Solution:
+def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet with a change."""
-    counts, rounds = cleared(scene, settled, most, counts, watch, left)
-    counted = sum(worth(scene.asks[name]) * count for name, count in most.items())
+    effort = scene.stack.solve.effort
+    watch.phase("placing what is new")
+    task = narrow(scene, settled)
+    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
+    counts = fixed + greedy(task, watch.ended)
+    rounds = 0
+    bounds = Bounds()
+    watch.tell(goals_of_large(scene, counts, most, bounds))
+    if not _complete(counts, most) and not watch.stopped:
+        watch.phase("making room for what has no place")
+        counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE))
+        watch.phase("bounding what any placement could hold")
+        bounds = level_bounds(scene, counts, most, effort, watch.ended)
+    watch.phase("counting the fewest moves")
     moves = moves_goal(scene, settled, counts)
-    watch.tell((*goals_of_large(scene, counts, most, counted), moves))
+    watch.tell((*goals_of_large(scene, counts, most, bounds), moves))
     counts, moves = fewer(scene, settled, counts, moves, watch)
-    goals = goals_of_large(scene, counts, most, counted)
-    if short(scene, counts) and not watch.stopped:
-        gpus = most_gpus(scene, stack.solve.effort, lambda: watch.stopped)
-        goals = goals_of_large(scene, counts, most, counted, gpus)
-    return _large_solution(scene, settled, counts, (*goals, moves), rounds, watch)
+    return _large_solution(scene, settled, counts, (*goals_of_large(scene, counts, most, bounds), moves), rounds, watch)
 
 
 def _large_solution(
     scene: Scene, settled: Settled, counts: Pairs, goals: tuple[Goal, ...], rounds: int, watch: Watch
 ) -> Solution:
     watch.tell(goals)
-    placement = _placement(scene, settled, counts)
+    placement = _placement(scene, settled, counts, watch)
     how = {"workers": 1, "seed": SEED, "effort": scene.stack.solve.effort, "rounds": rounds}
     proof = Proof(
         optimal=all(goal.value == goal.bound for goal in goals),
@@ -214,12 +279,8 @@ def _lacking(scores: list[Score]) -> bool:
     return any(aim.name.endswith(("_stay", "_running", "_placed")) and value < bound for aim, value, bound in scores)
 
 
-def _all_placed(scores: list[Score]) -> bool:
-    """Is all placed that this search can place, and a wider one could place more?"""
-    return any(aim.name == f"{LEVELS[-1]}_placed" for aim, _, _ in scores) and _lacking(scores)
-
-
-def _placement(scene: Scene, settled: Settled, counts: Pairs) -> Placement:
+def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> Placement:
+    watch.phase("assigning devices")
     allocations = assemble(scene, settled, counts)
     room = Room(scene)
     indices: dict[str, set[int]] = {}
@@ -227,6 +288,7 @@ def _placement(scene: Scene, settled: Settled, counts: Pairs) -> Placement:
         room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
         indices.setdefault(a.workload, set()).add(a.index)
     unplaced = []
+    watch.phase("finding the reasons of what is pending")
     causes = Causes(room)
     for name, ask in scene.asks.items():
         missing = tuple(i for i in range(ask.wanted) if i not in indices.get(name, ()))

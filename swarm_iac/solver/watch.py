@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from ortools.sat.python import cp_model
+from swarm_iac.solver.cpsat import cp_model, run
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.goals import Aim
 
 
 class Watch:
-    """`tell` is called with the goals as they stand whenever one of them improves, `phase` with what is done now.
+    """`tell` is called with the goals as they stand whenever one of them improves, `phase` with what is being done now.
 
     `stop` may come from any thread.
     """
@@ -38,6 +38,10 @@ class Watch:
             if self._solver is not None:
                 self._solver.stop_search()
 
+    def ended(self) -> bool:
+        """Was it stopped? For long work that asks in between."""
+        return self.stopped
+
     def solve(self, aim: Aim, solver: cp_model.CpSolver, model: cp_model.CpModel, *, proves: bool) -> cp_model.CpSolverStatus:
         """What `solver.solve(model)` gives, told on the way. `proves`: does a bound of this model bound every placement?"""
         improvements = _Improvements(self, aim, proves)
@@ -47,7 +51,7 @@ class Watch:
                 solver.parameters.max_deterministic_time = 0
             self._solver = solver
         try:
-            return solver.solve(model, improvements)
+            return run(solver, model, improvements)
         finally:
             with self._lock:
                 self._solver = None

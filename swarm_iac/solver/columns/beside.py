@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.cards import flow, pack
 from swarm_iac.solver.columns.problem import WHOLE
-from swarm_iac.solver.cpsat import one_worker
+from swarm_iac.solver.cpsat import cp_model, one_worker, run, solved
 
 #: Parts of each workload on each card.
 OnCard = Mapping[str, Counter[int]]
@@ -99,7 +98,7 @@ def keeping(cards: Cards, shares: Mapping[str, int], counts: Mapping[str, int], 
     model.add(wholes + sum(found.opened) <= cards.empty)
     model.maximize(sum(found.keep.values()))
     solver = one_worker(EFFORT)
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not solved(run(solver, model)):
         return None
     kept: dict[str, Counter[int]] = {name: Counter() for name in cards.stand}
     for (name, card), var in found.keep.items():

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.problem import WHOLE
-from swarm_iac.solver.cpsat import one_worker
+from swarm_iac.solver.cpsat import cp_model, one_worker, run
 
 #: An arc puts a share on top of what fills a card already: (share, height).
 Arcs = dict[tuple[int, int], cp_model.IntVar]
@@ -73,7 +72,7 @@ def _packed(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     for share, count in Counter(shares).items():
         model.add(sum(arc for (size, _), arc in arcs.items() if size == share) == count)
     solver = one_worker()
-    if solver.solve(model) != cp_model.OPTIMAL:
+    if run(solver, model) != cp_model.OPTIMAL:
         return None
     left = Counter({key: solver.value(arc) for key, arc in arcs.items()})
     items: dict[int, list[int]] = {}

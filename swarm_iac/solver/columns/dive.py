@@ -41,7 +41,7 @@ def dive(
             break
         master = Master(problem)
         for shape, pattern in columns:
-            if problem.shapes[shape].count and _room(problem, master, pattern):
+            if problem.shapes[shape].count and _room(problem, master, shape, pattern):
                 master.add(shape, pattern)
         mix = master.solve()
         if rounds and not stop():
@@ -62,7 +62,7 @@ def _fix(problem: Problem, mix: Mix) -> Plan:
     nodes = [shape.count for shape in problem.shapes]
     fixed: Plan = Counter()
     for key in order[: max(1, int(ROUND_UP * len(order)))]:
-        uses = master.uses(key[1])
+        uses = master.uses(*key)
         if nodes[key[0]] and all(left[row] >= amount for row, amount in uses.items()):
             nodes[key[0]] -= 1
             for row, amount in uses.items():
@@ -71,22 +71,30 @@ def _fix(problem: Problem, mix: Mix) -> Plan:
     return fixed
 
 
-def _room(problem: Problem, master: Master, pattern: Pattern) -> bool:
-    return all(problem.rows[row].limit >= amount for row, amount in master.uses(pattern).items())
+def _room(problem: Problem, master: Master, shape: int, pattern: Pattern) -> bool:
+    return all(problem.rows[row].limit >= amount for row, amount in master.uses(shape, pattern).items())
 
 
 def residual(problem: Problem, fixed: Plan) -> Problem:
     """The problem without the nodes that are fixed and what stands on them."""
     nodes: Counter[int] = Counter()
     placed: Counter[int] = Counter()
+    on: Counter[tuple[int, int]] = Counter()
     for (shape, pattern), times in fixed.items():
         nodes[shape] += times
         for kind, count in pattern:
             placed[kind] += count * times
+            on[shape, kind] += count * times
     return Problem(
         kinds=tuple(replace(kind, count=kind.count - placed[k]) for k, kind in enumerate(problem.kinds)),
         shapes=tuple(replace(shape, count=shape.count - nodes[h]) for h, shape in enumerate(problem.shapes)),
         rows=tuple(
-            replace(row, limit=row.limit - sum(amount * placed[k] for k, amount in row.amounts)) for row in problem.rows
+            replace(
+                row,
+                limit=row.limit
+                - sum(amount * placed[k] for k, amount in row.amounts)
+                - sum(amount * on[h, k] for h, amounts in row.inside for k, amount in amounts),
+            )
+            for row in problem.rows
         ),
     )

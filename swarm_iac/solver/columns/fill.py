@@ -38,7 +38,7 @@ class Floor:
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
         for r, row in enumerate(problem.rows):
             for kind, amount in row.amounts:
-                if amount:
+                if amount > 0:  # a row that asks for at least so much holds nothing back
                     self.by_kind[kind].append((r, amount))
         suits = np.zeros((len(sizes), len(problem.kinds)), dtype=bool)
         for h, shape in enumerate(problem.shapes):
@@ -60,8 +60,8 @@ class Floor:
             caps = np.minimum(caps, (self.cards == WHOLE).sum(axis=1) // kind.cards)
         elif kind.cards:
             caps = np.minimum(caps, (self.cards // kind.share).sum(axis=1))
-        if kind.apart:
-            caps = np.minimum(caps, self.counts[:, index] == 0)
+        if kind.most:
+            caps = np.minimum(caps, kind.most - self.counts[:, index])
         return np.maximum(caps, 0)
 
     def take(self, index: int, node: int, count: int) -> None:
@@ -115,8 +115,15 @@ class Floor:
 
     def worth(self) -> int:
         """Σ worth of all that is placed."""
-        worth = np.array([kind.worth for kind in self.problem.kinds], dtype=np.int64)
-        return int((self.counts.sum(axis=0) * worth).sum())
+        return self._sum(kind.worth for kind in self.problem.kinds)
+
+    def value(self) -> int:
+        """Σ value of all that is placed."""
+        return self._sum(kind.value for kind in self.problem.kinds)
+
+    def _sum(self, each: Iterable[int]) -> int:
+        counts = self.counts.sum(axis=0)
+        return sum(int(count) * one for count, one in zip(counts, each, strict=True))
 
 
 def tightest(floor: Floor, kind: Kind) -> Floats:

@@ -10,13 +10,13 @@ and best_h is replaced by an upper bound of itself, so the figure is a proof wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from swarm_iac.solver.columns.master import Master, Mix
-from swarm_iac.solver.columns.price import Pricer
-from swarm_iac.solver.columns.problem import Problem, Shape
+from swarm_iac.solver.columns.price import Priced, Pricer
+from swarm_iac.solver.columns.problem import Pattern, Problem, Shape
 
 #: Part of the best prices in the mixture.
 SMOOTH = 0.5
@@ -76,17 +76,16 @@ def generate(
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
             mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
-            charges, true = master.prices(mixed), master.prices(mix.rows)
+            charges, true = master.charges(mixed), master.charges(mix.rows)
             total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
             asked = [h for h in range(len(shapes)) if promise[h] >= least]
-            answers = pool.map(Pricer.best, [pricers[h] for h in asked], [charges] * len(asked))
-            for h, priced in zip(asked, answers, strict=True):
+            for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}):
                 total += shapes[h].count * priced.bound
                 promise[h] = 0.0
-                cost = sum(true[k] * n for k, n in priced.pattern)
                 for other in hosts[h]:
+                    cost = sum(amount * n for amount, n in _charged(master, other, true, mix.rows, priced.pattern))
                     gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
                     if gain > 1e-6 * problem.unit:
                         promise[other] = max(promise[other], gain * shapes[other].count)
@@ -96,7 +95,7 @@ def generate(
                 state.bound = min(state.bound, total)
                 tell(state.bound)
             state.mix = mix = master.solve() if added else mix
-            if state.bound - mix.value <= slack or ending:
+            if state.bound - mix.value <= slack or ending or master.failed:
                 break
             ending = stop()
             if whole and not added:
@@ -107,3 +106,25 @@ def generate(
                 smooth = SMOOTH
             whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state
+
+
+def _charged(
+    master: Master, shape: int, everywhere: tuple[float, ...], rows: tuple[float, ...], pattern: Pattern
+) -> list[tuple[float, int]]:
+    charges = master.charged(shape, everywhere, rows)
+    return [(charges[kind], count) for kind, count in pattern]
+
+
+def _priced(
+    pool: ThreadPoolExecutor, pricers: list[Pricer], charges: dict[int, tuple[float, ...]]
+) -> Iterator[tuple[int, Priced]]:
+    """What each shape carries best at its charges; shapes that are alike and charged alike are priced once."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for h, at in charges.items():
+        shape = pricers[h].shape
+        alike.setdefault((shape.cards, shape.room, shape.fits, shape.tops, shape.keeps, at), []).append(h)
+    firsts = [group[0] for group in alike.values()]
+    answers = pool.map(Pricer.best, [pricers[h] for h in firsts], [charges[h] for h in firsts])
+    for group, priced in zip(alike.values(), answers, strict=True):
+        for h in group:
+            yield h, priced

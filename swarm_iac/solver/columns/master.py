@@ -1,17 +1,25 @@
-"""Which mix of columns is best? The restricted master, a linear program over the columns found so far (GLOP).
+"""Which mix of columns is best? The restricted master, a linear program over the columns found so far.
 
 max  Σ_p value_p · λ_p
 Σ_p uses_{r,p} · λ_p ≤ limit_r          every row         price of the row  ≥ 0
 Σ_{p of h} λ_p ≤ count_h                every shape       price of a node   ≥ 0
+
+A row whose limit is negative asks for at least so much; what is missing of it costs MISSING units of value each, which
+bounds its price.
+
+Where no engine solves it, the last mix stands: it is a feasible one, and any prices ≥ 0 bound by Lagrange.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ortools.math_opt.python import mathopt
+from swarm_iac.solver.columns.linear import Linear
+from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 
-from swarm_iac.solver.columns.problem import Pattern, Problem
+
+#: What the largest replica that a row asks for is worth in units of value.
+MISSING = 64.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,59 +33,85 @@ class Mix:
 
 
 class Master:
-    """The linear program; columns are added, limits and counts may shrink."""
+    """The linear program; columns are added. `failed`: did it go unsolved at least once?"""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.scale = problem.unit
-        self.model = mathopt.Model(name="columns")
-        self.model.objective.is_maximize = True
+        self.linear = Linear("columns", maximize=True)
         # Each row is in its own largest amount: with bits per second beside single replicas GLOP gives up as imprecise.
-        self.units = [float(max((amount for _, amount in row.amounts), default=1)) or 1.0 for row in problem.rows]
-        self.rows = [
-            self.model.add_linear_constraint(ub=row.limit / unit) for row, unit in zip(problem.rows, self.units, strict=True)
-        ]
-        self.nodes = [self.model.add_linear_constraint(ub=shape.count) for shape in problem.shapes]
+        self.units = [float(max((abs(a) for _, a in _amounts(row)), default=1)) or 1.0 for row in problem.rows]
+        for row, unit in zip(problem.rows, self.units, strict=True):
+            number = self.linear.row(most=row.limit / unit)
+            if row.limit < 0:
+                self.linear.variable(-MISSING, {number: -1.0})
+        self.slacks = len(self.linear.variables)
+        for shape in problem.shapes:
+            self.linear.row(most=shape.count)
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
+        self.inside: list[list[tuple[int, int, int]]] = [[] for _ in problem.shapes]  # (row, kind, amount)
         for r, row in enumerate(problem.rows):
             for kind, amount in row.amounts:
                 self.by_kind[kind].append((r, amount))
-        self.columns: dict[tuple[int, Pattern], mathopt.Variable] = {}
-        self.solver = mathopt.IncrementalSolver(self.model, mathopt.SolverType.GLOP)
-        self.parameters = mathopt.SolveParameters(random_seed=7)
+            for shape, amounts in row.inside:
+                self.inside[shape].extend((r, kind, amount) for kind, amount in amounts)
+        self.columns: dict[tuple[int, Pattern], int] = {}
+        self.failed = False
+        self._last = Mix(0.0, {}, (0.0,) * len(problem.rows), (0.0,) * len(problem.shapes))
 
-    def uses(self, pattern: Pattern) -> dict[int, int]:
-        """What one node with this pattern takes of each row."""
+    def uses(self, shape: int, pattern: Pattern) -> dict[int, int]:
+        """What one node of the shape with this pattern takes of each row."""
         used: dict[int, int] = {}
         for kind, count in pattern:
             for row, amount in self.by_kind[kind]:
                 used[row] = used.get(row, 0) + amount * count
+        if self.inside[shape]:
+            counts = dict(pattern)
+            for row, kind, amount in self.inside[shape]:
+                if kind in counts:
+                    used[row] = used.get(row, 0) + amount * counts[kind]
         return used
 
     def add(self, shape: int, pattern: Pattern) -> bool:
         """Add a column; False when it is there already or empty."""
         if not pattern or (shape, pattern) in self.columns:
             return False
-        var = self.model.add_variable(lb=0.0)
-        self.columns[shape, pattern] = var
         value = self.problem.value(self.problem.shapes[shape], pattern)
-        self.model.objective.set_linear_coefficient(var, value / self.scale)
-        self.nodes[shape].set_coefficient(var, 1.0)
-        for row, amount in self.uses(pattern).items():
-            self.rows[row].set_coefficient(var, amount / self.units[row])
+        uses = {row: amount / self.units[row] for row, amount in self.uses(shape, pattern).items()}
+        uses[len(self.problem.rows) + shape] = 1.0
+        self.columns[shape, pattern] = self.linear.variable(value / self.scale, uses)
         return True
 
     def solve(self) -> Mix:
         """The best mix of the columns so far."""
-        result = self.solver.solve(params=self.parameters)
-        values, duals = result.variable_values(), result.dual_values()
-        return Mix(
-            value=result.objective_value() * self.scale,
-            weights={key: values[var] for key, var in self.columns.items() if values[var] > 1e-9},
-            rows=tuple(max(0.0, duals[row]) * self.scale / unit for row, unit in zip(self.rows, self.units, strict=True)),
-            nodes=tuple(max(0.0, duals[node]) * self.scale for node in self.nodes),
+        found = self.linear.solve()
+        if found is None:
+            self.failed = True
+            return self._last
+        rows = len(self.problem.rows)
+        self._last = Mix(
+            value=found.value * self.scale,
+            weights={key: found.values[var] for key, var in self.columns.items() if found.values[var] > 1e-9},
+            rows=tuple(
+                max(0.0, price) * self.scale / unit for price, unit in zip(found.prices[:rows], self.units, strict=True)
+            ),
+            nodes=tuple(max(0.0, price) * self.scale for price in found.prices[rows:]),
         )
+        return self._last
 
-    def prices(self, rows: tuple[float, ...]) -> list[float]:
-        """What the rows charge for one replica of each kind."""
-        return [sum(rows[row] * amount for row, amount in uses) for uses in self.by_kind]
+    def charges(self, rows: tuple[float, ...]) -> tuple[float, ...]:
+        """What the rows that hold everywhere charge for one replica of each kind."""
+        return tuple(sum(rows[row] * amount for row, amount in uses) for uses in self.by_kind)
+
+    def charged(self, shape: int, everywhere: tuple[float, ...], rows: tuple[float, ...]) -> tuple[float, ...]:
+        """What all rows charge for one replica of each kind on a node of the shape."""
+        if not any(rows[row] for row, _, _ in self.inside[shape]):
+            return everywhere
+        found = list(everywhere)
+        for row, kind, amount in self.inside[shape]:
+            found[kind] += rows[row] * amount
+        return tuple(found)
+
+
+def _amounts(row: Row) -> list[tuple[int, int]]:
+    return [*row.amounts, *(pair for _, amounts in row.inside for pair in amounts)]

@@ -1,6 +1,6 @@
 """What would a node of one shape best carry at given prices? A knapsack in CP-SAT, solved again and again.
 
-    max  Σ_k gain_k · x_k + Σ_k bonus_k · kept_k             gain_k = worth_k − price_k,  kept_k ≤ min(x_k, stood_k)
+    max  Σ_k gain_k · x_k + Σ_k bonus_k · kept_k             gain_k = value_k − price_k,  kept_k ≤ min(x_k, stood_k)
          Σ_k need_k · x_k ≤ room                             every resource
          Σ_{k whole} cards_k · x_k + cards that shares fill ≤ cards     (arc flow, see `cards`)
 
@@ -14,11 +14,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
 
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
-from swarm_iac.solver.cpsat import known_bound, one_worker
+from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, solved
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
@@ -54,9 +53,8 @@ class Pricer:
     def _most(self, index: int) -> int:
         """How many one node could hold, by its cards."""
         kind = self.problem.kinds[index]
-        if kind.apart:
-            return 1
-        return self._by_cards(kind) if kind.cards else kind.count
+        fit = self._by_cards(kind) if kind.cards else kind.count
+        return min(fit, kind.most) if kind.most else fit
 
     def _by_cards(self, kind: Kind) -> int:
         return self.shape.cards // kind.cards if kind.share == WHOLE else self.shape.cards * (WHOLE // kind.share)
@@ -64,7 +62,7 @@ class Pricer:
     def best(self, prices: Sequence[float]) -> Priced:
         """The best pattern at these prices of kinds."""
         kinds = self.problem.kinds
-        gains = {k: math.ceil((kinds[k].worth - prices[k]) * FINE) for k in self.tops}
+        gains = {k: math.ceil((kinds[k].value - prices[k]) * FINE) for k in self.tops}
         used = self._undominated(gains)
         if not used:
             return Priced((), 0.0)
@@ -81,10 +79,10 @@ class Pricer:
         solver.parameters.linearization_level = 2
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
-        status = solver.solve(model)
+        status = run(solver, model)
         best = known_bound(solver, status)
         bound = sum(max(0, gain) * var.proto.domain[-1] for var, gain in terms) if best is None else best
-        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        found = solved(status)
         pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
         return Priced(pattern, bound / FINE)
 
@@ -103,7 +101,7 @@ class Pricer:
                 better = sum(
                     self.tops[j]
                     for j in chosen
-                    if not kinds[j].apart and all(a <= b for a, b in zip(kinds[j].need, kinds[k].need, strict=True))
+                    if not kinds[j].most and all(a <= b for a, b in zip(kinds[j].need, kinds[k].need, strict=True))
                 )
                 if k in self.keeps or not kinds[k].cards or better < self._by_cards(kinds[k]):
                     chosen.append(k)

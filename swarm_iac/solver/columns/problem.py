@@ -16,14 +16,19 @@ Pattern = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Replicas that are alike. `worth` is gained for each that is placed; `need` follows Shape.room."""
+    """Replicas that are alike; `need` follows Shape.room.
+
+    `value` is gained for each that is placed in a linear program, where all values span three decades; `worth` orders
+    whole placements strictly.
+    """
 
     worth: int
     count: int  # wanted
     cards: int  # GPUs of one replica, all of one node
     share: int  # thousandths of each of these GPUs; below WHOLE others may share the card
     need: tuple[int, ...]
-    apart: bool = False  # at most one on a node
+    most: int = 0  # on one node; 0: as many as fit
+    value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +57,19 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Σ amount · replicas placed ≤ limit, over the whole fleet: what is wanted of a kind, or a ceiling."""
+    """Σ amount · replicas placed ≤ limit: what is wanted of a kind, a ceiling, or what racks that are alike have.
+
+    `amounts` holds on every shape. A row of racks counts on the shapes of `inside` alone, on each by its own amounts.
+    """
 
     limit: int
     amounts: tuple[tuple[int, int], ...]  # (kind, amount of one replica)
+    inside: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (shape, its amounts)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """max Σ worth · placed + Σ bonus · kept, on nodes of the shapes, under the rows."""
+    """max Σ value · placed + Σ bonus · kept, on nodes of the shapes, under the rows."""
 
     kinds: tuple[Kind, ...]
     shapes: tuple[Shape, ...]
@@ -69,15 +78,15 @@ class Problem:
     @property
     def unit(self) -> float:
         """The least that a whole GPU is worth, or a replica where nothing has GPUs: differences far below do not count."""
-        rates = [kind.worth * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards]
-        return min(rates or [float(kind.worth) for kind in self.kinds], default=1.0)
+        rates = [kind.value * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards and kind.value]
+        return min(rates or [float(kind.value) for kind in self.kinds if kind.value], default=1.0)
 
     def value(self, shape: Shape, pattern: Pattern) -> int:
-        """What one node with this pattern is worth."""
+        """What one node with this pattern gains."""
         kept = {keep.kind: keep for keep in shape.keeps}
         total = 0
         for kind, count in pattern:
-            total += self.kinds[kind].worth * count
+            total += self.kinds[kind].value * count
             if kind in kept:
                 total += kept[kind].bonus * min(count, kept[kind].count)
         return total

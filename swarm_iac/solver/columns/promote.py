@@ -42,8 +42,8 @@ def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
     cards = floor.cards.sum(axis=1)
     freed = cards + held @ np.array([kinds[j].cards * kinds[j].share for j in lower], dtype=np.int64)
     fits = floor.suits[:, k] & (room >= np.array(kind.need, dtype=np.int64)).all(axis=1) & (freed >= kind.cards * kind.share)
-    if kind.apart:
-        fits &= floor.counts[:, k] == 0
+    if kind.most:
+        fits &= floor.counts[:, k] < kind.most
     nodes = np.flatnonzero(fits)
     return [int(node) for node in nodes[np.argsort(-cards[nodes], kind="stable")][:LOOK]]
 

@@ -23,12 +23,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from ortools.math_opt.python import mathopt
-from ortools.sat.python import cp_model
 
+from swarm_iac.solver.columns.linear import Linear
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
-from swarm_iac.solver.cpsat import one_worker
+from swarm_iac.solver.cpsat import cp_model, one_worker, run, solved
 
 #: One move in the units of the pricing problem.
 MOVE = 1000
@@ -66,20 +65,14 @@ class _Program:
     def __init__(self, problem: Problem, wanted: Sequence[int]) -> None:
         self.problem = problem
         self.stand = [{keep.kind: keep.count for keep in shape.keeps} for shape in problem.shapes]
-        self.model = mathopt.Model(name="stay")
-        self.model.objective.is_maximize = False
-        self.cover = [self.model.add_linear_constraint(lb=count - PERTURB) for count in wanted]
-        self.nodes = [self.model.add_linear_constraint(ub=shape.count) for shape in problem.shapes]
+        self.linear = Linear("stay", maximize=False)
+        self.cover = [self.linear.row(least=count - PERTURB) for count in wanted]
+        self.nodes = [self.linear.row(most=shape.count) for shape in problem.shapes]
         self.box = [BOX + PER_GPU * kind.cards for kind in problem.kinds]
-        self.short = []
-        for row, top in zip(self.cover, self.box, strict=True):
-            var = self.model.add_variable(lb=0.0)
-            row.set_coefficient(var, 1.0)
-            self.model.objective.set_linear_coefficient(var, top)
-            self.short.append(var)
-        self.columns: dict[Column, mathopt.Variable] = {}
-        self.solver = mathopt.IncrementalSolver(self.model, mathopt.SolverType.GLOP)
-        self.parameters = mathopt.SolveParameters(random_seed=7)
+        self.short = [self.linear.variable(top, {row: 1.0}) for row, top in zip(self.cover, self.box, strict=True)]
+        self.columns: dict[Column, int] = {}
+        self.failed = False
+        self._last = _Mix(0.0, [], (0.0,) * len(problem.kinds), (0.0,) * len(problem.shapes))
 
     def moves(self, shape: int, pattern: Pattern) -> int:
         """What has to leave a node that carries the pattern."""
@@ -96,30 +89,29 @@ class _Program:
         brought = self.brought(shape, pattern)
         if not brought or (shape, pattern) in self.columns:
             return False
-        var = self.model.add_variable(lb=0.0)
-        self.columns[shape, pattern] = var
-        self.model.objective.set_linear_coefficient(var, float(self.moves(shape, pattern)))
-        self.nodes[shape].set_coefficient(var, 1.0)
-        for kind, count in sorted(brought.items()):
-            self.cover[kind].set_coefficient(var, float(count))
+        uses = {self.cover[kind]: float(count) for kind, count in sorted(brought.items())} | {self.nodes[shape]: 1.0}
+        self.columns[shape, pattern] = self.linear.variable(float(self.moves(shape, pattern)), uses)
         return True
 
     def solve(self) -> _Mix:
-        """The best mix of the columns so far."""
-        result = self.solver.solve(params=self.parameters)
-        values, duals = result.variable_values(), result.dual_values()
-        return _Mix(
-            value=result.objective_value(),
-            short=[k for k, var in enumerate(self.short) if values[var] > 1e-7],
-            prices=tuple(max(0.0, duals[row]) for row in self.cover),
-            nodes=tuple(max(0.0, -duals[node]) for node in self.nodes),
+        """The best mix of the columns so far; the last one where no engine solves the program."""
+        found = self.linear.solve()
+        if found is None:
+            self.failed = True
+            return self._last
+        self._last = _Mix(
+            value=found.value,
+            short=[k for k, var in enumerate(self.short) if found.values[var] > 1e-7],
+            prices=tuple(max(0.0, found.prices[row]) for row in self.cover),
+            nodes=tuple(max(0.0, -found.prices[node]) for node in self.nodes),
         )
+        return self._last
 
     def grow(self, kinds: list[int]) -> None:
         """A larger box for these kinds."""
         for k in kinds:
             self.box[k] *= GROW
-            self.model.objective.set_linear_coefficient(self.short[k], self.box[k])
+            self.linear.cost(self.short[k], self.box[k])
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,7 @@ def fewest_moves(
             if added:
                 mix, smooth = program.solve(), SMOOTH
             close = mix.value - best <= SLACK or math.ceil(best - EPSILON) >= mix.value - EPSILON
-            if stop():
+            if stop() or program.failed:
                 break
             if (close or (not added and not smooth)) and mix.short and growths < GROWTHS:
                 growths += 1
@@ -196,7 +188,7 @@ def _whole(program: _Program, wanted: Sequence[int], effort: float) -> tuple[int
         model.add(sum(found) <= shapes[h].count)
     model.minimize(sum(var * program.moves(*column) for column, var in nodes.items()))
     solver = one_worker(effort)
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    if not solved(run(solver, model)):
         return None, {}
     return round(solver.objective_value), {column: n for column, var in nodes.items() if (n := solver.value(var))}
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.solver.columns.cards import pack
@@ -28,7 +28,7 @@ GAP = 4e-4
 
 #: The pattern of each node, by shape.
 Nodes = tuple[tuple[Pattern, ...], ...]
-#: Hears of nodes that are filled, and of a bound on what any are worth.
+#: Hears of nodes that are filled, and of a bound on what any gain.
 Tell = Callable[[Nodes, float], None]
 
 
@@ -38,7 +38,7 @@ def _nobody(nodes: Nodes, bound: float) -> None:
 
 @dataclass(frozen=True)
 class Filled:
-    """A placement: for each shape the pattern of each of its nodes. `bound`: no placement is worth more."""
+    """A placement: for each shape the pattern of each of its nodes. `bound`: no placement gains more."""
 
     nodes: Nodes
     value: int
@@ -60,22 +60,35 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lamb
     best = max(floors, key=Floor.worth)
     return Filled(
         nodes=_nodes(problem, best),
-        value=best.worth(),
-        bound=max(found.bound, best.worth()),
+        value=best.value(),
+        bound=max(found.bound, best.value()),
         rounds=found.rounds,
         columns=len(master.columns),
     )
 
 
-def bound_of(problem: Problem, *, rounds: int, stop: Callable[[], bool] = lambda: False) -> float:
-    """What no placement is worth more than; as `fill_fleet`, without placing anything."""
-    return _generated(problem, passes(problem), rounds, stop, lambda bound: None)[1].bound
+def bound_of(
+    problem: Problem,
+    *,
+    rounds: int,
+    stop: Callable[[], bool] = lambda: False,
+    first: Sequence[tuple[int, Pattern]] = (),
+) -> float:
+    """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with."""
+    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1].bound
 
 
 def _generated(
-    problem: Problem, greedy: list[Floor], rounds: int, stop: Callable[[], bool], tell: Callable[[float], None]
+    problem: Problem,
+    greedy: list[Floor],
+    rounds: int,
+    stop: Callable[[], bool],
+    tell: Callable[[float], None],
+    first: Sequence[tuple[int, Pattern]] = (),
 ) -> tuple[Master, Generated]:
     master = Master(problem)
+    for h, pattern in first:
+        master.add(h, pattern)
     for floor in greedy:
         for node, shape in enumerate(floor.shape):
             master.add(int(shape), floor.pattern(node))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortools.sat.python import cp_model
+from swarm_iac.solver.cpsat import cp_model
 
 from swarm_iac.solver.board import Board, Values
 from swarm_iac.solver.room import group_of

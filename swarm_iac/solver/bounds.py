@@ -1,0 +1,115 @@
+"""How many GPUs could each priority hold at most, given that those above it are not worse off?
+
+By counting, and by columns where a placement leaves some of it out. Two linear programs of the same kind:
+
+together   max Σ_{w of p and above} gpus_w · placed_w                              whatever those above give up
+own        max Σ_{w of p} gpus_w · placed_w   with, for each priority q above p,
+           Σ_{w of q} gpus_w · placed_w ≥ reached_q,  Σ_{w of q} placed_w ≥ replicas_q
+
+The second is tried where the first leaves a gap. Each program holds one goal, so its values are within three decades.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from swarm_iac.solver.columns.problem import Pattern, Problem, Row
+from swarm_iac.solver.columns.whole import bound_of
+from swarm_iac.solver.room import Room
+from swarm_iac.solver.scene import Ask, Scene
+from swarm_iac.solver.task import Pairs, by_workload
+from swarm_iac.solver.view import kind_of, kinds_of, problem_of
+from swarm_iac.solver.worth import size
+
+#: Rounds of pricing.
+ROUNDS = {"quick": 10, "normal": 40, "thorough": 250}
+#: A gap of less than this part of a level's GPUs is not looked at twice.
+CLOSE = 5e-4
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """By priority, in thousandths of GPUs: what it and all above could hold `together`, and what it could hold of its `own`.
+
+    `own` holds for placements in which no priority above is worse off than in the one that it was found for.
+    """
+
+    together: dict[int, int] = field(default_factory=dict)
+    own: dict[int, int] = field(default_factory=dict)
+
+    def of(self, priority: int, above: int, otherwise: int) -> int:
+        """The bound on one priority, where those above it hold `above`; `otherwise` where columns know none."""
+        found = [otherwise]
+        if priority in self.together:
+            found.append(self.together[priority] - above)
+        if priority in self.own:
+            found.append(self.own[priority])
+        return min(found)
+
+
+def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Callable[[], bool]) -> Bounds:
+    """The bounds beside the placement `counts`."""
+    placed = by_workload(counts)
+    found = Bounds()
+    held = above = 0
+    for level in sorted({ask.priority for ask in scene.asks.values()}, reverse=True):
+        asks = [ask for ask in scene.asks.values() if ask.gpus and ask.priority >= level]
+        mine = [ask for ask in asks if ask.priority == level]
+        counted = sum(size(ask) * possible[ask.name] for ask in mine)
+        now = sum(size(ask) * placed[ask.name] for ask in mine)
+        above, held = held, held + now
+        if now >= counted or stop():
+            continue
+        found.together[level] = max(held, _together(scene, asks, effort, stop))
+        higher = any(ask.priority > level for ask in scene.asks.values())
+        if higher and found.of(level, above, counted) - now > CLOSE * counted and not stop():
+            found.own[level] = max(now, _own(scene, level, counts, effort, stop))
+    return found
+
+
+def _together(scene: Scene, asks: list[Ask], effort: str, stop: Callable[[], bool]) -> int:
+    problem = _problem(scene, asks, lambda ask: size(ask), priorities=False)[0]
+    bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6)
+    return bound + sum(size(ask) * count for ask, count in _closed(scene, asks))
+
+
+def _own(scene: Scene, level: int, counts: Pairs, effort: str, stop: Callable[[], bool]) -> int:
+    asks = [ask for ask in scene.asks.values() if ask.priority > level or (ask.priority == level and ask.gpus)]
+    problem, groups, bins = _problem(scene, asks, lambda ask: size(ask) if ask.priority == level else 0, priorities=True)
+    number = {ask.name: k for k, group in enumerate(groups) for ask in group}
+    shape = {name: h for h, names in enumerate(bins) for name in names}
+    on: dict[str, Counter[int]] = {}
+    reached: Counter[int] = Counter()
+    for (name, node), count in counts.items():
+        if name in number and node in shape:
+            on.setdefault(node, Counter())[number[name]] += count
+            reached[number[name]] += count
+    rows = []
+    for higher in sorted({ask.priority for ask in asks if ask.priority > level}):
+        kinds = [k for k, group in enumerate(groups) if group[0].priority == higher]
+        for each in (lambda k: size(groups[k][0]), lambda k: 1):
+            least = sum(each(k) * reached[k] for k in kinds)
+            rows.append(Row(-least, tuple((k, -each(k)) for k in kinds if each(k))))
+    with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
+    columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
+    first: list[tuple[int, Pattern]] = sorted(columns)
+    bound = int(bound_of(with_rows, rounds=ROUNDS[effort], stop=stop, first=first) + 1e-6)
+    return bound + sum(size(ask) * count for ask, count in _closed(scene, asks) if ask.priority == level)
+
+
+def _problem(
+    scene: Scene, asks: list[Ask], value: Callable[[Ask], int], *, priorities: bool
+) -> tuple[Problem, list[list[Ask]], tuple[tuple[str, ...], ...]]:
+    empty = Room(scene)
+    groups, dims, steps = kinds_of(empty, [ask.name for ask in asks], priorities=priorities)
+    kinds = tuple(kind_of(g, sum(ask.members for ask in g), dims, steps, worth=value(g[0]), value=value(g[0])) for g in groups)
+    problem, bins = problem_of(empty, groups, kinds, dims, steps)
+    return problem, groups, bins
+
+
+def _closed(scene: Scene, asks: list[Ask]) -> list[tuple[Ask, int]]:
+    """What may stay on cordoned nodes, which columns do not see."""
+    cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
+    return [(ask, sum(a.node in cordoned for a in scene.running.get(ask.name, ()))) for ask in asks]

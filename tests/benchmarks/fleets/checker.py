@@ -1,0 +1,261 @@
+"""Does a placement keep every rule of docs/stack-file.md? Written from that page alone.
+
+It shares no code with `swarm_iac.limits` or the solver, so that a rule which both read wrongly is seen here.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Workload
+
+RESOURCES = ("gpus", "vcpus", "memory", "storage", "bandwidth")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong: which rule, in words, and the allocations that together break it."""
+
+    rule: str
+    text: str
+    names: frozenset[str] = frozenset()
+
+
+def held(allocations: Iterable[Allocation]) -> dict[str, int]:
+    """What allocations hold together, in base units; bandwidth is the larger of in and out."""
+    ones = list(allocations)
+    return {
+        "gpus": sum(len(a.gpus) for a in ones),
+        "vcpus": sum(int(a.vcpus) for a in ones),
+        "memory": sum(int(a.memory) for a in ones),
+        "storage": sum(int(a.storage) for a in ones),
+        "bandwidth": max(sum(int(a.egress) for a in ones), sum(int(a.ingress) for a in ones)),
+    }
+
+
+def wanted(workload: Workload) -> int:
+    """Replicas that are placed: a gang's members, or the lower end of the range."""
+    return workload.gang if workload.gang is not None else workload.replicas.least
+
+
+def size(workload: Workload) -> tuple[int, ...]:
+    """GPUs, pinned cores, vCPUs, memory, storage, bandwidth out and in of one replica."""
+    each, network = workload.each, workload.network
+    between = int(network.between or 0)
+    return (
+        each.gpus.count,
+        int(each.vcpus) // 1000 if each.pinned else 0,
+        int(each.vcpus),
+        int(each.memory),
+        int(each.scratch) + int(each.cache),
+        int(network.egress or 0) + between,
+        int(network.ingress or 0) + between,
+    )
+
+
+def size_of(a: Allocation) -> tuple[int, ...]:
+    """The same of an allocation."""
+    return (len(a.gpus), len(a.cpus), int(a.vcpus), int(a.memory), int(a.storage), int(a.egress), int(a.ingress))
+
+
+def suits(stack: Stack, workload: Workload, node: str) -> bool:
+    """Has the node the labels, the GPU model and the GPU memory that the workload asks for?"""
+    one, hardware, gpus = stack.nodes[node], stack.hardware_of(node), workload.each.gpus
+    labels = {"site": one.site, "rack": one.rack} | one.labels
+    if any(labels.get(key) != value for key, value in workload.place.select.items()):
+        return False
+    if not gpus.count:
+        return True
+    model = gpus.model is None or hardware.gpus.model in gpus.model.split("|")
+    return model and int(gpus.memory or 0) <= int(hardware.gpu_memory)
+
+
+def place(stack: Stack, node: str, kind: str | None) -> str:
+    """The node, or its rack, for `spread` and `within`; a node without a rack stands in one of its own."""
+    return stack.nodes[node].rack or f"alone {node}" if kind == "rack" else node
+
+
+def ceilings(stack: Stack, user: str, day: datetime.date | None) -> dict[str, int | None]:
+    """The ceiling of a user on a day, in base units; without a day as if no exception had ended."""
+    found: dict[str, int | None] = {}
+    for key in RESOURCES:
+        own = getattr(stack.limits.user, key)
+        given = [getattr(e, key) for e in stack.limits.exceptions if e.user == user and (day is None or day <= e.until)]
+        values = [int(value) for value in given if value is not None]
+        found[key] = max(values) if values else None if own is None else int(own)
+    return found
+
+
+def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.date) -> list[Finding]:
+    """Every rule that the placement breaks, coming from `last`."""
+    known = [a for a in placement.allocations if a.workload in stack.workloads and a.node in stack.nodes]
+    found = [
+        Finding("names", f"{a.name} is of a workload or on a node that the stack has not", frozenset({a.name}))
+        for a in placement.allocations
+        if a not in known
+    ]
+    before = {a.name: a for a in last.allocations}
+    found += one_by_one(stack, known, before)
+    found += together(stack, known)
+    found += user_ceilings(stack, known, last, today)
+    found += gangs(stack, known)
+    return found
+
+
+def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Allocation]) -> Iterator[Finding]:
+    """Index, size, suitability and state of each."""
+    seen: set[tuple[str, int]] = set()
+    for a in allocations:
+        workload, only = stack.workloads[a.workload], frozenset({a.name})
+        if a.name != f"{a.workload}-{a.index}" or a.index >= wanted(workload):
+            yield Finding("index", f"{a.name} is replica {a.index} of the {wanted(workload)} of {a.workload}", only)
+        if (a.workload, a.index) in seen:
+            yield Finding("index twice", f"{a.name} stands twice", only)
+        seen.add((a.workload, a.index))
+        if size_of(a) != size(workload):
+            yield Finding("size", f"{a.name} holds {size_of(a)}, and asks for {size(workload)}", only)
+        if not suits(stack, workload, a.node):
+            yield Finding("suits", f"{a.name} is on {a.node}, which lacks a label, the GPU model or its memory", only)
+        state = stack.nodes[a.node].state
+        stays = a.name in before and before[a.name].node == a.node
+        if state in ("drain", "lost") or (state == "cordon" and not stays):
+            yield Finding("state", f"{a.name} is on {a.node}, which is {state}", only)
+
+
+def together(stack: Stack, allocations: list[Allocation]) -> Iterator[Finding]:
+    """Nodes, racks, the cluster, spread and within."""
+    nodes, workloads = defaultdict(list), defaultdict(list)
+    for a in allocations:
+        nodes[a.node].append(a)
+        workloads[a.workload].append(a)
+    for node, ones in nodes.items():
+        yield from _devices(stack, node, ones)
+        yield from _machine(stack, node, ones)
+    yield from _racks(stack, nodes)
+    for key, value in held(allocations).items():
+        most = getattr(stack.limits.cluster, key)
+        if most is not None and value > int(most):
+            users = frozenset(a.name for a in allocations if held([a])[key])
+            yield Finding(f"cluster {key}", f"the cluster holds {value} of {key}, and may hold {int(most)}", users)
+    for name, ones in workloads.items():
+        yield from _shape(stack, name, ones)
+
+
+def _devices(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Finding]:
+    hardware = stack.hardware_of(node)
+    cards, cores = defaultdict(list), defaultdict(list)
+    for a in ones:
+        for gpu in a.gpus:
+            cards[gpu].append(a)
+        for cpu in a.cpus:
+            cores[cpu].append(a)
+        if len(set(a.gpus)) < len(a.gpus) or len(set(a.cpus)) < len(a.cpus):
+            yield Finding("device twice", f"{a.name} names a GPU or a core twice", frozenset({a.name}))
+        if any(not 0 <= j < hardware.numa for j in a.numa):
+            yield Finding("numa", f"{a.name} is on a NUMA node that {node} has not", frozenset({a.name}))
+    for gpu, owners in cards.items():
+        share = sum(stack.workloads[a.workload].each.gpus.share for a in owners)
+        if not 0 <= gpu < hardware.gpus.count or share > 1000:
+            text = f"GPU {gpu} of {hardware.gpus.count} of {node} is held by {_some(owners)}"
+            yield Finding("gpu owner", text, frozenset(a.name for a in owners))
+    for cpu, owners in cores.items():
+        if not 0 <= cpu < int(hardware.vcpus) // 1000 or len(owners) > 1:
+            yield Finding("core owner", f"core {cpu} of {node} is held by {_some(owners)}", frozenset(a.name for a in owners))
+
+
+def _machine(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Finding]:
+    """Every resource of a node, by its hardware and by `limits.node`."""
+    hardware, limit, use = stack.hardware_of(node), stack.limits.node, held(ones)
+    has = {
+        "gpus": None,
+        "vcpus": hardware.vcpus,
+        "memory": hardware.memory,
+        "storage": hardware.nvme,
+        "bandwidth": hardware.nic,
+    }
+    for key in RESOURCES:
+        for most, whose in ((has[key], "node"), (getattr(limit, key), "limits.node")):
+            if most is not None and use[key] > int(most):
+                names = frozenset(a.name for a in ones if held([a])[key])
+                yield Finding(f"{whose} {key}", f"{node} carries {use[key]} of {key}, and {whose} has {int(most)}", names)
+
+
+def _racks(stack: Stack, nodes: dict[str, list[Allocation]]) -> Iterator[Finding]:
+    """Uplink, each way, and power: the caps of all GPUs, the node's or the workload's where that is higher."""
+    members: dict[str, list[Allocation]] = defaultdict(list)
+    watts: dict[str, int] = defaultdict(int)
+    owned: dict[str, set[str]] = defaultdict(set)
+    for name, node in stack.nodes.items():
+        if not node.rack:
+            continue
+        ones = nodes.get(name, [])
+        members[node.rack] += ones
+        if node.state == "lost":
+            continue
+        cap = int(stack.tuning_of(name).gpu_power or 0)
+        own: dict[int, int] = {}
+        for a in ones:
+            asked = int(stack.workloads[a.workload].each.gpu_power or 0)
+            for gpu in a.gpus:
+                own[gpu] = max(own.get(gpu, cap), asked)
+            if a.gpus and asked > cap:
+                owned[node.rack].add(a.name)
+        watts[node.rack] += cap * (stack.hardware_of(name).gpus.count - len(own)) + sum(own.values())
+    for name, rack in stack.racks.items():
+        use = held(members[name])["bandwidth"]
+        if rack.uplink is not None and use > int(rack.uplink):
+            names = frozenset(a.name for a in members[name] if held([a])["bandwidth"])
+            yield Finding("uplink", f"rack {name} carries {use} bit/s, and its uplink {int(rack.uplink)}", names)
+        if rack.power is not None and watts[name] > int(rack.power):
+            text = f"the GPUs of rack {name} may draw {watts[name]} W of {int(rack.power)}"
+            yield Finding("power", text, frozenset(owned[name]))
+
+
+def _shape(stack: Stack, name: str, ones: list[Allocation]) -> Iterator[Finding]:
+    where = stack.workloads[name].place
+    names = frozenset(a.name for a in ones)
+    if where.spread and len({place(stack, a.node, where.spread) for a in ones}) < len(ones):
+        yield Finding("spread", f"{name} has two replicas in one {where.spread}", names)
+    if where.within and len({place(stack, a.node, where.within) for a in ones}) > 1:
+        yield Finding("within", f"{name} is in more than one {where.within}", names)
+
+
+def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:
+    """Today's ceiling; above it only what ran under an exception that has ended, and nothing added."""
+    mine, before = defaultdict(list), defaultdict(list)
+    for a in allocations:
+        mine[stack.workloads[a.workload].user].append(a)
+    old = {a.name: a for a in last.allocations}
+    for a in last.allocations:
+        if a.workload in stack.workloads:
+            before[stack.workloads[a.workload].user].append(a)
+    for user, ones in mine.items():
+        now, ever, ran = ceilings(stack, user, today), ceilings(stack, user, None), held(before[user])
+        for key, use in held(ones).items():
+            most, once = now[key], ever[key]
+            if most is None or use <= most:
+                continue
+            names = frozenset(a.name for a in ones if held([a])[key])
+            grown = [n for n in names if n not in old] or use > ran[key]
+            if most == once or (once is not None and use > once) or grown:
+                yield Finding(f"user {key}", f"{user} holds {use} of {key}, and may hold {most}", names)
+
+
+def gangs(stack: Stack, allocations: list[Allocation]) -> Iterator[Finding]:
+    """All members or none."""
+    count: dict[str, set[str]] = defaultdict(set)
+    for a in allocations:
+        count[a.workload].add(a.name)
+    for name, names in count.items():
+        gang = stack.workloads[name].gang
+        if gang is not None and len(names) != gang:
+            yield Finding("gang", f"{len(names)} of {gang} members of {name} are placed", frozenset(names))
+
+
+def _some(ones: list[Allocation]) -> str:
+    return ", ".join(a.name for a in ones[:3]) + (f" and {len(ones) - 3} more" if len(ones) > 3 else "")

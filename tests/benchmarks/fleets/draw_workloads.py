@@ -1,0 +1,217 @@
+"""What do people run? Workloads drawn to fit some machine and their user's ceiling, until enough is asked for."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from tests.benchmarks.fleets.draw import LABELS, chance, fleet, read_shape, users, weighted
+from tests.benchmarks.fleets.written import Data, Drawn, flow
+
+#: The stack file may have 1 MB; what is drawn stays below.
+MOST_BYTES = 800_000
+#: vCPUs, GB of memory, GB of storage where the file says nothing (policies/limits.yaml).
+DEFAULT_USER = {"gpus": 16, "vcpus": 64, "memory": 512, "storage": 10_000}
+DEFAULT_NODE = {"gpus": 32, "vcpus": 128, "memory": 1000, "storage": 100_000}
+DEFAULT_CLUSTER = {"gpus": 1000, "vcpus": 10_000, "memory": 100_000, "storage": 10_000_000}
+KINDS = {"train": 5, "gang": 3, "note": 2, "serve": 3, "batch": 4, "etl": 1, "any": 4}
+RESOURCES = ("gpus", "vcpus", "memory", "storage")
+
+
+def filled(seed: int, machines: int) -> Drawn:
+    """A fleet with its workloads: 20% to 250% of the GPUs, and as much of the rest as comes with them."""
+    drawn = fleet(seed, machines)
+    rng = random.Random(f"workloads {seed}")
+    data = drawn.data
+    demand = rng.choice([0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.3, 1.8, 2.5])
+    shapes = [read_shape(data["hardware"][entry["hardware"]]) for entry in data["nodes"].values()]
+    gpus, vcpus = sum(s["gpus"] for s in shapes), sum(s["vcpus"] for s in shapes)
+    parts = chance(rng, 0.15)
+    asked = cores = size = 0
+    while demand and size < MOST_BYTES and len(data["workloads"]) < 12 * machines + 5:
+        lack_gpus, lack_cores = asked < demand * gpus, cores < demand * vcpus * 0.6
+        if not lack_gpus and not lack_cores:
+            break
+        name, one = workload(rng, data, f"{len(data['workloads']):04d}", gpus=lack_gpus)
+        members = one.get("gang") or int(str(one.get("replicas", 1)).split("..", maxsplit=1)[0])
+        asked += members * gpus_of(one)
+        cores += members * one["each"]["vcpus"] + 0.02 * vcpus / machines
+        size += len(flow(one)) + 12
+        data["workloads"][name] = one
+        if parts:
+            beyond(rng, drawn, name)
+    return drawn
+
+
+def beyond(rng: random.Random, drawn: Drawn, name: str) -> None:
+    """Now and then what the model has and a file does not: a part of a GPU, or one of several models."""
+    each = drawn.data["workloads"][name]["each"]
+    if gpus_of(drawn.data["workloads"][name]) == 1 and chance(rng, 0.5):
+        drawn.shares[name] = rng.choice([100, 250, 300, 400, 500, 500, 700, 900])
+    if isinstance(each.get("gpus"), str) and chance(rng, 0.3):
+        models = sorted({read_shape(s)["model"] for s in drawn.data["hardware"].values() if read_shape(s)["gpus"]})
+        drawn.models[name] = "|".join(dict.fromkeys((each["gpus"].split(" x ")[1], *rng.sample(models, 1))))
+
+
+def gpus_of(one: Data) -> int:
+    """GPUs of one replica."""
+    gpus = one["each"].get("gpus", 0)
+    return int(gpus["count"] if isinstance(gpus, dict) else str(gpus).split(" x ", maxsplit=1)[0])
+
+
+def ceiling(given: Data | None, default: dict[str, int]) -> dict[str, int]:
+    """A ceiling in GPUs, vCPUs and GB, and Gbit/s where there is one."""
+    read = {key: int(str(value).split()[0]) for key, value in (given or {}).items() if key in (*RESOURCES, "bandwidth")}
+    return default | read
+
+
+def workload(rng: random.Random, data: Data, number: str, *, gpus: bool = True) -> tuple[str, Data]:
+    """One workload with a name, sized after a machine of the fleet so that some machine could hold a replica."""
+    kind = weighted(rng, KINDS) if gpus else rng.choice(["batch", "etl", "batch", "serve", "any"])
+    entries = list(data["nodes"].values())
+    withs = [e for e in entries if read_shape(data["hardware"][e["hardware"]])["gpus"]]
+    entry = rng.choice(withs if gpus and kind not in ("batch", "etl") and withs else entries)
+    shape = read_shape(data["hardware"][entry["hardware"]])
+    user = rng.choice(users(data))
+    room = _room(data, shape)
+    one: Data = {"user": user, "kind": {"gang": "train", "note": "batch", "etl": "batch", "any": "batch"}.get(kind, kind)}
+    one["priority"] = weighted(rng, {"low": 3, "normal": 5, "high": 2})
+    count = _gpus(rng, kind, shape, room) if gpus else 0
+    one["each"] = _each(rng, kind, shape, room, count)
+    _network(rng, one, kind, room)
+    members = _fitting(data, one, _members(rng, kind, len(entries)))
+    if members < 1:  # too large for its user's ceiling
+        one["each"] = {"vcpus": 1, "memory": "2 GB"}
+        one.pop("network", None)
+        members = rng.choice([0, 1, 1, 1])
+    _place(rng, one, entry, members)
+    if members and (kind == "gang" or (kind == "any" and chance(rng, 0.2))):
+        one["gang"] = members
+        one["kind"] = "train"
+    elif kind in ("serve", "any") and chance(rng, 0.4):
+        one["replicas"] = f"{members}..{members + rng.randint(0, 4)}"
+    elif members != 1:
+        one["replicas"] = members
+    if "gang" not in one:
+        one.get("network", {}).pop("between", None)
+    if not one.get("network", True):
+        one.pop("network")
+    if one["priority"] == "normal" and chance(rng, 0.5):
+        one.pop("priority")
+    if chance(rng, 0.7):
+        one["run"] = {"command": f"python3 {kind}.py"}
+    return f"{kind}-{number}", one
+
+
+def _room(data: Data, shape: Data) -> dict[str, int]:
+    """The most that one machine of the shape may give to one replica, by hardware and by `limits.node`."""
+    node = ceiling(data["limits"].get("node"), DEFAULT_NODE)
+    has = {"gpus": shape["gpus"], "vcpus": shape["vcpus"], "memory": shape["memory"], "storage": shape["nvme"]}
+    return {key: min(has[key], node[key]) for key in has} | {"bandwidth": min(shape["nic"], node.get("bandwidth", 10**6))}
+
+
+def _gpus(rng: random.Random, kind: str, shape: Data, room: dict[str, int]) -> int:
+    if kind in ("batch", "etl") or not room["gpus"]:
+        return 0
+    most = room["gpus"]
+    if kind in ("note", "serve"):
+        return rng.choice([1, 1, 1, min(2, most)])
+    if kind == "gang":
+        return rng.choice([most, most, max(1, most // 2), min(4, most)])
+    return rng.choice([c for c in (1, 1, 1, 2, 2, 4, 8, 3, 5, 6, most) if c <= most])
+
+
+def _each(rng: random.Random, kind: str, shape: Data, room: dict[str, int], gpus: int) -> Data:
+    """GPUs, vCPUs, memory and disk of one replica."""
+    part = gpus / max(1, shape["gpus"]) if gpus else rng.choice([0.02, 0.05, 0.1, 0.25, 0.5, 0.9 if kind == "etl" else 0.05])
+    each: Data = {}
+    if gpus:
+        named, memory = rng.random(), shape["gpu_memory"]
+        if named < 0.5:
+            each["gpus"] = f"{gpus} x {shape['model']}"
+        elif named < 0.65:
+            each["gpus"] = {
+                "count": gpus,
+                "memory": f"{rng.choice([memory, max(1, memory // 2), 20 if memory >= 20 else 8])} GB",
+            }
+        elif named < 0.7:
+            each["gpus"] = {"count": gpus, "model": shape["model"], "memory": f"{memory} GB"}
+        else:
+            each["gpus"] = gpus
+    scale = rng.choice([0.3, 0.7, 0.9, 1.0, 1.2])
+    each["vcpus"] = max(1, min(room["vcpus"], round(shape["vcpus"] * part * scale)))
+    if chance(rng, 0.25):
+        each["pinned"] = True
+    each["memory"] = f"{max(1, min(room['memory'], round(shape['memory'] * part * rng.choice([0.2, 0.6, 0.9, 1.1]))))} GB"
+    disk = min(room["storage"], round(shape["nvme"] * part * rng.choice([0.1, 0.5, 1.0])))
+    if disk > 1 and chance(rng, 0.5):
+        each["scratch"] = f"{disk // 2} GB"
+        if chance(rng, 0.4):
+            each["cache"] = f"{disk - disk // 2} GB"
+    if gpus and chance(rng, 0.12):
+        each["gpu_power"] = f"{rng.choice([200, 350, 450, 700, 750])} W"
+    return each
+
+
+def _network(rng: random.Random, one: Data, kind: str, room: dict[str, int]) -> None:
+    if not room["bandwidth"] or chance(rng, 0.5):
+        return
+    most = room["bandwidth"]
+    if kind == "gang":
+        one["network"] = {"between": f"{max(1, most // rng.choice([2, 4, 8]))} Gbit/s"}
+    else:
+        key, part = rng.choice(["egress", "ingress"]), rng.choice([0.01, 0.05, 0.2, 0.5])
+        one["network"] = {key: f"{max(1, round(1000 * most * part))} Mbit/s"}
+
+
+def _members(rng: random.Random, kind: str, nodes: int) -> int:
+    """How many replicas: more of each on a large fleet, since its file has one size too."""
+    many = 1 + nodes // 200
+    table = {
+        "gang": [2, 2, 3, 4, 8],
+        "train": [1, 1, 1, 2, 4 * many],
+        "note": [1],
+        "serve": [2, 2, 3, 4, 6 * many],
+        "etl": [1],
+        "batch": [1, 2, 4, 8 * many, 16 * many],
+        "any": [0, 1, 2, 3, 5, 7 * many],
+    }
+    return rng.choice(table[kind])
+
+
+def _fitting(data: Data, one: Data, members: int) -> int:
+    """As many of the members as the ceilings of the user and of the cluster could ever hold."""
+    need = Counter({"gpus": gpus_of(one), "vcpus": one["each"]["vcpus"], "memory": _gb(one, "memory")})
+    need["storage"] = _gb(one, "scratch") + _gb(one, "cache")
+    gbits = [int(text.split()[0]) / (1000 if "Mbit" in text else 1) for text in one.get("network", {}).values()]
+    user = ceiling(data["limits"].get("user"), DEFAULT_USER)
+    others = [ceiling(each, {}) for each in data["limits"].get("except", []) if each["user"] == one["user"]]
+    for key in RESOURCES:
+        user[key] = max((each[key] for each in others if key in each), default=user[key])
+    for most in (user, ceiling(data["limits"].get("cluster"), DEFAULT_CLUSTER)):
+        members = min([members, *(most[key] // need[key] for key in RESOURCES if need[key])])
+        if gbits and "bandwidth" in most:
+            members = min(members, int(most["bandwidth"] / sum(gbits)))
+    return members
+
+
+def _gb(one: Data, key: str) -> int:
+    return int(one["each"].get(key, "0 GB").split()[0])
+
+
+def _place(rng: random.Random, one: Data, entry: Data, members: int) -> None:
+    """Where replicas may stand: labels that the machine it was sized after carries, spread or within."""
+    place: Data = {}
+    carried = {key: value for key, value in entry.items() if key in ("site", "rack")} | entry.get("labels", {})
+    if carried and chance(rng, 0.15):
+        key = rng.choice(list(carried))
+        place["select"] = {key: carried[key]}
+    if members > 1 and chance(rng, 0.35):
+        place |= rng.choice([{"spread": "node"}, {"spread": "rack"}, {"within": "rack"}, {"within": "rack"}])
+    elif members == 2 and chance(rng, 0.1) and gpus_of(one) <= 1 and one["each"]["vcpus"] == 1:
+        place["within"] = "node"
+    if place:
+        one["place"] = place
+
+
+__all__ = ["LABELS", "beyond", "ceiling", "filled", "gpus_of", "workload"]

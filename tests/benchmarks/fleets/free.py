@@ -1,0 +1,153 @@
+"""What is free beside everything that stands, and would one more replica fit there now? Apart from the solver."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from swarm_iac.model.placement import Allocation
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Workload
+from tests.benchmarks.fleets.checker import RESOURCES, ceilings, held, place, size, suits
+
+_HUGE = 1 << 62
+
+
+class Free:
+    """Free devices and resources of nodes, racks, users and the cluster, kept up while replicas come and go."""
+
+    def __init__(self, stack: Stack, today: datetime.date, allocations: Iterable[Allocation]) -> None:
+        self.stack, self.today = stack, today
+        #: By node: vCPUs, memory, storage, out, in of the hardware, then GPUs, vCPUs, memory, storage, out, in of limits.node.
+        self.nodes: dict[str, list[int]] = {}
+        limit = [_most(getattr(stack.limits.node, key)) for key in RESOURCES]
+        for name in stack.nodes:
+            h = stack.hardware_of(name)
+            self.nodes[name] = [*map(int, (h.vcpus, h.memory, h.nvme, h.nic, h.nic)), *limit, limit[-1]]
+        self.cards: dict[str, Counter[int]] = defaultdict(Counter)  # thousandths held
+        self.cores: dict[str, set[int]] = defaultdict(set)
+        self.racks = {name: [_most(rack.uplink), _most(rack.uplink), _most(rack.power)] for name, rack in stack.racks.items()}
+        for name, node in stack.nodes.items():
+            if node.rack and node.state != "lost":
+                self.racks[node.rack][2] -= int(stack.tuning_of(name).gpu_power or 0) * stack.hardware_of(name).gpus.count
+        cluster = [_most(getattr(stack.limits.cluster, key)) for key in RESOURCES]
+        self.cluster = [*cluster, cluster[-1]]
+        self.users: dict[str, list[int]] = {}
+        self.stands: dict[str, list[Allocation]] = defaultdict(list)
+        for a in allocations:
+            self.take(a, 1)
+
+    def _user(self, user: str) -> list[int]:
+        if user not in self.users:
+            most = ceilings(self.stack, user, self.today)
+            values = [_most(most[key]) for key in RESOURCES]
+            self.users[user] = [*values, values[-1]]
+        return self.users[user]
+
+    def _watts(self, workload: Workload, node: str) -> int:
+        own = int(workload.each.gpu_power or 0) - int(self.stack.tuning_of(node).gpu_power or 0)
+        return max(0, own) * workload.each.gpus.count
+
+    def take(self, a: Allocation, sign: int) -> None:
+        """It comes (1), or goes (-1)."""
+        workload = self.stack.workloads[a.workload]
+        use = (len(a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
+        for table, values in (
+            (self.nodes[a.node], (*use[1:], *use)),
+            (self.cluster, use),
+            (self._user(workload.user), use),
+        ):
+            for i, value in enumerate(values):
+                table[i] -= sign * value
+        rack = self.stack.nodes[a.node].rack
+        if rack:
+            for i, value in enumerate((use[4], use[5], self._watts(workload, a.node))):
+                self.racks[rack][i] -= sign * value
+        for gpu in a.gpus:
+            self.cards[a.node][gpu] += sign * workload.each.gpus.share
+        self.cores[a.node] ^= set(a.cpus)
+        if sign > 0:
+            self.stands[a.workload].append(a)
+        else:
+            self.stands[a.workload].remove(a)
+
+    def below_ceilings(self, workload: Workload) -> bool:
+        """Is there room for one more under the user's and the cluster's ceiling?"""
+        gpus, _, *rest = size(workload)
+        use = (gpus, *rest)
+        return all(
+            not need or (need <= user and need <= all_)
+            for need, user, all_ in zip(use, self._user(workload.user), self.cluster, strict=True)
+        )
+
+    def apart(self, name: str, node: str) -> bool:
+        """Do `spread` and `within` let one more replica of a workload stand there?"""
+        where = self.stack.workloads[name].place
+        others = self.stands[name]
+        if where.spread and any(
+            place(self.stack, a.node, where.spread) == place(self.stack, node, where.spread) for a in others
+        ):
+            return False
+        return not where.within or all(
+            place(self.stack, a.node, where.within) == place(self.stack, node, where.within) for a in others
+        )
+
+    def room(self, workload: Workload, node: str) -> bool:
+        """Have the node and its rack what one replica needs, devices aside?"""
+        gpus, _, *rest = size(workload)
+        if any(need and need > free for need, free in zip((*rest, gpus, *rest), self.nodes[node], strict=True)):
+            return False
+        rack = self.stack.nodes[node].rack
+        needs = (rest[3], rest[4], self._watts(workload, node))
+        return not rack or all(not need or need <= free for need, free in zip(needs, self.racks[rack], strict=True))
+
+    def devices(self, workload: Workload, node: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """GPUs and cores for one replica there, or None where too few are free."""
+        gpus, cores, *_ = size(workload)
+        hardware, share = self.stack.hardware_of(node), workload.each.gpus.share
+        loads = self.cards[node]
+        # The fullest card that still has room, so that parts lie close.
+        open_ = sorted((g for g in range(hardware.gpus.count) if loads[g] + share <= 1000), key=lambda g: (-loads[g], g))
+        free = [c for c in range(int(hardware.vcpus) // 1000) if c not in self.cores[node]] if cores else []
+        if len(open_) < gpus or len(free) < cores:
+            return None
+        return tuple(open_[:gpus]), tuple(free[:cores])
+
+    def could_have(self, a: Allocation, node: str) -> bool:
+        """Are the very devices of an allocation free on the node?"""
+        hardware, share = self.stack.hardware_of(node), self.stack.workloads[a.workload].each.gpus.share
+        cards = all(g < hardware.gpus.count and self.cards[node][g] + share <= 1000 for g in a.gpus)
+        return cards and self.cores[node].isdisjoint(a.cpus) and all(c < int(hardware.vcpus) // 1000 for c in a.cpus)
+
+    def fits(self, name: str, node: str) -> bool:
+        """May one more replica stand there now, ceilings of users and cluster aside?"""
+        workload = self.stack.workloads[name]
+        return (
+            suits(self.stack, workload, node)
+            and self.room(workload, node)
+            and self.apart(name, node)
+            and self.devices(workload, node) is not None
+        )
+
+    def put(self, name: str, index: int, node: str) -> Allocation | None:
+        """Put one more replica there, if it fits."""
+        workload = self.stack.workloads[name]
+        found = self.devices(workload, node) if self.fits(name, node) else None
+        if found is None:
+            return None
+        _, _, vcpus, memory, storage, egress, ingress = size(workload)
+        a = Allocation.model_validate(
+            {"name": f"{name}-{index}", "workload": name, "index": index, "node": node, "gpus": found[0], "cpus": found[1]}
+            | {"vcpus": f"{vcpus}m", "memory": f"{memory} B", "storage": f"{storage} B"}
+            | {"egress": f"{egress} bit/s", "ingress": f"{ingress} bit/s"}
+        )
+        self.take(a, 1)
+        return a
+
+
+def _most(value: int | None) -> int:
+    return _HUGE if value is None else int(value)
+
+
+__all__ = ["Free", "held"]

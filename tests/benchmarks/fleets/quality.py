@@ -1,0 +1,325 @@
+"""Does an answer change what could have stayed, or leave out what would fit?
+
+could stay   a replica still wanted, of the same size, on a node that is ready or cordoned and suits it, and in no conflict
+             with the others that could stay: no ceiling, rack, spread or within is broken by them all together
+needless     seen by putting it back: beside everything that stands in the answer, its old place is still free
+missed       seen by putting it somewhere: beside everything that stands, a ready node has room for it
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from swarm_iac.model.placement import Allocation, Placement, Proof
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
+from tests.benchmarks.fleets.checker import (
+    Finding,
+    ceilings,
+    gangs,
+    held,
+    place,
+    size,
+    size_of,
+    suits,
+    together,
+    user_ceilings,
+    wanted,
+)
+from tests.benchmarks.fleets.free import Free
+
+
+@dataclass(frozen=True)
+class Staying:
+    """Of what ran: `could` stay for sure, `loose` are in a gang that is not whole, `resized` fit their node still."""
+
+    could: dict[str, Allocation]
+    loose: frozenset[str]
+    resized: dict[str, Allocation]
+
+
+def staying(stack: Stack, last: Placement, today: datetime.date) -> Staying:
+    """What may stay of the last placement."""
+    could: dict[str, Allocation] = {}
+    resized: dict[str, Allocation] = {}
+    for a in last.allocations:
+        workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
+        if workload is None or node is None or a.index >= wanted(workload) or a.name in could:
+            continue
+        if node.state in ("ready", "cordon") and suits(stack, workload, a.node):
+            (could if size_of(a) == size(workload) else resized)[a.name] = a
+    contested: set[str] = set()
+    ones = list(could.values())
+    for finding in (*together(stack, ones), *user_ceilings(stack, ones, last, today)):
+        contested |= finding.names
+    broken = {could[name].workload for name in contested if name in could}
+    firm = {
+        name: a
+        for name, a in could.items()
+        if name not in contested and not (stack.workloads[a.workload].gang is not None and a.workload in broken)
+    }
+    loose = frozenset(name for finding in gangs(stack, list(firm.values())) for name in finding.names)
+    return Staying(firm, loose, resized)
+
+
+def counted_moves(stays: Staying, now: Placement, stack: Stack) -> list[Allocation]:
+    """Replicas that could stay and are elsewhere now, or have a part of another GPU."""
+    after = now.by_name()
+    found = []
+    for name, a in stays.could.items():
+        one = after.get(name)
+        part = stack.workloads[a.workload].each.gpus.share < 1000
+        if one is not None and (one.node != a.node or (part and one.gpus != a.gpus)):
+            found.append(a)
+    return found
+
+
+def moves_in_budget(stack: Stack, moved: list[Allocation]) -> Iterator[Finding]:
+    """Not more than `solve.moves`."""
+    if len(moved) > stack.solve.moves:
+        names = frozenset(a.name for a in moved)
+        yield Finding(
+            "moves", f"{len(moved)} replicas that could stay have moved, and solve.moves is {stack.solve.moves}", names
+        )
+
+
+def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date, stays: Staying) -> Iterator[Finding]:
+    """Moves, stops and other devices that nothing in the answer has any use for."""
+    after = now.by_name()
+    free = Free(stack, today, now.allocations)
+    moved, stopped = defaultdict(list), defaultdict(list)
+    for name, a in stays.could.items():
+        one = after.get(name)
+        if one is None:
+            stopped[a.workload].append(a)
+        elif one.node != a.node:
+            moved[a.workload].append(a)
+        elif (one.gpus, one.cpus, one.numa) != (a.gpus, a.cpus, a.numa):
+            yield from _devices(stack, free, a, one)
+    for name, ones in moved.items():
+        for a in _back(free, name, ones, after):
+            yield Finding("needless move", f"{a.name} left {a.node}, where its place is free", frozenset({a.name}))
+    for name, ones in stopped.items():
+        yield from _stops(stack, last, now, free, today, stays, name, ones)
+    for name, a in stays.resized.items():
+        yield from _shifts(stack, free, a, after.get(name))
+
+
+def _devices(stack: Stack, free: Free, a: Allocation, one: Allocation) -> Iterator[Finding]:
+    part = stack.workloads[a.workload].each.gpus.share < 1000
+    free.take(one, -1)
+    if not part or free.could_have(a, a.node):
+        text = f"{a.name} stays on {a.node} with other devices: {_of(a)}, then {_of(one)}"
+        yield Finding("needless device change", text, frozenset({a.name}))
+    free.take(one, 1)
+
+
+def _of(a: Allocation) -> str:
+    return f"gpus {list(a.gpus)} cpus {list(a.cpus)} numa {list(a.numa)}"
+
+
+def _back(free: Free, name: str, ones: list[Allocation], after: dict[str, Allocation]) -> list[Allocation]:
+    """Those that fit back where they stood: each alone, or else all of the workload together."""
+    found: list[Allocation] = []
+    for group in [[a] for a in ones] + ([ones] if len(ones) > 1 else []):
+        if len(group) > 1 and found:
+            break
+        now = [after[a.name] for a in group]
+        for one in now:
+            free.take(one, -1)
+        put = []
+        for a in group:
+            if _home(free, a):
+                free.take(a, 1)
+                put.append(a)
+        if len(put) == len(group):
+            found += group
+        for a in put:
+            free.take(a, -1)
+        for one in now:
+            free.take(one, 1)
+    return found
+
+
+def _home(free: Free, a: Allocation) -> bool:
+    """Is the old place of an allocation free?"""
+    workload = free.stack.workloads[a.workload]
+    return free.room(workload, a.node) and free.apart(a.workload, a.node) and free.could_have(a, a.node)
+
+
+def _stops(
+    stack: Stack,
+    last: Placement,
+    now: Placement,
+    free: Free,
+    today: datetime.date,
+    stays: Staying,
+    name: str,
+    ones: list[Allocation],
+) -> Iterator[Finding]:
+    """Nothing of higher priority came, moved or grew; or the old place is free still."""
+    workload = stack.workloads[name]
+    if workload.gang is not None and any(a.name in stays.loose for a in ones):
+        return
+    level, before = PRIORITIES[workload.priority], last.by_name()
+    broken = {before[one].workload for one in stays.loose}
+    # A gang of the same priority that has to move a member weighs as a whole against those in its way.
+    above = any(
+        a.name not in before or before[a.name].node != a.node or size_of(before[a.name]) != size_of(a)
+        for a in now.allocations
+        if PRIORITIES[stack.workloads[a.workload].priority] > level - (a.workload in broken)
+    )
+    put: list[Allocation] = []
+    user = ceilings(stack, workload.user, None)
+    mine = [a for a in now.allocations if stack.workloads[a.workload].user == workload.user]
+    ran = held(
+        a for a in last.allocations if a.workload in stack.workloads and stack.workloads[a.workload].user == workload.user
+    )
+    for a in ones:
+        under = all(
+            not value or (user[key] is None or held([*mine, *put, a])[key] <= min(int(user[key] or 0), ran[key]))
+            for key, value in held([a]).items()
+        )
+        cluster = all(not need or need <= left for need, left in zip(_usage(a), free.cluster, strict=True))
+        if (free.below_ceilings(workload) or (under and cluster)) and _home(free, a):
+            free.take(a, 1)
+            put.append(a)
+    back = len(put) == len(ones) if workload.gang is not None else bool(put)
+    for a in put:
+        free.take(a, -1)
+    for a in put if back else () if above else ones:
+        why = "where its place is free" if back else "and nothing of higher priority came"
+        yield Finding("needless stop", f"{a.name} ({workload.priority}) stopped on {a.node}, {why}", frozenset({a.name}))
+
+
+def _usage(a: Allocation) -> tuple[int, ...]:
+    return (len(a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
+
+
+def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> Iterator[Finding]:
+    """A resized replica prefers its node, and there its devices, as far as it has as many."""
+    if one is None:
+        return
+    workload = stack.workloads[a.workload]
+    free.take(one, -1)
+    if one.node == a.node:
+        same = len(one.gpus) == len(a.gpus) and one.gpus != a.gpus
+        if same and all(free.cards[a.node][g] + workload.each.gpus.share <= 1000 for g in a.gpus):
+            text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.gpus)}, then {list(one.gpus)}"
+            yield Finding("needless device shift", text, frozenset({a.name}))
+    elif workload.gang is None and workload.place.within is None:
+        here = free.room(workload, a.node) and free.apart(a.workload, a.node)
+        if here and free.devices(workload, a.node) is not None:
+            yield Finding("needless shift", f"{a.name}, resized, left {a.node}, where it fits", frozenset({a.name}))
+    free.take(one, 1)
+
+
+def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, left: int) -> Iterator[Finding]:
+    """Replicas without a place that would fit beside everything that stands; a gang only if all of it fits.
+
+    `left`: moves that the budget has left; without any, what ran and lost its place may not start in another.
+    """
+    free = Free(stack, today, now.allocations)
+    placed = defaultdict(set)
+    for a in now.allocations:
+        placed[a.workload].add(a.index)
+    ran = Counter(a.workload for a in last.allocations)
+    nodes = [name for name, node in stack.nodes.items() if node.state == "ready"]
+    known: set[object] = set()
+    for name, workload in stack.workloads.items():
+        missing = [i for i in range(wanted(workload)) if i not in placed[name]]
+        if not missing or not free.below_ceilings(workload) or (left <= 0 and ran[name] > len(placed[name])):
+            continue
+        where = workload.place
+        key = (size(workload), workload.each.gpus, workload.each.gpu_power, tuple(sorted(where.select.items())))
+        plain = workload.gang is None and not (where.spread or where.within)
+        if plain and key in known:
+            continue
+        found = _gang(stack, free, name, missing, nodes) if workload.gang is not None else [
+            node for node in nodes if free.fits(name, node)
+        ][:1]  # fmt: skip
+        if found:
+            what = f"the gang {name} fits on" if workload.gang is not None else f"{name}-{missing[0]} fits on"
+            yield Finding("missed place", f"{what} {', '.join(found[:3])}", frozenset(f"{name}-{i}" for i in missing))
+        elif plain:
+            known.add(key)
+
+
+def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[str]) -> list[str]:
+    """Where all members would fit, one after the other; empty if they do not. Within a place: each place is tried."""
+    workload = stack.workloads[name]
+    if len(missing) < wanted(workload):
+        return []
+    groups: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        if suits(stack, workload, node):
+            groups[place(stack, node, workload.place.within) if workload.place.within else ""].append(node)
+    for group in groups.values():
+        put: list[Allocation] = []
+        for node in group:
+            while len(put) < len(missing) and free.below_ceilings(workload):
+                one = free.put(name, missing[len(put)], node)
+                if one is None:
+                    break
+                put.append(one)
+        for one in put:
+            free.take(one, -1)
+        if len(put) == len(missing):
+            return [one.node for one in put]
+    return []
+
+
+def honest(stack: Stack, last: Placement, now: Placement, proof: Proof, stays: Staying) -> Iterator[Finding]:
+    """Bounds on the right side, values as they are, `optimal` only where all are reached, nothing left unsaid."""
+    for goal in proof.goals:
+        most = goal.name in ("moves", "shifts", "misfit", "nodes")
+        if goal.value < goal.bound if most else goal.value > goal.bound:
+            yield Finding("proof", f"{goal.name}: value {goal.value} is beyond its bound {goal.bound}")
+        level, _, what = goal.name.partition("_placed_")
+        if what and level in PRIORITIES and (truth := _placed(stack, now, level, what)) != goal.value:
+            yield Finding("proof", f"{goal.name}: value {goal.value}, and {truth} are placed")
+    first = next((g for g in proof.goals if g.name.endswith(("_placed_gpus", "_placed_gpu_milli"))), None)
+    if first is not None and not stays.loose:
+        level, _, what = first.name.partition("_placed_")
+        least = _placed(stack, Placement(allocations=tuple(stays.could.values())), level, what)
+        if level == "high" and least > first.bound:
+            yield Finding("proof", f"{first.name}: bound {first.bound}, and {least} could stay")
+    if proof.optimal and any(goal.value != goal.bound for goal in proof.goals):
+        yield Finding("proof", "said to be optimal, and some goal is not at its bound")
+    after = defaultdict(set)
+    for a in now.allocations:
+        after[a.workload].add(a.index)
+    told = {one.workload: set(one.missing) for one in now.unplaced}
+    for name, workload in stack.workloads.items():
+        missing = set(range(wanted(workload))) - after[name]
+        if missing != told.get(name, set()):
+            yield Finding(
+                "unplaced", f"{name}: {sorted(missing)[:5]} have no place, and told are {sorted(told.get(name, ()))[:5]}"
+            )
+
+
+def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:
+    ones = [stack.workloads[a.workload] for a in now.allocations]
+    ones = [w for w in ones if w.priority == level]
+    if what == "replicas":
+        return len(ones)
+    return sum(w.each.gpus.count * (w.each.gpus.share if what == "gpu_milli" else 1) for w in ones)
+
+
+def told_moves(stack: Stack, last: Placement, now: Placement, told: dict[str, tuple[str, str]]) -> Iterator[Finding]:
+    """Every replica still wanted that left its node is told, with its source and target; and nothing else is."""
+    after, truth = now.by_name(), {}
+    for a in last.allocations:
+        workload = stack.workloads.get(a.workload)
+        if workload is None or a.index >= wanted(workload):
+            continue
+        target = after[a.name].node if a.name in after else ""
+        if target != a.node:
+            truth[a.name] = (a.node, target)
+    for name in sorted({*truth, *told}):
+        here, said = truth.get(name), told.get(name)
+        if here != said and not (here is None and said is not None and said[0] == said[1]):
+            yield Finding("told moves", f"{name}: {here or 'stays'}, and told is {said or 'nothing'}", frozenset({name}))
