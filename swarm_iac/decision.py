@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import judge
@@ -29,6 +30,19 @@ from swarm_iac.stackfile.stakes import stakes
 
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
+
+#: The phase in which files are written; it ends by itself in a moment.
+WRITING = "writing lock and proof"
+
+
+class Progress(Protocol):
+    """Who follows a decision. A watch is asked for only where something is to be solved: it takes a second to load."""
+
+    def phase(self, text: str) -> None:
+        """What is done now."""
+
+    def watch(self) -> Watch:
+        """Sees a solve improve, and may end it."""
 
 
 @dataclass(frozen=True)
@@ -86,50 +100,63 @@ def decide(
     today: datetime.date,
     environment: Mapping[str, str] = os.environ,
     write: bool = True,
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> Decision:
     """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded.
 
-    A fresh solution is kept as the candidate, unless told not to `write`. `watch` sees it improve, if there is one.
+    A fresh solution is kept as the candidate, unless told not to `write`.
     """
-    return _decide(root, name, _existing(root, name), today, environment, write=write, watch=watch)
+    return _decide(root, name, _existing(root, name), today, environment, write=write, progress=progress)
 
 
-def decide_file(path: Path, *, today: datetime.date, environment: Mapping[str, str] = os.environ) -> Decision:
+def decide_file(
+    path: Path,
+    *,
+    today: datetime.date,
+    environment: Mapping[str, str] = os.environ,
+    progress: Progress | None = None,
+) -> Decision:
     """The placement for a stack file anywhere, from the lock beside it. Writes nothing; raises as `decide` does."""
-    return _decide(path.parent, path.stem, Files(path), today, environment)
+    return _decide(path.parent, path.stem, Files(path), today, environment, progress=progress)
 
 
-def keep(decision: Decision) -> bool:
+def keep(decision: Decision, progress: Progress | None = None) -> bool:
     """Make the placement the lock, with its proof beside it; the candidate goes. False when nothing was written."""
     files = decision.files
-    changed = _write(files.lock, lock.dump(lock.make(decision.stack, decision.placement)))
+    _tell(progress, WRITING)
+    changed = write_whole(files.lock, lock.dump(lock.make(decision.stack, decision.placement)))
     if decision.proof:
-        _write(files.proof, proofs.dump(decision.proof))
+        write_whole(files.proof, proofs.dump(decision.proof))
     for candidate in (files.candidate_proof, files.candidate):
         if candidate:
             candidate.unlink(missing_ok=True)
     return changed
 
 
-def resolve(root: Path, name: str, *, today: datetime.date, watch: Watch | None = None) -> Decision:
+def resolve(root: Path, name: str, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
-    return _solve(running(root, name, today=today), today, write=False, watch=watch)
+    return _solve(running(root, name, today=today, progress=progress), today, write=False, progress=progress)
 
 
-def running(root: Path, name: str, *, today: datetime.date) -> Decision:
+def again(decision: Decision, *, today: datetime.date, progress: Progress | None = None) -> Decision:
+    """Solve now, starting from the lock of a decision that holds. Nothing is written."""
+    asked = replace(decision, placement=Placement(), proof=None, stale=("asked for",))
+    return _solve(asked, today, write=False, progress=progress)
+
+
+def running(root: Path, name: str, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
-    loaded = _load(files, today)
-    last = lock.renamed(_read(files.lock), loaded.stack).placement
+    loaded = _load(files, today, progress)
+    last = lock.renamed(_read(files.lock, progress), loaded.stack).placement
     return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
 
 
-def suppose(decision: Decision, what: Loaded, *, today: datetime.date, watch: Watch | None = None) -> Decision:
+def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
     what = _meant(what)
     other = replace(decision, stack=what.stack, source=what.source, placement=Placement(), stale=("supposed",), proof=None)
-    return _solve(other, today, write=False, watch=watch)
+    return _solve(other, today, write=False, progress=progress)
 
 
 def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decision:
@@ -146,8 +173,9 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
     return replace(now, placement=solution.placement, proof=proof)
 
 
-def _load(files: Files, today: datetime.date) -> Loaded:
+def _load(files: Files, today: datetime.date, progress: Progress | None) -> Loaded:
     """The stack as it is meant now. Of a refused file it is also told what runs on nodes that it has no more."""
+    _tell(progress, f"reading {_relative(files.stack)}")
     try:
         return _meant(load(_relative(files.stack), today=today))
     except StackFileError as error:
@@ -180,10 +208,11 @@ def _decide(
     environment: Mapping[str, str],
     *,
     write: bool = True,
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> Decision:
-    loaded = _load(files, today)
-    last = lock.renamed(_read(files.lock), loaded.stack)
+    loaded = _load(files, today, progress)
+    last = lock.renamed(_read(files.lock, progress), loaded.stack)
+    _tell(progress, f"judging {_relative(files.lock)}")
     stale = _stale(last, loaded.stack, today, last.placement)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)
     if not stale:
@@ -198,17 +227,26 @@ def _decide(
         if not _stale(candidate, loaded.stack, today, last.placement):
             proof = _proof(files.candidate_proof, candidate.placement)
             return replace(now, placement=candidate.placement, proof=proof)
-    return _solve(now, today, write=write, watch=watch)
+    return _solve(now, today, write=write, progress=progress)
 
 
-def _solve(now: Decision, today: datetime.date, *, write: bool, watch: Watch | None) -> Decision:
+def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progress | None) -> Decision:
+    _tell(progress, "loading the solver")
     from swarm_iac.solver import solve  # ortools takes most of a second to load, and a valid lock needs none of it
 
-    decision = adopt(now, solve(now.stack, now.last, today=today, watch=watch), today=today)
+    solution = solve(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
+    _tell(progress, "judging the answer")
+    decision = adopt(now, solution, today=today)
     if write and now.files.candidate and now.files.candidate_proof and decision.proof:
-        _write(now.files.candidate, lock.dump(lock.make(now.stack, decision.placement)))
-        _write(now.files.candidate_proof, proofs.dump(decision.proof))
+        _tell(progress, WRITING)
+        write_whole(now.files.candidate, lock.dump(lock.make(now.stack, decision.placement)))
+        write_whole(now.files.candidate_proof, proofs.dump(decision.proof))
     return decision
+
+
+def _tell(progress: Progress | None, text: str) -> None:
+    if progress is not None:
+        progress.phase(text)
 
 
 def _stale(it: lock.Lock, stack: Stack, today: datetime.date, running: Placement) -> tuple[str, ...]:
@@ -223,7 +261,8 @@ def still(running: Placement, now: Placement) -> frozenset[str]:
     return frozenset(one.name for one in now.allocations if one.name in before and before[one.name].node == one.node)
 
 
-def _read(path: Path) -> lock.Lock:
+def _read(path: Path, progress: Progress | None = None) -> lock.Lock:
+    _tell(progress, f"reading {_relative(path)}")
     return lock.parse(path.read_text(), str(_relative(path))) if path.exists() else lock.Lock()
 
 
@@ -240,14 +279,21 @@ def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _write(path: Path, text: str) -> bool:
+def write_whole(path: Path, text: str) -> bool:
+    """Write all of it or nothing, whenever the process ends. False where the file says so already."""
     if path.exists() and path.read_text() == text:
         return False
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(text)
-        fresh.replace(path)
+        try:
+            with fresh.open("x") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
     except OSError as error:
         raise SwarmError(f"{path}: {error.strerror}", place=Place(str(path))) from None
     return True

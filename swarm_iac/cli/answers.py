@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from swarm_iac.cli.screen import say
+from swarm_iac.cli.live import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model.placement import Reason
@@ -20,13 +20,14 @@ _KINDS = {
 }  # fmt: skip
 
 
-def explain(decision: Decision, workload: str, today: datetime.date) -> Explanation:
-    """The whole answer about one workload; what is tried is said on stderr. Raises SwarmError for an unknown one."""
+def explain(decision: Decision, workload: str, today: datetime.date, progress: Following) -> Explanation:
+    """The whole answer about one workload. Raises SwarmError for an unknown one."""
     if workload not in decision.stack.workloads:
         near = nearest(workload, decision.stack.workloads)
         raise SwarmError(f"there is no workload {workload}", hint=near.replace("'", "") or "see: swarm ps")
     stack, placement, last = decision.stack, decision.placement, decision.last
-    return why(stack, placement, workload, last=last, today=today, tell=lambda text: say(f"trying {text}"))
+    progress.asks(f"looking for the reasons of {workload}")
+    return why(stack, placement, workload, last=last, today=today, tell=lambda text: progress.phase(f"trying {text}"))
 
 
 def as_json(answer: Explanation, decision: Decision) -> dict[str, Any]:

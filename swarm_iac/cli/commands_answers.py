@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,11 @@ from swarm_iac.cli import decisions
 from swarm_iac.cli.commands_engine import Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.screen import say, show, show_json, table
-from swarm_iac.decision import Decision
+from swarm_iac.decision import Decision, Progress
+
+if TYPE_CHECKING:
+    from swarm_iac.solver import Explanation
+    from swarm_iac.solver.curve import Point
 
 #: A record of 1,000 nodes and 2,000 workloads has about 4 MB.
 RECORD_BYTES = 200_000_000
@@ -33,10 +37,18 @@ def why(
 
     Example: swarm why pretrain
     """
+    from swarm_iac.cli import live
+
+    def answered(progress: live.Following) -> tuple[Decision, Explanation]:
+        decision = _standing(stack, source, progress)
+        progress.phase("loading the solver")
+        from swarm_iac.cli import answers
+
+        return decision, answers.explain(decision, workload, datetime.date.today(), progress)
+
+    decision, answer = live.followed(answered, quiet=json)
     from swarm_iac.cli import answers
 
-    decision = _standing(stack, source)
-    answer = answers.explain(decision, workload, datetime.date.today())
     if json:
         show_json(answers.as_json(answer, decision))
     else:
@@ -61,11 +73,20 @@ def what_if(
 
     Examples: swarm what-if workloads.chat.replicas=4 nodes.gpu-[07-08].state=ready; swarm what-if --file draft.yaml
     """
-    from swarm_iac.cli import live, whatif
+    from swarm_iac.cli import live
 
     today = datetime.date.today()
-    now = _standing(stack, source)
-    then = live.watched(lambda watch: whatif.supposed(now, edits or [], file, today, watch), lines=False)
+
+    def supposed(progress: live.Following) -> tuple[Decision, Decision]:
+        now = _standing(stack, source, progress)
+        progress.phase("loading the solver")
+        from swarm_iac.cli import whatif
+
+        return now, whatif.supposed(now, edits or [], file, today, progress)
+
+    now, then = live.followed(supposed, quiet=json)
+    from swarm_iac.cli import whatif
+
     if json:
         show_json(whatif.as_json(now, then, edits or [], today))
         return
@@ -87,19 +108,34 @@ def rebalance(
 
     Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
     """
-    from swarm_iac.cli import rebalance as curves
+    from swarm_iac.cli import live
     from swarm_iac.cli.commands_stack import show_decision
     from swarm_iac.errors import SwarmError
-    from swarm_iac.solver.curve import curve
 
     today = datetime.date.today()
     if moves is not None:
         if source:
             raise SwarmError(f"{source} has no lock to write", hint="move it to stacks/, or leave --moves out to look")
-        show_decision(curves.chosen(stack, moves, today), json=json)
+
+        def chosen(progress: live.Following) -> Decision:
+            progress.phase("loading the solver")
+            from swarm_iac.cli import rebalance as curves
+
+            return curves.chosen(stack, moves, today, progress)
+
+        show_decision(live.followed(chosen, quiet=json), json=json)
         return
-    now = _standing(stack, source)
-    points = curve(now.stack, now.last, today, lambda text: say(f"trying {text}"))
+
+    def tried(progress: live.Following) -> tuple[Decision, tuple[Point, ...]]:
+        now = _standing(stack, source, progress)
+        progress.phase("loading the solver")
+        from swarm_iac.cli import rebalance as curves
+
+        return now, curves.tried(now, today, progress)
+
+    now, points = live.followed(tried, quiet=json)
+    from swarm_iac.cli import rebalance as curves
+
     if json:
         show_json(curves.as_json(now, points))
     else:
@@ -121,7 +157,7 @@ def replay(
     from swarm_iac.stackfile.text import read as read_bytes
 
     recorded = read(decode(read_bytes(file, str(file), RECORD_BYTES), str(file), RECORD_BYTES), str(file))
-    solution = live.watched(recorded.replayed, lines=False)
+    solution = live.followed(lambda progress: recorded.replayed(progress.watch()), quiet=json)
     found = differences(recorded.answer, solution.placement)
     if json:
         answer = {"same": not found, "differences": list(found), "recorded": recorded.solver, "now": solution.proof.solver}
@@ -136,9 +172,9 @@ def replay(
         raise SystemExit(1)
 
 
-def _standing(stack: str, source: Path | None) -> Decision:
+def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
     """What holds now, and nothing is written to find out."""
-    return decisions.of_file(source) if source else decisions.peek(stack)
+    return decisions.of_file(source, progress) if source else decisions.peek(stack, progress)
 
 
 def _options(stack: str, source: Path | None) -> str:

@@ -17,7 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document for machin
 
 def status(stack: Stack = "dev", json: Json = False) -> None:
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
-    view = fleet.look(stack)
+    view = fleet.look(stack, quiet=json)
     if json:
         show_json({name: seen.model_dump(mode="json") for name, seen in view.observed.items()})
     else:
@@ -28,7 +28,7 @@ def status(stack: Stack = "dev", json: Json = False) -> None:
 
 def ps(stack: Stack = "dev", json: Json = False) -> None:
     """The workloads: where each replica is, what it holds, and how it is."""
-    view = fleet.look(stack)
+    view = fleet.look(stack, quiet=json)
     if json:
         show_json(fleet.allocations_json(view))
     else:
@@ -37,7 +37,7 @@ def ps(stack: Stack = "dev", json: Json = False) -> None:
 
 def assert_(stack: Stack = "dev", json: Json = False) -> None:
     """Exit 0 only when every node is as desired; name each difference otherwise. Changes nothing."""
-    view = fleet.look(stack)
+    view = fleet.look(stack, quiet=json)
     differences = fleet.differences(view)
     if json:
         show_json([{"node": node, "what": what} for node, what in differences])

@@ -11,6 +11,7 @@ import typer
 from swarm_iac.cli import decisions
 from swarm_iac.cli.commands_engine import AllowStop, Only, Retry, Stack
 from swarm_iac.cli.commands_fleet import Json
+from swarm_iac.cli.interrupt import Interrupted
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
 
@@ -77,20 +78,22 @@ def solve(
 ) -> None:
     """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
 
-    While it searches, value, bound and gap of each goal are shown as they improve. Ctrl-C ends the search: lock and proof
-    of the best so far are written, the proof says that it was cut, and the exit code is 0. A second Ctrl-C, or one before
+    On a terminal, value, bound and gap of each goal are shown as they improve. Ctrl-C ends the search: lock and proof of
+    the best so far are written, the proof says that it was cut, and the exit code is 0. A second Ctrl-C, or one before
     the search has begun, ends the command with 130 and writes nothing.
 
     Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json
     """
-    from swarm_iac.cli.live import watched
+    from swarm_iac.cli.live import Following, followed
 
-    decision = watched(lambda watch: decisions.recorded(stack, record, watch) if record else decisions.solve(stack, watch))
+    def solved(progress: Following) -> Decision:
+        return decisions.recorded(stack, record, progress) if record else decisions.solve(stack, progress)
+
+    decision = followed(solved, quiet=json)
     try:
         show_decision(decision, json=json)
     except KeyboardInterrupt:
-        say(f"interrupted while it was shown; {decision.files.lock.name} is written")
-        raise
+        raise Interrupted(f"interrupted while it was shown; {decision.files.lock.name} is written") from None
 
 
 def show_decision(decision: Decision, *, json: bool) -> None:
@@ -128,7 +131,7 @@ def plan(
         raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli import fleet
 
-    view = fleet.look(stack, file=file, offline=offline, retry=retry, only=only)
+    view = fleet.look(stack, file=file, offline=offline, retry=retry, only=only, quiet=json or markdown)
     fleet.guard(view, allow_stop)
     if json:
         show_json(fleet.plan_json(view))

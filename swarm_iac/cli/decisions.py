@@ -5,16 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from swarm_iac.cli.engine import repository
-from swarm_iac.decision import Decision, decide, decide_file, keep, resolve
+from swarm_iac.decision import Decision, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.stackfile import nearest_policy
-
-if TYPE_CHECKING:
-    from swarm_iac.solver import Watch
 
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
 
@@ -24,29 +21,29 @@ def policies(file: Path) -> Path | None:
     return nearest_policy(file)
 
 
-def current(name: str) -> Decision:
+def current(name: str, progress: Progress | None = None) -> Decision:
     """What holds for stacks/NAME.yaml today."""
-    return decide(repository(), name, today=datetime.date.today())
+    return decide(repository(), name, today=datetime.date.today(), progress=progress)
 
 
-def peek(name: str) -> Decision:
+def peek(name: str, progress: Progress | None = None) -> Decision:
     """The same, and nothing is written."""
-    return decide(repository(), name, today=datetime.date.today(), write=False)
+    return decide(repository(), name, today=datetime.date.today(), write=False, progress=progress)
 
 
-def of_file(file: Path) -> Decision:
+def of_file(file: Path, progress: Progress | None = None) -> Decision:
     """What holds for a stack file anywhere today. Nothing is written."""
-    return decide_file(file, today=datetime.date.today())
+    return decide_file(file, today=datetime.date.today(), progress=progress)
 
 
-def recorded(name: str, file: Path, watch: Watch) -> Decision:
+def recorded(name: str, file: Path, progress: Progress | None = None) -> Decision:
     """Solve in any case, write lock and proof, and to `file` what was solved. Raises SwarmError when it was cut."""
     from swarm_iac.solver.record import record
 
     today = datetime.date.today()
-    decision = resolve(repository(), name, today=today, watch=watch)
+    decision = resolve(repository(), name, today=today, progress=progress)
     assert decision.proof is not None
-    keep(decision)
+    keep(decision, progress)
     try:
         text = record(decision.stack, decision.last, today, decision.placement, decision.proof).text()
         file.write_text(text)
@@ -57,17 +54,17 @@ def recorded(name: str, file: Path, watch: Watch) -> Decision:
     return decision
 
 
-def solve(name: str, watch: Watch) -> Decision:
+def solve(name: str, progress: Progress | None = None) -> Decision:
     """Solve if there is anything to decide or to gain, and write lock and proof."""
-    decision = decide(repository(), name, today=datetime.date.today(), watch=watch)
+    decision = decide(repository(), name, today=datetime.date.today(), progress=progress)
     cut = decision.proof is not None and "cut" in decision.proof.parameters
     if not decision.stale and (decision.proof is None or cut or decision.placement.unplaced):
         # The lock is valid, but its proof is gone, its search was cut, or something waits for room: look again.
-        again = resolve(decision.root, name, today=datetime.date.today(), watch=watch)
-        same = again.placement.allocations == decision.placement.allocations
-        if same or cut or len(again.placement.allocations) > len(decision.placement.allocations):
-            decision = again
-    keep(decision)
+        other = again(decision, today=datetime.date.today(), progress=progress)
+        same = other.placement.allocations == decision.placement.allocations
+        if same or cut or len(other.placement.allocations) > len(decision.placement.allocations):
+            decision = other
+    keep(decision, progress)
     return decision
 
 

@@ -68,27 +68,42 @@ def ssh_config(root: Path) -> Path | None:
     return Path(named) if named else None
 
 
-def look(name: str, *, file: Path | None = None, offline: bool = False, retry: bool = False, only: str = "") -> View:
+def look(
+    name: str,
+    *,
+    file: Path | None = None,
+    offline: bool = False,
+    retry: bool = False,
+    only: str = "",
+    quiet: bool = False,
+) -> View:
     """Decide (for stacks/NAME.yaml, or for `file`), read every machine, and plan. Offline: as the lock file leaves them.
 
-    `retry`: roll-outs that halted go on. `only`: the nodes and teams that are to change.
+    `retry`: roll-outs that halted go on. `only`: the nodes and teams that are to change. Shown on a terminal as it goes
+    on, unless `quiet`.
     """
+    from swarm_iac.cli.live import doing, followed
     from swarm_iac.converge import agent_digest
     from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
     from swarm_iac.plan.parking import may_stand
     from swarm_iac.plan.part import only as read_only
 
-    decision = decisions.of_file(file) if file else decisions.current(name)
+    decision = followed(
+        lambda progress: decisions.of_file(file, progress) if file else decisions.current(name, progress), quiet=quiet
+    )
     wanted = desired(decision.stack, decision.placement)
     budget, fits = decision.stack.solve, partial(may_stand, decision.stack)
     chosen = read_only(only, wanted, decision.stack)
     if offline:
-        seen = _as_locked(decision)
-        return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits, only=chosen))
+        with doing("planning", quiet=quiet):
+            seen = _as_locked(decision, wanted)
+            return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits, only=chosen))
     targets = {node: one.address for node, one in wanted.items()}
-    seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
-    return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits, retry, chosen))
+    with doing(f"asking {len(targets)} machines", quiet=quiet):
+        seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
+    with doing("planning", quiet=quiet):
+        return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits, retry, chosen))
 
 
 def guard(view: View, allowed: int) -> None:
@@ -101,8 +116,11 @@ def guard(view: View, allowed: int) -> None:
     guards.refuse_emptied(stopped, view.desired, allowed)
 
 
-def _as_locked(decision: Decision) -> dict[str, Observed]:
-    """Every machine as it is when all that the lock holds is done and healthy; blank when it holds nothing."""
+def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
+    """Every machine as it is when all that the lock holds is done and healthy; blank when it holds nothing.
+
+    `wanted`: of the decision, so that a lock that holds is not expanded a second time.
+    """
     from swarm_iac.plan import desired
 
     stack, known = decision.stack, decision.last.allocations
@@ -112,7 +130,10 @@ def _as_locked(decision: Decision) -> dict[str, Observed]:
         name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
         for name, node in stack.nodes.items()
     }
-    was = desired(stack.model_copy(update={"nodes": nodes}), decision.last.model_copy(update={"allocations": known}))
+    if nodes == stack.nodes and known == decision.placement.allocations:
+        was = wanted
+    else:
+        was = desired(stack.model_copy(update={"nodes": nodes}), decision.last.model_copy(update={"allocations": known}))
     if not known:
         return {name: Observed(node=name) for name in was}
     return {

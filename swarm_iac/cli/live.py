@@ -1,7 +1,8 @@
-"""How does a person watch a solve, and end it? Goals improving in place on a terminal, else a line for each step.
+"""How does a user follow a decision, and end it? What is done now, and goals improving in place, on a terminal.
 
-The search runs in a thread of its own: this one draws, and hears Ctrl-C. The first ends the search and keeps the best so
-far, also where it comes before the first answer; the second ends the command.
+The decision is made in a thread of its own: this one draws, and hears Ctrl-C. Before anything is being solved, the first
+ends the command: nothing is found yet that could be kept. From then on the first ends the search with the best so far,
+and the second ends the command. What is being written is written to its end, which takes a moment.
 """
 
 from __future__ import annotations
@@ -9,22 +10,29 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
+from swarm_iac.cli import interrupt
 from swarm_iac.cli.screen import say
+from swarm_iac.decision import WRITING
 from swarm_iac.model.placement import Goal
-from swarm_iac.solver import Watch
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from swarm_iac.solver import Watch
 
 T = TypeVar("T")
 HEADS = ("goal", "reached", "at best", "gap")
 _REFRESH = 0.1
+#: What is done sooner is not worth a line that goes at once. [s]
+_SOON = 0.3
+#: So long is waited for what is being written, should its disk hang. [s]
+_PATIENCE = 1.5
 
 
 def gap(goal: Goal) -> str:
@@ -39,43 +47,99 @@ def goal_rows(goals: tuple[Goal, ...]) -> list[tuple[str, str, str, str]]:
     return [(goal.name, str(goal.value), str(goal.bound), gap(goal)) for goal in goals]
 
 
-def watched(work: Callable[[Watch], T], *, lines: bool = True) -> T:
-    """What `work` gives, shown on stderr while it is solved; `lines`: also where that is no terminal. Raises what it raises."""
-    return _Worker(work, lines).run()
+def followed(work: Callable[[Following], T], *, quiet: bool = False) -> T:
+    """What `work` gives, shown on stderr where that is a terminal, unless `quiet`.
+
+    Raises what it raises, and Interrupted when Ctrl-C ended it.
+    """
+    return _Worker(work, quiet).run()
+
+
+class Following:
+    """A Progress whose phases and goals are shown. Made by `followed`; its methods are for the thread that decides."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.since = time.monotonic()
+        self.ending = False
+        self.solving: Watch | None = None
+        self._goals: dict[str, Goal] = {}
+        self._lock = threading.Lock()
+
+    def phase(self, text: str) -> None:
+        """What is done now."""
+        with self._lock:
+            self.text, self.since = text, time.monotonic()
+
+    def watch(self) -> Watch:
+        """The watch of a solve that begins now. From here on an interrupt ends the search, and not the command."""
+        from swarm_iac.solver import Watch
+
+        made = Watch(self._tell, phase=self.phase)
+        with self._lock:
+            self._goals = {}
+            self.solving = made
+        if self.ending:
+            made.stop()
+        return made
+
+    def stop(self) -> None:
+        """End the search with the best so far; called by the thread that waits."""
+        self.ending = True
+        if self.solving is not None:
+            self.solving.stop()
+
+    def asks(self, text: str) -> None:
+        """A phase that begins, and that nobody can end early: an interrupt ends the command again."""
+        self.phase(text)
+        self.solving = None
+
+    def shown(self) -> RenderableType:
+        """Phase and goals as they are now."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        with self._lock:
+            text, seconds, rows = self.text, time.monotonic() - self.since, goal_rows(tuple(self._goals.values()))
+        hint = "ending" if self.ending else "Ctrl-C keeps the best so far" if self.solving else "Ctrl-C ends"
+        line = Text(f"{text or 'starting'}, {seconds:.0f} s; {hint}", style="dim")
+        if not rows:
+            return line
+        made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for head in HEADS:
+            made.add_column(head)
+        for row in rows:
+            made.add_row(*row)
+        return Group(line, made)
+
+    def _tell(self, goals: tuple[Goal, ...]) -> None:
+        with self._lock:
+            self._goals |= {goal.name: goal for goal in goals}
 
 
 class _Worker(Generic[T]):
-    def __init__(self, work: Callable[[Watch], T], lines: bool) -> None:
+    def __init__(self, work: Callable[[Following], T], quiet: bool) -> None:
         self.work = work
-        self.lines = lines
-        self.goals: dict[str, Goal] = {}
-        self.lock = threading.Lock()
-        self.terminal = sys.stderr.isatty()
-        self.ending = False
-        self.watch = Watch(self.tell)
+        self.following = Following()
+        self.terminal = not quiet and sys.stderr.isatty()
+        self.interrupts = 0
+        self.heard = 0
         self.results: list[T] = []
         self.errors: list[BaseException] = []
 
-    def tell(self, goals: tuple[Goal, ...]) -> None:
-        """Called in the search's thread."""
-        with self.lock:
-            fresh = [goal for goal in goals if self.goals.get(goal.name) != goal]
-            self.goals |= {goal.name: goal for goal in goals}
-        if self.lines and not self.terminal:
-            for goal in fresh:
-                say(f"{goal.name}: {goal.value}, at best {goal.bound}, gap {gap(goal)}")
-
     def run(self) -> T:
-        """Start the search, draw until it ends, and put the handler of Ctrl-C back."""
-        search = threading.Thread(target=self._search, daemon=True)
+        """Start the work, draw until it ends, and put the handler of Ctrl-C back."""
+        thread = threading.Thread(target=self._work, name=interrupt.WORKER, daemon=True)
         here = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, self._interrupted) if here else None
         try:
-            search.start()
+            thread.start()
+            thread.join(_SOON if not self.interrupts else 0)
             if self.terminal:
-                self._draw(search)
-            while search.is_alive():
-                search.join(_REFRESH)
+                self._draw(thread)
+            while self._goes_on(thread):
+                pass
         finally:
             if here:
                 signal.signal(signal.SIGINT, before)
@@ -83,33 +147,53 @@ class _Worker(Generic[T]):
             raise self.errors[0]
         return self.results[0]
 
-    def _search(self) -> None:
+    def _work(self) -> None:
         try:
-            self.results.append(self.work(self.watch))
+            self.results.append(self.work(self.following))
         except BaseException as error:  # it is raised again in the thread that waits
             self.errors.append(error)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self.ending:
-            say("ended at once; nothing of this search is kept")
-            raise KeyboardInterrupt
-        self.ending = True
+        # Only counted: it may come in the middle of whatever this thread draws, or of what it has locked.
+        self.interrupts += 1
+
+    def _goes_on(self, thread: threading.Thread) -> bool:
+        """Wait a moment, and heed Ctrl-C. False when the work is done. Raises Interrupted."""
+        thread.join(_REFRESH)
+        while self.heard < self.interrupts and thread.is_alive():
+            self.heard += 1
+            self._heed(thread)
+        return thread.is_alive()
+
+    def _heed(self, thread: threading.Thread) -> None:
+        if self.following.text == WRITING:
+            thread.join(_PATIENCE)
+            if not thread.is_alive():
+                return
+        if self.following.ending:
+            raise interrupt.Interrupted("ended at once; nothing of this search is kept")
+        if self.following.solving is None:
+            raise interrupt.Interrupted(f"interrupted while {self.following.text or 'starting'}; nothing was written")
         say("ending the search; the best so far is kept (once more to end at once)")
-        # In a thread, because the handler may have interrupted the very code that holds the watch's lock.
-        threading.Thread(target=self.watch.stop, daemon=True).start()
+        self.following.stop()
 
-    def _draw(self, search: threading.Thread) -> None:
-        with Live(console=Console(stderr=True), refresh_per_second=1 / _REFRESH, transient=True) as live:
-            while search.is_alive():
-                live.update(self._shown())
-                search.join(_REFRESH)
+    def _draw(self, thread: threading.Thread) -> None:
+        from rich.console import Console
+        from rich.live import Live
 
-    def _shown(self) -> RenderableType:
-        made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for head in HEADS:
-            made.add_column(head)
-        with self.lock:
-            rows = goal_rows(tuple(self.goals.values()))
-        for row in rows:
-            made.add_row(*row)
-        return Group(Text("solving; Ctrl-C keeps the best so far", style="dim"), made)
+        with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+            while self._goes_on(thread):
+                live.update(self.following.shown(), refresh=True)
+
+
+@contextmanager
+def doing(text: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal's stderr, unless `quiet`, what the body does; Ctrl-C in it is a KeyboardInterrupt."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(f"{text}; Ctrl-C ends", style="dim")):
+        yield

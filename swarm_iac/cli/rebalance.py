@@ -10,21 +10,29 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from swarm_iac.cli.engine import repository
+from swarm_iac.cli.live import Following
 from swarm_iac.cli.screen import table
 from swarm_iac.decision import Decision, adopt, keep, running
 from swarm_iac.model import cost
-from swarm_iac.solver.curve import Point, better, gained, point, share
+from swarm_iac.solver.curve import Point, better, curve, gained, point, share
 
 BAR = 18
 _HEADS = {"moves": "moves", "misfit": "misfit", "nodes": "nodes in use"}
 
 
-def chosen(name: str, moves: int, today: datetime.date) -> Decision:
+def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:
     """The best placement within so many moves, kept as `swarm solve` keeps its own. Raises LimitExceeded."""
-    now = running(repository(), name, today=today)
+    now = running(repository(), name, today=today, progress=progress)
+    progress.asks(f"trying {moves} move{'s' if moves != 1 else ''}")
     decision = adopt(now, point(now.stack, now.last, moves, today).solution, today=today)
-    keep(decision)
+    keep(decision, progress)
     return decision
+
+
+def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Point, ...]:
+    """The whole curve."""
+    progress.asks("trying moves")
+    return curve(now.stack, now.last, today, lambda text: progress.phase(f"trying {text}"))
 
 
 def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableType]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.table import Table
+
+from swarm_iac.cli.grid import Grid
 
 _PIPE_WIDTH = 160
 
@@ -36,14 +37,6 @@ def show_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
 
 
-def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Grid:
     """A plain table; cells are text as it is, never markup."""
-    from rich.box import SIMPLE_HEAD
-    from rich.text import Text
-
-    made = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for head in heads:
-        made.add_column(head, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
-    return made
+    return Grid.of(title, heads, rows)

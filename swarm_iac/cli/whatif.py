@@ -12,12 +12,11 @@ from rich.text import Text
 
 from swarm_iac.cli import decisions
 from swarm_iac.cli.screen import table
-from swarm_iac.decision import Decision, suppose
+from swarm_iac.decision import Decision, Progress, suppose
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Unplaced
-from swarm_iac.solver import Watch
 from swarm_iac.solver.sake import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.edit import edited, parse
@@ -25,13 +24,13 @@ from swarm_iac.stackfile.edit import edited, parse
 _HINT = "as in: swarm what-if workloads.chat.replicas=4 nodes.gpu-07.state=ready"
 
 
-def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: datetime.date, watch: Watch) -> Decision:
+def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: datetime.date, progress: Progress) -> Decision:
     """What would be decided with the edits (of `file`, when it is given). Raises StackFileError, LimitExceeded."""
     if not edits and file is None:
         raise StackFileError((Problem(Place("what-if"), "", "nothing is to be different; name an edit or --file", _HINT),))
     base = load(file, today=today) if file else Loaded(deadline.written(now.stack), now.source)
     changes = [edit for text in edits for edit in parse(text)]
-    return suppose(now, edited(base, changes, today) if changes else base, today=today, watch=watch)
+    return suppose(now, edited(base, changes, today) if changes else base, today=today, progress=progress)
 
 
 def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[RenderableType]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
 
@@ -35,3 +35,7 @@ class Value(BaseModel):
     """A frozen value with no unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Itself: pydantic copies a default that holds a table for every value made, and a frozen one needs no copy."""
+        return self

@@ -129,6 +129,10 @@ def _late(all_of: Mapping[str, Machine]) -> Turns:
 
 def _with_acts(machine: Machine, turn: Turn, came_from: Mapping[str, tuple[str, ...]], goes_to: Mapping[str, str]) -> Machine:
     old, new = machine.old.allocations, machine.new.allocations
+    if old == new:
+        # Nobody takes and nobody gives. In a large fleet nearly every node is so in every plan.
+        nobody: dict[Verb, frozenset[str]] = {verb: frozenset() for verb in resources.SPLIT}
+        return replace(machine, split=nobody, acts={name: Act("stay") for name in sorted(new)})
     has = resources.capacity(machine.seen, machine.old, machine.new)
     waits = resources.waits(old, new, has, turn)
     split = resources.split(waits, old)

@@ -159,6 +159,10 @@ def _allocation(machine: Machine, name: str, act: Act) -> Iterator[Draft]:
 
 def _parts(machine: Machine, name: str, act: Act, old: AllocationState | None, new: AllocationState) -> Iterator[Draft]:
     """Slice, directories, bandwidth, unit and health, each only where something differs."""
+    whole = not any(name in ones for ones in machine.split.values())
+    well = machine.seen.health.get(name, "") in WELL
+    if act.kind == "stay" and whole and well and machine.old.interface == machine.new.interface:
+        return  # nothing differs, and most of a large fleet is so in every plan
     at, want = within(name), _want(machine, name, new)
     changes = diff(old, new, at)
 

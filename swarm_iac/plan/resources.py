@@ -19,6 +19,9 @@ Waits = dict[str, set[str]]
 #: What is counted, and the step that takes it.
 COUNTED = {"memory": Verb.SLICE, "storage": Verb.DIRECTORIES, "out": Verb.TRAFFIC, "into": Verb.TRAFFIC}
 
+#: The steps that can be two: an allocation gives with the first, and takes with the second.
+SPLIT = (Verb.SLICE, Verb.TRAFFIC)
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -134,7 +137,7 @@ def split(asking: Mapping[Verb, Waits], old: Allocations) -> dict[Verb, frozense
     """
     found = {}
     waiting: set[str] = set()
-    for verb in (Verb.SLICE, Verb.TRAFFIC):
+    for verb in SPLIT:
         waiting |= asking.get(verb, {}).keys()
         asked = {giver for givers in asking.get(verb, {}).values() for giver in givers}
         found[verb] = frozenset(name for name in waiting & asked if name in old)

@@ -61,7 +61,8 @@ def safe(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
 ) -> tuple[dict[str, Machine], Graph]:
     """Every node, and all steps with their waits. Raises Refused when no order is safe."""
-    promised = promise.promised(machines(observed, desired))
+    found = machines(observed, desired)
+    promised = promise.promised(found)
     # By the detours that it takes at least, those taken included; among equals the one that is further on.
     queue = [(0, 0, 0, _Situation(observed))]
     count = itertools.count(1)
@@ -70,7 +71,8 @@ def safe(
         if not queue:
             break
         *_, now = heapq.heappop(queue)
-        all_of, graph, trouble = _ordered(now.observed, desired, agent, budget, promised)
+        all_of = machines(now.observed, desired) if now.taken else found
+        all_of, graph, trouble = _ordered(now.observed, desired, all_of, agent, budget, promised)
         if trouble is None:
             whole = _joined(graph, now, services(all_of))
             if whole is not None:
@@ -128,10 +130,14 @@ def _ahead(
 
 
 def _ordered(
-    observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, promised: Mapping[str, int]
+    observed: Mapping[str, Observed],
+    desired: Mapping[str, Desired],
+    all_of: dict[str, Machine],
+    agent: str,
+    budget: Solve,
+    promised: Mapping[str, int],
 ) -> tuple[dict[str, Machine], Graph, _Trouble | None]:
-    """Steps with their waits, and what is wrong with them."""
-    all_of = machines(observed, desired)
+    """Steps with their waits, and what is wrong with them. `all_of`: the machines of the two, in no searched order."""
     graph, trouble = _try(all_of, agent, budget, promised, None)
     if trouble is None:
         return all_of, graph, None

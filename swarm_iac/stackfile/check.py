@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
@@ -11,7 +12,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.shape import StackFile
 from swarm_iac.stackfile.source import Source
-from swarm_iac.stackfile.wording import nearest
+from swarm_iac.stackfile.wording import COMPARED, nearest
 from swarm_iac.units import Watts
 
 
@@ -44,6 +45,7 @@ class _Checker:
         self.sections = {section for section, _ in touched}
         self.users = stack.users()
         self.labels = _labels(stack)
+        self.former = Counter(workload.formerly for workload in stack.workloads.values())
 
     def say(self, path: str, message: str, hint: str = "") -> None:
         self.problems.append(Problem(self.source.place(path), path, message, hint))
@@ -70,7 +72,9 @@ class _Checker:
 
     def user(self, path: str, user: str) -> None:
         if user not in self.users and "teams" not in self.sections:
-            hint = nearest(user, self.users) if self.users else "list users under `teams:`, as in `research: {users: [ada]}`"
+            hint = "list users under `teams:`, as in `research: {users: [ada]}`"
+            if self.users and len(self.problems) < COMPARED:
+                hint = nearest(user, self.users)
             self.say(path, f"{user!r} is in no team", hint)
 
     def nodes(self, shape: StackFile) -> None:
@@ -182,10 +186,10 @@ class _Checker:
         if workload.on_update != "surge" and (workload.kind != "serve" or workload.gang is not None):
             hint = "only replicas of a service change one beside the other; write `kind: serve`, or delete the key"
             self.say(f"{path}.on_update", f"{name} is no service of replicas, so it always stops first", hint)
-        others = {each for key, one in self.stack.workloads.items() if key != name for each in (key, one.formerly)}
-        if workload.formerly is not None and workload.formerly in others | {name}:
+        former = workload.formerly
+        if former is not None and (former in self.stack.workloads or self.former[former] > 1):
             hint = "a name is given up before another takes it; delete the key, or rename the other workload"
-            self.say(f"{path}.formerly", f"{workload.formerly} is the name of a workload here", hint)
+            self.say(f"{path}.formerly", f"{former} is the name of a workload here", hint)
 
     def select(self, path: str, label: str, value: str) -> None:
         if "nodes" in self.sections:

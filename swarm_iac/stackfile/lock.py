@@ -17,6 +17,7 @@ from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.base import Name, Value
 from swarm_iac.model.placement import Allocation, Placement, Unplaced
 from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile import written
 from swarm_iac.stackfile.compose import compose
 from swarm_iac.stackfile.source import Document
 from swarm_iac.stackfile.text import decode
@@ -30,6 +31,7 @@ MAX_NODES = 1_250_000
 #: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
 _LIVE = {"run", "stop", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
+_ALLOCATIONS = "allocations:\n"
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,50 @@ def digest_of(stack: Stack, workload: str, node: str | None) -> str:
     What is in _LIVE is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has no such
     workload or node.
     """
-    wish = stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
-    each = wish.get("each", {})
-    for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
-        each.pop(live, None)
-    # A range's upper end decides which replicas exist, not where one of them stands.
-    wish.pop("replicas", None)
-    decided: dict[str, Any] = {"wish": wish}
-    if node is not None:
-        one = stack.nodes[node]
-        shape = stack.hardware[one.hardware].model_dump(mode="json", exclude={"interface", "disk"}, exclude_defaults=True)
-        decided["node"] = {"hardware": shape, "rack": one.rack, "site": one.site, "labels": one.labels}
-    return _sha(decided)
+    return _Decided(stack).digest(workload, node)
+
+
+class _Decided:
+    """What allocations of one stack are decided from. Each workload and each node is written out once, for all of them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self._wishes: dict[str, str] = {}
+        self._hardware: dict[str, dict[str, Any]] = {}
+        self._nodes: dict[str, str] = {}
+        self._digests: dict[tuple[str, str | None], str] = {}
+
+    def digest(self, workload: str, node: str | None) -> str:
+        """See `digest_of`."""
+        key = (workload, node)
+        if key not in self._digests:
+            parts = [f'"wish":{self._wish(workload)}'] if node is None else [self._node(node), f'"wish":{self._wish(workload)}']
+            self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
+        return self._digests[key]
+
+    def _wish(self, workload: str) -> str:
+        if workload not in self._wishes:
+            wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
+            each = wish.get("each", {})
+            for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
+                each.pop(live, None)
+            # A range's upper end decides which replicas exist, not where one of them stands.
+            wish.pop("replicas", None)
+            self._wishes[workload] = _json(wish)
+        return self._wishes[workload]
+
+    def _node(self, node: str) -> str:
+        if node not in self._nodes:
+            one = self.stack.nodes[node]
+            shape = {"hardware": self._shape(one.hardware), "rack": one.rack, "site": one.site, "labels": one.labels}
+            self._nodes[node] = f'"node":{_json(shape)}'
+        return self._nodes[node]
+
+    def _shape(self, name: str) -> dict[str, Any]:
+        if name not in self._hardware:
+            hidden = {"interface", "disk"}
+            self._hardware[name] = self.stack.hardware[name].model_dump(mode="json", exclude=hidden, exclude_defaults=True)
+        return self._hardware[name]
 
 
 def digest_placement(placement: Placement) -> str:
@@ -103,19 +137,16 @@ def make(stack: Stack, placement: Placement) -> Lock:
 
     Reasons stay out: their figures are of the whole, and would change with every neighbour.
     """
-    shared: dict[tuple[str, str], str] = {}
-    for one in placement.allocations:
-        key = (one.workload, one.node)
-        shared[key] = shared.get(key) or digest_of(stack, *key)
-    digests = {one.name: shared[one.workload, one.node] for one in placement.allocations}
-    unplaced = {one.workload: digest_of(stack, one.workload, None) for one in placement.unplaced}
+    decided = _Decided(stack)
+    digests = {one.name: decided.digest(one.workload, one.node) for one in placement.allocations}
+    unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
     bare = tuple(one.model_copy(update={"reasons": ()}) for one in placement.unplaced)
     return Lock(placement.model_copy(update={"unplaced": bare}), digests, unplaced)
 
 
 def dump(lock: Lock) -> str:
     """The file's text; the same lock gives the same bytes."""
-    parts = [_HEAD + "allocations:\n"]
+    parts = [_HEAD + _ALLOCATIONS]
     for one in sorted(lock.placement.allocations, key=lambda one: one.name):
         lines = [f"  {one.name}:", f"    workload: {one.workload}", f"    node: {one.node}"]
         for name in ("gpus", "cpus", "numa"):
@@ -139,7 +170,14 @@ def dump(lock: Lock) -> str:
 
 def parse(text: str | bytes, file: str) -> Lock:
     """A lock file's text. Raises StackFileError with all problems."""
-    document = Document(file, compose(decode(text, file, MAX_BYTES), file, MAX_NODES))
+    text = decode(text, file, MAX_BYTES)
+    found = written.read(text, _HEAD + _ALLOCATIONS)
+    return _read(text, file) if found is None else _lock(*found)
+
+
+def _read(text: str, file: str) -> Lock:
+    """The same for any YAML."""
+    document = Document(file, compose(text, file, MAX_NODES))
     data = {key: {} if value is None else value for key, value in document.root.data.items()}
     try:
         shape = _File.model_validate(data)
@@ -155,16 +193,24 @@ def parse(text: str | bytes, file: str) -> Lock:
             hint = f"a block is named {block.workload}-0, {block.workload}-1 and so on; `swarm solve` writes this file"
             problems.append(Problem(place, f"allocations.{name}", message, hint))
             continue
-        allocations.append(Allocation(name=name, index=int(index), **block.model_dump(exclude={"digest"})))
+        # Each value is of the same type there as here, and valid already.
+        held = {key: value for key, value in block if key != "digest"}
+        allocations.append(Allocation.model_construct(name=name, index=int(index), **held))
     if problems:
         raise StackFileError(tuple(problems))
-    unplaced = (Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items())
+    unplaced = [Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items()]
+    digests = {name: block.digest for name, block in shape.allocations.items()}
+    return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()})
+
+
+def _lock(
+    allocations: list[Allocation], unplaced: list[Unplaced], digests: dict[str, str], unplaced_digests: dict[str, str]
+) -> Lock:
     placement = Placement(
         allocations=tuple(sorted(allocations, key=lambda one: one.name)),
         unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
     )
-    digests = {name: block.digest for name, block in shape.allocations.items()}
-    return Lock(placement, digests, {name: one.digest for name, one in shape.unplaced.items()})
+    return Lock(placement, digests, unplaced_digests)
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
@@ -186,13 +232,7 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Why the lock is stale, a sentence each; empty when it stands. What `limits` finds is for the caller to add."""
     reasons: list[str] = []
-    digests: dict[tuple[str, str | None], str] = {}
-
-    def current(workload: str, node: str | None) -> str:
-        if (workload, node) not in digests:
-            digests[workload, node] = digest_of(stack, workload, node)
-        return digests[workload, node]
-
+    current = _Decided(stack).digest
     decided: dict[str, set[int]] = {}
     for one in lock.placement.allocations:
         decided.setdefault(one.workload, set()).add(one.index)
@@ -227,5 +267,12 @@ def _most(stack: Stack, workload: str) -> int:
 
 
 def _sha(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return _sha_of(_json(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def _sha_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -12,7 +12,7 @@ from swarm_iac.model.stack import Node
 from swarm_iac.stackfile.ranges import MAX_NAMES, expand
 from swarm_iac.stackfile.shape import NodeEntry
 from swarm_iac.stackfile.source import Document
-from swarm_iac.stackfile.wording import nearest, problem
+from swarm_iac.stackfile.wording import COMPARED, nearest, problem
 
 
 @dataclass
@@ -22,6 +22,13 @@ class Nodes:
     nodes: dict[str, Node] = field(default_factory=dict)
     places: dict[str, dict[str, Place]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    told: set[Place] = field(default_factory=set)
+
+    def once(self, found: Problem) -> None:
+        """Add what is wrong at a place that nothing was said about: one entry is a mistake in each node of its range."""
+        if found.place not in self.told:
+            self.told.add(found.place)
+            self.problems.append(found)
 
 
 def merge(document: Document, entries: dict[str, NodeEntry]) -> Nodes:
@@ -89,7 +96,7 @@ def _known(
             line = document.at(("nodes", later), key=True).line
             _say(result, document, key, f"refines {shown} before line {line} makes it", f"move this entry below line {line}")
         else:
-            near = nearest(missing[0], declared)
+            near = nearest(missing[0], declared) if len(result.problems) < COMPARED else ""
             hint = f"give it a `hardware:` to make it a node of its own; {near}" if near else "give it a `hardware:`"
             _say(result, document, key, f"no entry above makes {shown}, and this one has no hardware", hint)
     return tuple(name for name in targets if name in makers)
@@ -118,11 +125,9 @@ def _build(document: Document, values: dict[str, dict[str, Any]], makers: dict[s
         mine["ssh"] = ssh.replace("{name}", name)
         if mine.get("drain_by") and mine.get("state") != "drain":
             place = result.places[name]["drain_by"]
-            if not any(known.place == place for known in result.problems):
-                message = f"there is a deadline, and {name} is not drained"
-                result.problems.append(
-                    Problem(place, f"nodes.{makers[name]}.drain_by", message, "add `state: drain`, or delete it")
-                )
+            message = f"there is a deadline, and {name} is not drained"
+            hint = "add `state: drain`, or delete it"
+            result.once(Problem(place, f"nodes.{makers[name]}.drain_by", message, hint))
         try:
             result.nodes[name] = Node.model_validate(mine)
         except ValidationError as error:
@@ -139,9 +144,8 @@ def _refused(document: Document, name: str, key: str, error: Any, result: Nodes)
     told = problem(document, error | {"loc": ()}, Node)
     part = str(error["loc"][0])
     place = document.at(("nodes", key), key=True) if part == "name" else result.places[name].get(part, result.places[name][""])
-    if not any(known.place == place for known in result.problems):
-        path = f"nodes.{key}" if part == "name" else f"nodes.{name}.{part}"
-        result.problems.append(Problem(place, path, told.message, told.hint))
+    path = f"nodes.{key}" if part == "name" else f"nodes.{name}.{part}"
+    result.once(Problem(place, path, told.message, told.hint))
 
 
 def _some(names: list[str]) -> str:
@@ -149,4 +153,6 @@ def _some(names: list[str]) -> str:
 
 
 def _say(result: Nodes, document: Document, key: str, message: str, hint: str) -> None:
-    result.problems.append(Problem(document.at(("nodes", key), key=True), f"nodes.{key[:60]}", message, hint))
+    place = document.at(("nodes", key), key=True)
+    result.told.add(place)
+    result.problems.append(Problem(place, f"nodes.{key[:60]}", message, hint))

@@ -34,11 +34,13 @@ def wishes(stack: Stack, source: Source, today: datetime.date) -> list[Problem]:
     """One problem for each ceiling that a workload's least wish can never keep."""
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
+    # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.
+    users = {user: stack.limits.of_user(user) for user in {workload.user for workload in stack.workloads.values()}}
     for name, workload in stack.workloads.items():
         if workload.replicas.most == 0 and workload.gang is None:
             continue
         parts = _parts(workload)
-        problems += _ceilings(stack, source, name, workload, parts)
+        problems += _ceilings(stack, source, name, workload, parts, users[workload.user])
         if stack.nodes:
             problems += _machines(source, name, workload, {shape: stack.hardware[shape] for shape in sorted(shapes)}, parts)
     if stack.workloads and not stack.nodes:
@@ -64,14 +66,15 @@ def _network_key(workload: Workload) -> str:
     return "network.egress" if given.egress else "network.ingress" if given.ingress else "network.between"
 
 
-def _ceilings(stack: Stack, source: Source, name: str, workload: Workload, parts: Iterable[_Part]) -> list[Problem]:
+def _ceilings(
+    stack: Stack, source: Source, name: str, workload: Workload, parts: Iterable[_Part], of_user: Ceiling
+) -> list[Problem]:
     """Σ over the least members ≤ the user's and the cluster's ceiling; what stands together ≤ the node's."""
     limits = stack.limits
     members = max(1, workload.members)
     together = members if workload.place.within == "node" else 1
-    # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.
     levels: tuple[tuple[str, str, Ceiling, int], ...] = (
-        ("user", f"user {workload.user}", limits.of_user(workload.user), members),
+        ("user", f"user {workload.user}", of_user, members),
         ("node", "one node", limits.node, together),
         ("cluster", "the cluster", limits.cluster, members),
     )

@@ -57,6 +57,10 @@ _EXPECTED = {
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 
+#: So many mistakes of one file are told with what was probably meant: to compare every wrong name of a large file with
+#: every right one takes minutes, and the first few tell what is wrong with the rest.
+COMPARED = 50
+
 
 def nearest(word: str, known: Iterable[str], what: str = "") -> str:
     """A hint naming what was probably meant, else what there is."""

@@ -1,10 +1,11 @@
-"""Does Ctrl-C in the middle of a solve keep the best so far, on each way that a solve can go?"""
+"""Is Ctrl-C answered at once in every phase, and does it keep the best so far where there is one?"""
 
 from __future__ import annotations
 
 import os
 import pty
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -13,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from swarm_iac import decision
+from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import lock
 from tests.cli.typed import ROOT, swarm
+
+#: Within which Ctrl-C is answered. [s]
+SECONDS = 2.0
 
 
 def exact() -> str:
@@ -61,64 +67,164 @@ workloads:
 """
 
 
-def begun(folder: Path, text: str, stderr: int) -> subprocess.Popen[str]:
-    """`swarm solve` of a stack file in a repository of its own."""
+class Typed:
+    """`swarm WORDS` typed at a terminal, in a repository of its own. stdout is read at the end."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.main, other = pty.openpty()
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
+        command = [sys.executable, "-m", "swarm_iac.cli", *words]
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other, env=environment, text=True
+        )
+        os.close(other)
+        self.seen = ""
+        self.out = ""
+
+    def until(self, word: str, seconds: float = 60) -> float:
+        """Read the terminal until it says `word`; how long that took. [s]"""
+        start, since = time.monotonic(), len(self.seen)
+        while word not in self.seen[since:]:
+            assert time.monotonic() - start < seconds, f"no {word!r} in {self.seen!r}"
+            assert self._more(1.0), f"it ended without {word!r}: {self.seen!r}"
+        return time.monotonic() - start
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def ended(self, seconds: float) -> int:
+        """Its exit code, within so many seconds."""
+        start = time.monotonic()
+        while self.process.poll() is None:
+            assert time.monotonic() - start < seconds, f"it goes on: {self.seen!r}"
+            self._more(0.05)
+        while self._more(0.05):
+            pass
+        os.close(self.main)
+        self.out, _ = self.process.communicate()
+        return self.process.returncode
+
+    def _more(self, seconds: float) -> bool:
+        """False when the other end is closed."""
+        if select.select([self.main], [], [], seconds)[0]:
+            try:
+                self.seen += os.read(self.main, 65536).decode(errors="replace")
+            except OSError:
+                return False
+        return True
+
+
+def repository(folder: Path, text: str) -> Path:
+    """A fleet repository with one stack; its lock file."""
     (folder / "Pulumi.yaml").write_text("name: lab\n")
     (folder / "stacks").mkdir()
     (folder / "stacks" / "dev.yaml").write_text(text)
-    command = [sys.executable, "-m", "swarm_iac.cli", "solve"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm"}
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr, env=environment, text=True)
+    return folder / "stacks" / "dev.lock.yaml"
 
 
-def placed(folder: Path) -> int:
+def placed(lock_file: Path) -> int:
     """Replicas that the lock has; the proof beside it says that it was cut."""
-    proof = (folder / "stacks" / "dev.proof.yaml").read_text()
+    proof = lock_file.with_name("dev.proof.yaml").read_text()
     assert 'cut: "by hand"' in proof and "optimal: false" in proof
-    return len(lock.parse((folder / "stacks" / "dev.lock.yaml").read_text(), "dev.lock.yaml").placement.allocations)
+    return len(lock.parse(lock_file.read_text(), "dev.lock.yaml").placement.allocations)
 
 
-def test_an_interrupt_on_a_terminal_keeps_the_best_so_far(tmp_path: Path) -> None:
-    main, other = pty.openpty()
-    search = begun(tmp_path, exact(), other)
-    os.close(other)
-    seen = ""
-    started = time.monotonic()
-    while "reached" not in seen and time.monotonic() - started < 60:
-        seen += os.read(main, 4096).decode(errors="replace")
-    search.send_signal(signal.SIGINT)
-    search.communicate(timeout=60)
-    assert "Ctrl-C keeps the best so far" in seen
-    assert search.returncode == 0
-    assert placed(tmp_path) > 50
+@pytest.mark.parametrize(("text", "most"), [(exact(), 50), (filled(), 200)], ids=["exact", "filled"])
+def test_an_interrupt_while_it_solves_keeps_the_best_so_far(tmp_path: Path, text: str, most: int) -> None:
+    lock_file = repository(tmp_path, text)
+    search = Typed(tmp_path, "solve")
+    search.until("at best")
+    search.interrupt()
+    assert search.until("the best so far is kept") < SECONDS
+    assert search.ended(60) == 0
+    assert placed(lock_file) > most
 
 
 @pytest.mark.parametrize("after", [0.0, 0.7])
 def test_an_interrupt_while_columns_are_priced_keeps_the_best_so_far(tmp_path: Path, after: float) -> None:
     """Once the pricing had taken SIGINT's handler away: the process died of it, without a lock."""
-    search = begun(tmp_path, filled(), subprocess.PIPE)
-    assert search.stderr
-    while "placed" not in (line := search.stderr.readline()) and line:
-        pass
+    lock_file = repository(tmp_path, filled())
+    search = Typed(tmp_path, "solve")
+    search.until("placed")
     time.sleep(after)
-    search.send_signal(signal.SIGINT)
-    _, said = search.communicate(timeout=60)
-    assert "ending the search; the best so far is kept" in said
-    assert search.returncode == 0
-    assert placed(tmp_path) > 200
+    search.interrupt()
+    search.until("ending the search; the best so far is kept")
+    assert search.ended(60) == 0
+    assert placed(lock_file) > 200
 
 
 def test_a_second_interrupt_ends_at_once_and_keeps_nothing(tmp_path: Path) -> None:
-    search = begun(tmp_path, filled(), subprocess.PIPE)
-    assert search.stderr
-    for word in ("placed", "ending the search"):
-        while word not in (line := search.stderr.readline()) and line:
-            pass
-        search.send_signal(signal.SIGINT)
-    _, said = search.communicate(timeout=60)
-    assert "ended at once" in said
-    assert search.returncode == 130
-    assert not (tmp_path / "stacks" / "dev.lock.yaml").exists()
+    lock_file = repository(tmp_path, filled())
+    search = Typed(tmp_path, "solve")
+    search.until("placed")
+    search.interrupt()
+    search.until("ending the search")
+    search.interrupt()
+    assert search.ended(SECONDS) == 130
+    assert "ended at once" in search.seen
+    assert not lock_file.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("solve",), ("plan", "--offline"), ("what-if", "solve.moves=1"), ("why", "w1"), ("rebalance",), ("rebalance", "-n1")],
+)
+@pytest.mark.parametrize("slow", ["dev.yaml", "dev.lock.yaml"])
+def test_an_interrupt_while_it_reads_ends_the_command_and_leaves_the_lock(
+    tmp_path: Path, words: tuple[str, ...], slow: str
+) -> None:
+    """A pipe that nobody writes to is a file that is read for ever."""
+    lock_file = repository(tmp_path, exact())
+    lock_file.write_text("allocations:\n")
+    (tmp_path / "stacks" / slow).unlink()
+    os.mkfifo(tmp_path / "stacks" / slow)
+    before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+    command = Typed(tmp_path, *words)
+    command.until(f"reading stacks/{slow}")
+    command.interrupt()
+    assert command.ended(SECONDS) == 130
+    assert f"interrupted while reading stacks/{slow}; nothing was written" in command.seen
+    assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_an_interrupt_in_the_first_moment_leaves_no_traceback(tmp_path: Path) -> None:
+    """Also where the command is still being loaded."""
+    lock_file = repository(tmp_path, exact())
+    for moment in (0.06, 0.12, 0.2, 0.3):
+        command = Typed(tmp_path, "solve")
+        time.sleep(moment)
+        command.interrupt()
+        # The interpreter's own first moments are not ours: there the signal itself ends it.
+        assert command.ended(SECONDS) in (130, -signal.SIGINT)
+        assert "swarm_iac" not in command.seen, "a traceback through our code"
+        assert not lock_file.exists()
+
+
+def test_a_second_interrupt_ends_a_question_too(tmp_path: Path) -> None:
+    lock_file = repository(tmp_path, filled().replace("replicas: ", "replicas: 9"))
+    command = Typed(tmp_path, "why", "w1")
+    command.until("Ctrl-C keeps")
+    command.interrupt()
+    command.until("the best so far is kept")
+    command.interrupt()
+    assert command.ended(SECONDS) == 130
+    assert not lock_file.exists()
+
+
+def test_a_lock_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the disk is full, or the process is ended, between the first byte and the last."""
+    lock_file = repository(tmp_path, "fleet: lab\n")
+    lock_file.write_text("before\n")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SwarmError, match="No space left"):
+        decision.write_whole(lock_file, "after\n")
+    assert lock_file.read_text() == "before\n"
+    assert sorted(path.name for path in lock_file.parent.iterdir()) == ["dev.lock.yaml", "dev.yaml"]
 
 
 def test_the_help_says_how_an_interrupt_ends() -> None:
