@@ -1,6 +1,7 @@
 """How many GPUs could each priority hold at most, given that those above it are not worse off?
 
-By counting, and by columns where a placement leaves some of it out. Two linear programs of the same kind:
+By counting, and where a placement leaves some of it out by a relaxation with whole gangs (`relaxed`) and by columns. Two
+programs of the same kind:
 
 together   max Σ_{w of p and above} gpus_w · placed_w                              whatever those above give up
 own        max Σ_{w of p} gpus_w · placed_w   with, for each priority q above p,
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole import bound_of
+from swarm_iac.solver.relaxed import relaxed_bound
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import Ask, Scene
 from swarm_iac.solver.task import Pairs, by_workload
@@ -55,7 +57,8 @@ def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: 
     placed = by_workload(counts)
     found = Bounds()
     held = above = 0
-    for level in sorted({ask.priority for ask in scene.asks.values()}, reverse=True):
+    levels = sorted({ask.priority for ask in scene.asks.values()}, reverse=True)
+    for i, level in enumerate(levels):
         asks = [ask for ask in scene.asks.values() if ask.gpus and ask.priority >= level]
         mine = [ask for ask in asks if ask.priority == level]
         counted = sum(size(ask) * possible[ask.name] for ask in mine)
@@ -63,10 +66,22 @@ def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: 
         above, held = held, held + now
         if now >= counted or stop():
             continue
-        found.together[level] = max(held, _together(scene, asks, effort, stop))
-        higher = any(ask.priority > level for ask in scene.asks.values())
-        if higher and found.of(level, above, counted) - now > CLOSE * counted and not stop():
-            found.own[level] = max(now, _own(scene, level, counts, effort, stop.part(0.5)))
+        share = stop.part(1 / (len(levels) - i))
+        before = share.left
+        problem, groups, first = _beside(scene, level, counts)
+        closed = sum(size(ask) * count for ask, count in _closed(scene, mine))
+
+        def open_still(level: int = level, above: int = above, counted: int = counted, now: int = now) -> bool:
+            return found.of(level, above, counted) - now > CLOSE * counted
+
+        if (whole := relaxed_bound(problem, groups, share)) is not None:
+            found.own[level] = max(now, whole + closed)
+        if open_still() and not share():
+            found.together[level] = max(held, _together(scene, asks, effort, share))
+        if open_still() and not share() and any(ask.priority > level for ask in scene.asks.values()):
+            bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first) + 1e-6)
+            found.own[level] = max(now, min(found.own.get(level, counted), bound + closed))
+        stop.spend(before - share.left)
     return found
 
 
@@ -76,7 +91,8 @@ def _together(scene: Scene, asks: list[Ask], effort: str, stop: Limit) -> int:
     return bound + sum(size(ask) * count for ask, count in _closed(scene, asks))
 
 
-def _own(scene: Scene, level: int, counts: Pairs, effort: str, stop: Limit) -> int:
+def _beside(scene: Scene, level: int, counts: Pairs) -> tuple[Problem, list[list[Ask]], list[tuple[int, Pattern]]]:
+    """The problem of a level beside those above it, the workloads of its kinds, and columns in which it has an answer."""
     asks = [ask for ask in scene.asks.values() if ask.priority > level or (ask.priority == level and ask.gpus)]
     problem, groups, bins = _problem(scene, asks, lambda ask: size(ask) if ask.priority == level else 0, priorities=True)
     number = {ask.name: k for k, group in enumerate(groups) for ask in group}
@@ -95,9 +111,7 @@ def _own(scene: Scene, level: int, counts: Pairs, effort: str, stop: Limit) -> i
             rows.append(Row(-least, tuple((k, -each(k)) for k in kinds if each(k))))
     with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
     columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
-    first: list[tuple[int, Pattern]] = sorted(columns)
-    bound = int(bound_of(with_rows, rounds=ROUNDS[effort], stop=stop, first=first) + 1e-6)
-    return bound + sum(size(ask) * count for ask, count in _closed(scene, asks) if ask.priority == level)
+    return with_rows, groups, sorted(columns)
 
 
 def _problem(

@@ -26,7 +26,8 @@ class Limit:
 
     def spend(self, effort: float) -> None:
         """So much of it is used up."""
-        self.left -= effort
+        if self.left < float("inf"):
+            self.left -= effort
 
     def part(self, share: float) -> Limit:
         """A limit of its own, with a share of what is left."""

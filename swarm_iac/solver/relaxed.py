@@ -1,0 +1,72 @@
+"""What could a priority hold if nodes that are alike were one large node? A relaxation whose ceilings and gangs are whole.
+
+    max  Σ_k value_k · Σ_h y[k,h]                              y[k,h]: replicas of kind k on nodes of shape h
+    y[k,h] ≤ count_h · top[k,h]                                what one node holds of the kind alone
+    Σ_k need_k · y[k,h] ≤ count_h · room_h                     every resource; GPUs in thousandths
+    Σ_{k: gpus_k > cards_h / 2} y[k,h] ≤ count_h               two such do not fit on one node
+    Σ_h y[k,h] = Σ_w members_w · whole_w + single_k            gangs run whole or not at all
+    every row of the problem                                   ceilings, racks that are alike, what others hold at least
+
+Columns know better how replicas share a node, and this knows better what is left of a ceiling when all must be whole.
+"""
+
+from __future__ import annotations
+
+from swarm_iac.solver.columns.limit import Limit
+from swarm_iac.solver.columns.price import Pricer
+from swarm_iac.solver.columns.problem import WHOLE, Problem, Row
+from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run
+from swarm_iac.solver.scene import Ask
+
+#: Part of the effort that is left which one such bound may take.
+PART = 0.5
+
+
+def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int | None:
+    """What no placement gains more than, or None where the solve ended before it knew. `groups`: the asks of each kind."""
+    model = cp_model.CpModel()
+    y = {}
+    for h, shape in enumerate(problem.shapes):
+        for k, top in Pricer(problem, h).tops.items():
+            y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
+    _gangs(model, y, groups)
+    for h, shape in enumerate(problem.shapes):
+        here = [(k, y[k, h]) for k in range(len(problem.kinds)) if (k, h) in y]
+        kinds = problem.kinds
+        for i, room in enumerate(shape.room):
+            _at_most(model, [(var, kinds[k].need[i]) for k, var in here], shape.count * room)
+        _at_most(model, [(var, kinds[k].cards * kinds[k].share) for k, var in here], shape.count * shape.cards * WHOLE)
+        large = [(var, 1) for k, var in here if 2 * kinds[k].cards > shape.cards and kinds[k].share == WHOLE]
+        _at_most(model, large, shape.count)
+    for row in problem.rows:
+        _row(model, y, row, len(problem.shapes))
+    model.maximize(sum(var * problem.kinds[k].value for (k, _), var in y.items()))
+    solver = one_worker(stop.left * PART if stop.left < float("inf") else 1.0)
+    status = run(solver, model)
+    stop.spend(float(solver.response_proto.deterministic_time) if status != cp_model.UNKNOWN else stop.left * PART)
+    bound = known_bound(solver, status)
+    return None if bound is None else int(bound + 1e-6)
+
+
+def _gangs(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]]) -> None:
+    for k, group in enumerate(groups):
+        mine = [var for (kind, _), var in y.items() if kind == k]
+        if mine and any(ask.gang and ask.members > 1 for ask in group):
+            single = sum(ask.members for ask in group if not ask.gang)
+            whole = sum(model.new_bool_var("") * ask.members for ask in group if ask.gang)
+            model.add(sum(mine) == whole + (model.new_int_var(0, single, "") if single else 0))
+
+
+def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row: Row, shapes: int) -> None:
+    terms = [(y[k, h], amount) for k, amount in row.amounts for h in range(shapes) if (k, h) in y]
+    terms += [(y[k, h], amount) for h, amounts in row.inside for k, amount in amounts if (k, h) in y]
+    _at_most(model, terms, row.limit)
+
+
+def _at_most(model: cp_model.CpModel, terms: list[tuple[cp_model.IntVar, int]], limit: int) -> None:
+    """Σ amount · variable ≤ limit, with fewer digits where they are many: rounded so that nothing is cut off."""
+    terms = [(var, amount) for var, amount in terms if amount]
+    if not terms:
+        return
+    unit = max(1, max(abs(amount) for _, amount in terms) >> 24)
+    model.add(sum(var * (amount // unit) for var, amount in terms) <= -(-limit // unit))
