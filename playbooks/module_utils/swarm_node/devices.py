@@ -34,8 +34,8 @@ def properties(context: Context, gpus: List[int]) -> List[str]:
     """systemd's properties for a slice or a service that holds these GPUs."""
     lines = ["DevicePolicy=closed"]
     if gpus:
-        lines += [f"DeviceAllow={node_of(context, index)} rw" for index in sorted(gpus)]
-        lines += [f"DeviceAllow={path} rw" for path in CONTROL]
+        lines += [systemd.setting("DeviceAllow", node_of(context, index), "rw") for index in sorted(gpus)]
+        lines += [systemd.setting("DeviceAllow", path, "rw") for path in CONTROL]
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import string
 from typing import Any, Dict, Iterable, List
 
@@ -13,6 +14,8 @@ UNITS = "/etc/systemd/system"
 #: What stands for itself between double quotes. Everything else is written as \\xNN, so that neither systemd's
 #: quotes and escapes nor a line's end can be written from a value.
 _PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
+#: Nothing that systemd reads as more than itself: no quote, escape, specifier, variable, space or line's end.
+_BARE = re.compile(r"[A-Za-z0-9/._:@+,-]+")
 _SHOWN = (
     "LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "FragmentPath", "DropInPaths",
     "DevicePolicy", "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice",
@@ -42,6 +45,17 @@ def _letter(letter: str) -> str:
     if letter in _PLAIN or (ord(letter) > 0xA0 and letter.isprintable()):
         return letter
     return "".join(f"\\x{byte:02x}" for byte in letter.encode())
+
+
+def setting(key: str, *values: str) -> str:
+    """A line KEY=VALUE … of a unit file, for keys that take no quotes. NodeError unless every letter stands for itself.
+
+    This and `quote` are the only ways for a value into a unit file.
+    """
+    for value in values:
+        if not _BARE.fullmatch(value):
+            raise NodeError(f"{value[:60]!r} cannot stand in a unit, as {key}")
+    return f"{key}={' '.join(values)}"
 
 
 def words(argv: Iterable[str]) -> str:

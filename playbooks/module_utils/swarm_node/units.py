@@ -9,10 +9,10 @@ import shlex
 import signal as signal_module
 import time
 import urllib.request
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from . import devices, lives, secrets, slices, systemd
-from .directories import directory
+from .directories import KINDS, directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
 HOLDER = ["/bin/sleep", "infinity"]
@@ -22,6 +22,8 @@ _ENV = ["/usr/bin/env", "--"]
 #: Values of secrets reach the environment from systemd's credentials, so they stand in no unit file.
 _EXPORT = 'export {name}="$(cat "$CREDENTIALS_DIRECTORY/{secret}")"'
 _EXEC = 'exec "$@"'
+#: How the names of variables begin that only we set.
+OURS = "SWARM_"
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
 _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "healthy": "", "port": None,
@@ -63,17 +65,13 @@ def command_line(want: Dict[str, Any]) -> List[str]:
     return _ENV + words
 
 
-def own_environment(allocation: str, gpus: List[int], scratch: bool, cache: bool) -> Dict[str, str]:
-    """What every workload is told of its place."""
+def own_environment(allocation: str, gpus: List[int], folders: Dict[str, str]) -> Dict[str, str]:
+    """What every workload is told of its place. `folders`: of each kind, scratch and cache."""
     cards = ",".join(str(index) for index in sorted(gpus))
     # Inside its slice only these cards can be opened, yet CUDA counts all files; so it is told which.
-    found = {"SWARM_ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
+    found = {f"{OURS}ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
     found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
-    if scratch:
-        found["SWARM_SCRATCH"] = directory("scratch", allocation)
-    if cache:
-        found["SWARM_CACHE"] = directory("cache", allocation)
-    return found
+    return {**found, **{f"{OURS}{kind.upper()}": path for kind, path in folders.items()}}
 
 
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
@@ -82,14 +80,20 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
     env, hidden = _environment(context, allocation, want), secrets.named(want)
-    folders = [value for name, value in env.items() if name in ("SWARM_SCRATCH", "SWARM_CACHE")]
-    lines = ["# kept by swarm; changes by hand are undone", "[Unit]", f"Description=swarm {allocation}", _GIVES_UP]
-    lines += [f"RequiresMountsFor={' '.join(folders)}"] if folders else []
-    lines += ["", "[Service]", "Type=exec", f"Slice={slices.unit(allocation)}", f"User={want['user']}"]
+    folders = _folders(context, allocation)
+    lines = [
+        "# kept by swarm; changes by hand are undone",
+        "[Unit]",
+        systemd.setting("Description", "swarm", allocation),
+        _GIVES_UP,
+    ]
+    lines += [systemd.setting("RequiresMountsFor", *folders.values())] if folders else []
+    lines += ["", "[Service]", "Type=exec", systemd.setting("Slice", slices.unit(allocation))]
+    lines += [systemd.setting("User", str(want["user"]))]
     lines += [f"ExecStart=:{systemd.words(command_line(want))}", *lives.properties(allocation, want)]
-    lines += [f"WorkingDirectory={env['SWARM_SCRATCH']}"] if "SWARM_SCRATCH" in env else []
+    lines += [systemd.setting("WorkingDirectory", folders["scratch"])] if "scratch" in folders else []
     lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
-    lines += [f"LoadCredential={secret}:{secrets.FOLDER}/{secret}" for secret in sorted(set(hidden.values()))]
+    lines += [systemd.setting("LoadCredential", f"{name}:{secrets.FOLDER}/{name}") for name in sorted(set(hidden.values()))]
     lines += [
         f"KillSignal=SIG{signal}",
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
@@ -103,18 +107,26 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
 
 
 def _environment(context: Context, allocation: str, want: Dict[str, Any]) -> Dict[str, str]:
-    return {**own_environment(allocation, list(want.get("gpus", ())), *_held(context, allocation)), **(want.get("env") or {})}
+    own = own_environment(allocation, list(want.get("gpus", ())), _folders(context, allocation))
+    return {**own, **{name: value for name, value in (want.get("env") or {}).items() if not name.startswith(OURS)}}
 
 
-def _held(context: Context, allocation: str) -> Tuple[bool, bool]:
-    """Has it scratch, has it a cache? They are made, and recorded, before it starts."""
-    scratch, cache = (bool(context.ledger.get("allocations", allocation, kind)) for kind in ("scratch", "cache"))
-    return scratch, cache
+def _folders(context: Context, allocation: str) -> Dict[str, str]:
+    """Its directories, by kind. They are made, and recorded, before it starts."""
+    return {kind: directory(kind, allocation) for kind in KINDS if context.ledger.get("allocations", allocation, kind)}
+
+
+def _not_ours(want: Dict[str, Any]) -> None:
+    """NodeError for a variable that only we set. Not asked of what is recorded: that is to be read, whatever it is."""
+    for name in want.get("env") or {}:
+        if name.startswith(OURS):
+            raise NodeError(f"the variable {name[:60]} is set by swarm; give yours a name that does not begin with {OURS}")
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Write and start the service of UnitState + gpus; it runs afterwards. Restarts one that runs something else."""
     wanted = {**_DEFAULTS, **{key: value for key, value in want.items() if key in _FIELDS}}
+    _not_ours(want)
     text = render(context, allocation, want)
     found = read(context, allocation, {**wanted, "gpus": want.get("gpus", ())}) or {}
     changes = differences(f"allocations.{allocation}.unit", found, {**wanted, "active": True})
@@ -178,7 +190,7 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
 def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus: List[int], runs: bool) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
-    own = own_environment(allocation, gpus, *_held(context, allocation))
+    own = own_environment(allocation, gpus, _folders(context, allocation))
     env = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
     same = {name for name, value in env.items() if own.get(name) == value or (not runs and name in own)}
