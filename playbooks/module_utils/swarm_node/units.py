@@ -11,7 +11,7 @@ import time
 import urllib.request
 from typing import Any, Dict, List, Optional
 
-from . import devices, lives, secrets, slices, systemd
+from . import accounts, devices, lives, secrets, slices, systemd
 from .directories import KINDS, directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
@@ -151,12 +151,14 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
 
 
 def account(context: Context, user: str) -> None:
-    """Create the unix account when it is missing; what we made is known, so that it can go again."""
+    """Create the unix account when it is missing; what we made is known, so that it can go again.
+
+    NodeError when it is root by another name, or an account of the system.
+    """
     if user == "root":
         raise NodeError("a workload never runs as root")
     try:
-        if pwd.getpwnam(user).pw_uid == 0:
-            raise NodeError(f"{user} is another name for root on this machine, and a workload never runs as root")
+        accounts.judge(context, user, pwd.getpwnam(user))
     except KeyError:
         context.ledger.save_original(f"account:{user}", "absent")
         context.act(["useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", "--", user])
