@@ -82,19 +82,22 @@ def run(root: str = "/") -> int:
     failed = 0
     with ledger.opened(check=False, root=root, wait_s=300) as book:
         context = Context(book, root=root)
-        for name, act in _acts(context):
-            try:
-                act()
-            except (NodeError, OSError) as error:
-                failed = 1
-                print(f"{name}: {error}", file=sys.stderr)
-        context.write(_DONE, "")
+        try:
+            for name, act in _acts(context):
+                try:
+                    act()
+                except Exception as error:  # one part's surprise must not keep the rest from running
+                    failed = 1
+                    words = str(error) if isinstance(error, (NodeError, OSError)) else f"{type(error).__name__}: {error}"
+                    print(f"{name}: {words}", file=sys.stderr)
+        finally:
+            context.write(_DONE, "")
     return failed
 
 
 def _acts(context: Context) -> List[Any]:
     """What is to be done after a boot, in order: the machine, then the disk, then each place, then what runs there."""
-    from . import devices, gpus, lives, settings, slices, storage, traffic, units
+    from . import devices, gpus, settings, slices, storage, traffic
 
     state = context.ledger.state
     acts: List[Any] = []
@@ -115,17 +118,23 @@ def _acts(context: Context) -> List[Any]:
             add(f"{name}: slice", slices.apply, name, part)
             add(f"{name}: devices", devices.apply, name, part)
     for name, whole in allocations:
-        unit = whole.get("unit")
-        if not unit or not unit.get("active") or lives.end(context, name):
-            continue
-        if unit.get("on_boot") == "wait":
-            # Given up as lost, this machine may come back when the job has long been running elsewhere.
-            acts.append((f"{name}: unit", lambda name=name: lives.wait(context, name)))
-        else:
-            want = dict(unit, gpus=whole.get("gpus") or [], workload=whole.get("workload"))
-            add(f"{name}: unit", units.apply, name, want)
+        acts.append((f"{name}: unit", lambda name=name, whole=whole: _start(context, name, whole)))
     if state.get("interface"):
         classes = {name: whole["bandwidth"] for name, whole in allocations if any((whole.get("bandwidth") or {}).values())}
         want = {"interface": state["interface"], "interface_bps": state.get("interface_bps", 0), "allocations": classes}
         add("traffic", traffic.apply, "", want)
     return acts
+
+
+def _start(context: Context, allocation: str, whole: Dict[str, Any]) -> None:
+    """Start what ran here, unless it came to its end or only a run can tell whether it goes on elsewhere."""
+    from . import lives, units
+
+    unit = whole.get("unit")
+    if not unit or not unit.get("active") or lives.end(context, allocation):
+        return
+    if unit.get("on_boot") == "wait":
+        # Given up as lost, this machine may come back when the job has long been running elsewhere.
+        lives.wait(context, allocation)
+    else:
+        units.apply(context, allocation, dict(unit, gpus=whole.get("gpus") or [], workload=whole.get("workload")))
