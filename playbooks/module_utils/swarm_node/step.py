@@ -220,8 +220,8 @@ def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
         results.append(result)
     if not request.get("check"):
         # A disk that is full must not hide what became of the steps.
-        with contextlib.suppress(OSError):
-            audit.note(root, request["guard"], request.get("run") or {}, results)
+        with contextlib.suppress(OSError), ledger.alone(root) as alone:
+            audit.note(root, request["guard"], request.get("run") or {}, results, alone=alone)
     return {"results": results}
 
 
