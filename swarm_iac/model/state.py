@@ -43,6 +43,7 @@ class SliceState(Value):
     tasks_max: int | None = None
     io_read_bps: int | None = Field(default=None, description="[bytes/s]")
     io_write_bps: int | None = Field(default=None, description="[bytes/s]")
+    gpus_open: bool | None = Field(default=None, description="True: the files of its GPUs let accounts outside all slices open them.")
 
 
 class DirectoryState(Value):

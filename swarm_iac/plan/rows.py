@@ -96,6 +96,7 @@ def _slice(state: AllocationState) -> Properties:
         "tasks": own.tasks_max,
         "ioRead": None if own.io_read_bps is None else words.throughput(own.io_read_bps),
         "ioWrite": None if own.io_write_bps is None else words.throughput(own.io_write_bps),
+        "gpuFiles": "open to all accounts" if own.gpus_open else None,
     }
 
 

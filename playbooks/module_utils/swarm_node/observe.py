@@ -171,6 +171,8 @@ def _allocation(name: str, recorded: Dict[str, Any], ask: Callable[..., Any]) ->
         found["slice"] = ask(f"{name}: slice", slices.read, name, recorded["slice"])
         opened = ask(f"{name}: devices", devices.read, name, recorded)
         found["gpus"] = opened if opened is not None else found["gpus"]
+        if found["slice"] and ask(f"{name}: devices", devices.wide, recorded.get("gpus") or []):
+            found["slice"][devices.OPEN] = True
     folders = {kind: recorded[kind] for kind in ("scratch", "cache") if recorded.get(kind)}
     if folders:
         found.update(ask(f"{name}: directories", directories.read, name, folders) or {})

@@ -27,7 +27,7 @@ def cgroup(allocation: str) -> str:
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Make {slice: SliceState, gpus: [index]} so, live. NodeError when memory that is in use would have to be taken."""
-    wanted: Dict[str, Any] = want["slice"]
+    wanted: Dict[str, Any] = {key: value for key, value in want["slice"].items() if key != devices.OPEN}
     found = read(context, allocation, wanted)
     path = f"allocations.{allocation}"
     changes = differences(f"{path}.slice", found or {}, wanted)
