@@ -43,7 +43,9 @@ class SliceState(Value):
     tasks_max: int | None = None
     io_read_bps: int | None = Field(default=None, description="[bytes/s]")
     io_write_bps: int | None = Field(default=None, description="[bytes/s]")
-    gpus_open: bool | None = Field(default=None, description="True: the files of its GPUs let accounts outside all slices open them.")
+    gpus_open: bool | None = Field(
+        default=None, description="True: the files of its GPUs let accounts outside all slices open them."
+    )
 
 
 class DirectoryState(Value):
@@ -157,7 +159,8 @@ class Observed(Value):
     agent: str = Field(default="", description="Digest of the node program installed there; empty: none.")
     health: dict[str, str] = Field(
         default={},
-        description="Of each allocation: healthy | starting | stopping | stopped | failed | done | waiting (since the reboot).",
+        description="Of each allocation: healthy | starting | stopping | stopped | failed | done | waiting (since the reboot) "
+        "| unknown (no answer in time).",
     )
     setbacks: dict[str, Setback] = Field(default={}, description="By path; see Change.path.")
     booted: int = Field(default=0, description="When it booted, if something waits since. [s since 1970]")

@@ -16,6 +16,8 @@ UNITS = "/etc/systemd/system"
 _PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
 #: Nothing that systemd reads as more than itself: no quote, escape, specifier, variable, space or line's end.
 _BARE = re.compile(r"[A-Za-z0-9/._:@+,-]+")
+#: Most of a journal that is told: a user's command may write lines of any length.
+_JOURNAL = 2000
 _SHOWN = (
     "LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "FragmentPath", "DropInPaths",
     "DevicePolicy", "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice",
@@ -133,7 +135,7 @@ def start(context: Context, unit: str) -> None:
 def journal(context: Context, unit: str, lines: int = 5) -> str:
     """The last lines that the unit, or systemd about it, wrote."""
     try:
-        return context.run(["journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", "-q"]).strip()
+        return context.run(["journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", "-q"]).strip()[-_JOURNAL:]
     except NodeError:
         return ""
 

@@ -8,10 +8,9 @@ import re
 import shlex
 import signal as signal_module
 import time
-import urllib.request
 from typing import Any, Dict, List, Optional
 
-from . import accounts, devices, lives, secrets, slices, systemd
+from . import accounts, devices, lives, probes, secrets, slices, systemd
 from .directories import KINDS, directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
@@ -290,23 +289,21 @@ def settled(shown: Dict[str, str]) -> bool:
     return time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6 >= SETTLED_S
 
 
-def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3) -> str:
-    """Ask it once whether it is well: "" when it is, else why not."""
+def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3, most: float = 23) -> str:
+    """Ask it once whether it is well: "" when it is, else why not. `timeout` is for a path, `most` for a command. [s]"""
     healthy, port = str(want.get("healthy") or ""), want.get("port")
     if not healthy:
         return ""
     if healthy.startswith("/") and port:
         try:
-            # Proxies of the environment are none of a loopback address's.
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(f"http://127.0.0.1:{int(port)}{healthy}", timeout=timeout) as answer:
-                return "" if answer.status < 400 else f"{healthy} answers {answer.status}"
+            answer = probes.status(int(port), healthy, min(timeout, most))
         except (OSError, ValueError) as error:
-            return f"{healthy} on port {port}: {getattr(error, 'reason', None) or error}"
+            return f"{healthy} on port {port}: {error}"
+        return "" if answer < 400 else f"{healthy} answers {answer}"
     argv = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={slices.unit(allocation)}", f"--uid={want['user']}",
             "-p", "NoNewPrivileges=yes", "-p", f"PrivateUsers={_OWN_USERS}", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
     try:
-        context.run([*argv, *_ENV, *(word.replace("$", "$$") for word in argv_of(healthy))], timeout=timeout + 20)
+        context.run([*argv, *_ENV, *(word.replace("$", "$$") for word in argv_of(healthy))], timeout=most)
     except NodeError as error:
         return f"{healthy!r} says no: {error}"
     return ""
