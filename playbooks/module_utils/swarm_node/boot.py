@@ -14,6 +14,8 @@ UNIT = "/etc/systemd/system/swarm-boot.service"
 _LINK = "/etc/systemd/system/multi-user.target.wants/swarm-boot.service"
 #: There once this boot's restore has run its course, or once a node was prepared in this boot.
 _DONE = "/run/swarm/booted"
+#: How long one part may take; the slowest is a disk whose log is replayed. [s]
+_PART_S = 150.0
 _TEXT = """\
 # kept by swarm
 [Unit]
@@ -77,15 +79,18 @@ def _reload(context: Context) -> None:
         context.act(["systemctl", "daemon-reload"], timeout=120)
 
 
-def run(root: str = "/") -> int:
-    """Apply everything the ledger holds; what fails is told and the rest goes on. Exit status 1 when something failed."""
+def run(root: str = "/", *, apart: bool = False) -> int:
+    """Apply everything the ledger holds; what fails is told and the rest goes on. Exit status 1 when something failed.
+
+    `apart`: each part runs in a process of its own, so that one that hangs does not keep the rest from running.
+    """
     failed = 0
     with ledger.opened(check=False, root=root, wait_s=300) as book:
         context = Context(book, root=root)
         try:
             for name, act in _acts(context):
                 try:
-                    act()
+                    _apart(context, act) if apart else act()
                 except Exception as error:  # one part's surprise must not keep the rest from running
                     failed = 1
                     words = str(error) if isinstance(error, (NodeError, OSError)) else f"{type(error).__name__}: {error}"
@@ -93,6 +98,24 @@ def run(root: str = "/") -> int:
         finally:
             context.write(_DONE, "")
     return failed
+
+
+def _apart(context: Context, act: Callable[[], Any]) -> None:
+    from . import watch
+
+    def told() -> str:
+        try:
+            act()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}" if not isinstance(error, (NodeError, OSError)) else str(error)
+        return ""
+
+    try:
+        words = watch.apart(told, _PART_S)
+    finally:
+        context.ledger.data = ledger.load(context.root, check=False).data  # it wrote there
+    if words:
+        raise NodeError(words)
 
 
 def _acts(context: Context) -> List[Any]:

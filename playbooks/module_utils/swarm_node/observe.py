@@ -14,7 +14,20 @@ from .run import Context, NodeError, unit_name
 _ROOM = 1 << 20
 #: Whoever observes waits for 20 s in all. By then every workload has been asked, though the machine had just booted. [s]
 _ASKED_S, _ASKED_LEAST_S = 12.0, 4.0
+#: How long one that is asked for by hand may take. [s]
+_ALONE_S = 60.0
 _NO_UNIT = {"user": "", "active": False}
+
+
+def watched(wait_s: float = 0, root: str = "/") -> Dict[str, Any]:
+    """`observe`, ended when it hangs: by then whoever asked (for twice `wait_s`) still hears why."""
+    from . import watch
+
+    try:
+        found: Dict[str, Any] = watch.apart(lambda: observe(root, wait_s), 1.6 * wait_s or _ALONE_S, grace=0)
+        return found
+    except NodeError as error:
+        return {"agent": install.installed(root), "error": f"this machine cannot be read: {error}"}
 
 
 def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
