@@ -6,7 +6,7 @@ import json
 import os
 import re
 import string
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, FrozenSet, Iterable, List
 
 from .run import Context, NodeError
 
@@ -16,6 +16,7 @@ UNITS = "/etc/systemd/system"
 _PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
 #: Nothing that systemd reads as more than itself: no quote, escape, specifier, variable, space or line's end.
 _BARE = re.compile(r"[A-Za-z0-9/._:@+,-]+")
+_BARE_LETTERS = frozenset(string.ascii_letters + string.digits + "/._:@+,-=")
 #: Most of a journal that is told: a user's command may write lines of any length.
 _JOURNAL = 2000
 _SHOWN = (
@@ -33,18 +34,26 @@ def quote(text: str) -> str:
     """
     if "\0" in text:
         raise NodeError("a NUL character cannot stand in a unit")
+    _bytes(text)
+    return '"' + "".join("%%" if letter == "%" else _letter(letter, _PLAIN) for letter in text) + '"'
+
+
+def escaped(text: str) -> str:
+    """The value of a credential (`SetCredential=`), where systemd reads escapes alone. NodeError when it is not Unicode."""
+    _bytes(text)
+    return "".join(_letter(letter, _BARE_LETTERS) for letter in text)
+
+
+def _bytes(text: str) -> bytes:
     try:
-        text.encode()
+        return text.encode()
     except UnicodeEncodeError:
         raise NodeError("text that is not Unicode cannot stand in a unit") from None
-    return '"' + "".join(_letter(letter) for letter in text) + '"'
 
 
-def _letter(letter: str) -> str:
-    if letter == "%":
-        return "%%"
+def _letter(letter: str, plain: FrozenSet[str]) -> str:
     # Not by bytes above ASCII: systemd checks the line for UTF-8 before it decodes escapes.
-    if letter in _PLAIN or (ord(letter) > 0xA0 and letter.isprintable()):
+    if letter in plain or (ord(letter) > 0xA0 and letter.isprintable()):
         return letter
     return "".join(f"\\x{byte:02x}" for byte in letter.encode())
 
@@ -52,7 +61,7 @@ def _letter(letter: str) -> str:
 def setting(key: str, *values: str) -> str:
     """A line KEY=VALUE … of a unit file, for keys that take no quotes. NodeError unless every letter stands for itself.
 
-    This and `quote` are the only ways for a value into a unit file.
+    This, `quote` and `escaped` are the only ways for a value into a unit file.
     """
     for value in values:
         if not _BARE.fullmatch(value):

@@ -10,7 +10,7 @@ import signal as signal_module
 import time
 from typing import Any, Dict, List, Optional
 
-from . import accounts, devices, lives, probes, secrets, slices, systemd
+from . import accounts, devices, launch, lives, probes, secrets, slices, systemd
 from .directories import KINDS, directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
@@ -18,9 +18,8 @@ HOLDER = ["/bin/sleep", "infinity"]
 #: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
 #: systemd would take '+', '!' or '@' as an order to itself.
 _ENV = ["/usr/bin/env", "--"]
-#: Values of secrets reach the environment from systemd's credentials, so they stand in no unit file.
-_EXPORT = 'export {name}="$(cat "$CREDENTIALS_DIRECTORY/{secret}")"'
-_EXEC = 'exec "$@"'
+#: What an earlier version wrote before the words of a command with secrets; it may run since then.
+_EARLIER = ["/bin/sh", "-euc", "its script", "swarm", *_ENV]
 #: How the names of variables begin that only we set.
 OURS = "SWARM_"
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
@@ -54,14 +53,11 @@ def argv_of(command: str) -> List[str]:
 
 
 def command_line(want: Dict[str, Any]) -> List[str]:
-    """The whole argv: the holder, or the user's words behind env, behind a shell where secrets are to be read."""
+    """The whole argv: the holder, or the user's words behind env, behind what gives them the user's variables."""
     words = argv_of(want.get("command") or "")
     if not words:
         return list(HOLDER)
-    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets.named(want).items()]
-    if exports:
-        return ["/bin/sh", "-euc", "; ".join([*exports, _EXEC]), "swarm", *_ENV, *words]
-    return _ENV + words
+    return [*(launch.PREFIX if _theirs(want) else ()), *_ENV, *words]
 
 
 def own_environment(allocation: str, gpus: List[int], folders: Dict[str, str]) -> Dict[str, str]:
@@ -78,8 +74,8 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     signal = want.get("stop_signal") or "TERM"
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
-    env, hidden = _environment(context, allocation, want), secrets.named(want)
     folders = _folders(context, allocation)
+    own = own_environment(allocation, list(want.get("gpus", ())), folders)
     lines = [
         "# kept by swarm; changes by hand are undone",
         "[Unit]",
@@ -91,8 +87,9 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     lines += [systemd.setting("User", str(want["user"]))]
     lines += [f"ExecStart=:{systemd.words(command_line(want))}", *lives.properties(allocation, want)]
     lines += [systemd.setting("WorkingDirectory", folders["scratch"])] if "scratch" in folders else []
-    lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
-    lines += [systemd.setting("LoadCredential", f"{name}:{secrets.FOLDER}/{name}") for name in sorted(set(hidden.values()))]
+    # Ours alone: what stands here is seen by the commands that run as root, too.
+    lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(own.items())]
+    lines += launch.properties({**want, "env": _theirs(want)}) if want.get("command") else []
     lines += [
         f"KillSignal=SIG{signal}",
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
@@ -105,9 +102,8 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     return "\n".join(lines + devices.properties(context, list(want.get("gpus", ())))) + "\n"
 
 
-def _environment(context: Context, allocation: str, want: Dict[str, Any]) -> Dict[str, str]:
-    own = own_environment(allocation, list(want.get("gpus", ())), _folders(context, allocation))
-    return {**own, **{name: value for name, value in (want.get("env") or {}).items() if not name.startswith(OURS)}}
+def _theirs(want: Dict[str, Any]) -> Dict[str, str]:
+    return {name: value for name, value in (want.get("env") or {}).items() if not name.startswith(OURS)}
 
 
 def _folders(context: Context, allocation: str) -> Dict[str, str]:
@@ -192,20 +188,30 @@ def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
     own = own_environment(allocation, gpus, _folders(context, allocation))
-    env = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
+    seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
-    same = {name for name, value in env.items() if own.get(name) == value or (not runs and name in own)}
-    env = {name: value for name, value in env.items() if name in was["env"] or name not in same}
-    env.update({name: value for name, value in was["env"].items() if value.startswith("secret:") and argv[:1] == ["/bin/sh"]})
-    if argv == command_line(was):
-        command = was["command"]
-    else:
-        command = "" if argv == HOLDER else shlex.join(argv[2:] if argv[:2] == _ENV else argv)
+    same = {name for name, value in seen.items() if own.get(name) == value or (not runs and name in own)}
+    env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}
+    if argv[:2] == _EARLIER[:2]:
+        env.update({name: value for name, value in was["env"].items() if value.startswith("secret:")})
+    env.update(launch.read(truth.get("SetCredential")))
+    words = _words_of(argv)
+    command = was["command"] if words == argv_of(was["command"]) else shlex.join(words)
     signal = signal_module.Signals(int(truth["KillSignal"])).name[3:]
     again = truth.get("Restart") == "on-failure"
     return {"user": truth.get("User") or "root", "command": command, "env": env, "stop_signal": signal,
             "grace_s": int(truth["TimeoutStopUSec"] // 1_000_000),
             "restart": was["restart"] if was["gang"] and not again else again}  # fmt: skip
+
+
+def _words_of(argv: List[str]) -> List[str]:
+    """The user's words of a whole argv."""
+    if argv[:2] == _EARLIER[:2] and argv[3 : len(_EARLIER)] == _EARLIER[3:]:
+        return argv[len(_EARLIER) :]
+    for before in (HOLDER, [*launch.PREFIX, *_ENV], _ENV):
+        if argv[: len(before)] == before:
+            return argv[len(before) :]
+    return argv
 
 
 def stop(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
