@@ -206,6 +206,29 @@ def test_a_unit_of_an_earlier_version_is_no_drift(tmp_path: Path, monkeypatch: p
     assert (same["env"], same["command"]) == (plain["env"], plain["command"])
 
 
+def test_a_unit_of_an_earlier_version_is_never_stopped_with_its_users_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a new version comes to a node its file is written anew, and nothing is restarted; one changed by hand stays."""
+    here, asked, ran = machine(tmp_path), want("serve  'a b'", PATH="/home/ada/bin"), []
+    monkeypatch.setattr(here, "act", lambda argv, **_: ran.append(argv))
+    here.ledger.record("allocations", "web-1", "unit", value={key: asked[key] for key in ("user", "command", "env", "restart")})
+    file = tmp_path / systemd.UNITS[1:] / "swarm-web_1.service"
+    file.parent.mkdir(parents=True)
+    text = units.render(here, "web-1", asked)
+    own = [f"{name}={value}" for name, value in environment(text).items()]
+    argv = ["/usr/bin/env", "--", "serve", "a b"]
+    more = {"ExecStart": [["/usr/bin/env", argv]], "Environment": ["PATH=/home/ada/bin", *own], "SetCredential": []}
+    file.write_text("as an earlier version wrote it")
+    found(here, text, monkeypatch, asked, **more)
+    assert [one["path"] for one in units.renew(here)] == ["allocations.web-1.unit"]
+    assert file.read_text() == text and ran == [["systemctl", "daemon-reload"]]
+    assert units.renew(here) == [] and len(ran) == 1
+    file.write_text("as somebody changed it")
+    found(here, text, monkeypatch, asked, **{**more, "User": "bo"})
+    assert units.renew(here) == [] and file.read_text() == "as somebody changed it"
+
+
 def test_the_holder_takes_no_variables(tmp_path: Path) -> None:
     text = units.render(machine(tmp_path), "web-1", want("", A="1"))
     assert systemd_reads(line_of(text, "ExecStart")) == units.HOLDER and "SetCredential" not in text

@@ -29,7 +29,12 @@ Handler = Callable[[Context, str, Want], List[Change]]
 def _prepare(context: Context, allocation: str, want: Want) -> List[Change]:
     from . import boot
 
-    return boot.apply(context, allocation, want)
+    changes = boot.apply(context, allocation, want)
+    if any(one["path"] == "agent" for one in changes):
+        from . import units
+
+        changes += units.renew(context)
+    return changes
 
 
 def _stop(context: Context, allocation: str, want: Want) -> List[Change]:

@@ -145,6 +145,31 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     return changes or [{"path": f"allocations.{allocation}.unit", "old": None, "new": wanted}]
 
 
+def renew(context: Context) -> List[Change]:
+    """Write the files of units that an earlier version of this program wrote; nothing is stopped or started.
+
+    What root runs when such a unit stops is then what this version says. One that was changed by hand stays as it is,
+    so that it is seen.
+    """
+    done = []
+    for name, whole in sorted((context.ledger.get("allocations") or {}).items()):
+        recorded = whole.get("unit")
+        if not recorded or not os.path.exists(context.path(f"{systemd.UNITS}/{unit(name)}")):
+            continue
+        want = {**_DEFAULTS, **recorded, "gpus": whole.get("gpus") or [], "workload": whole.get("workload")}
+        there = {key: value for key, value in (read(context, name, want) or {}).items() if key != "active"}
+        if there == {key: want[key] for key in there} and context.write(
+            f"{systemd.UNITS}/{unit(name)}", render(context, name, want)
+        ):
+            done.append(name)
+    if done:
+        context.act(["systemctl", "daemon-reload"], timeout=120)
+    return [
+        {"path": f"allocations.{name}.unit", "old": "as an earlier version wrote it", "new": "as this one does"}
+        for name in done
+    ]
+
+
 def account(context: Context, user: str) -> None:
     """Create the unix account when it is missing; what we made is known, so that it can go again.
 
