@@ -193,7 +193,7 @@ def alone(root: str = "/", wait_s: float = 5) -> Iterator[bool]:
     with contextlib.ExitStack() as held:
         got = False
         # A node that was given back gets no folder of ours again.
-        if os.path.isdir(os.path.dirname(_below(root, LEDGER))):
+        if os.path.exists(_below(root, LEDGER)):
             with contextlib.suppress(NodeError, OSError):
                 held.enter_context(_locked(_below(root, LOCK), wait_s))
                 got = True
