@@ -150,11 +150,17 @@ def test_a_part_of_the_boot_that_hangs_never_keeps_the_rest_from_running(
     assert kept == {"sysctl:vm.swappiness": "60", "from a later part": 1}, "what one part wrote down the next does not undo"
 
 
+def surprised() -> None:
+    raise ValueError("no number")
+
+
 def test_what_ends_without_a_word_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="ended without a word"):
         watch.apart(lambda: os._exit(0), 5)
     with pytest.raises(NodeError, match="ended without a word"):
         watch.apart(lambda: os.kill(os.getpid(), signal.SIGKILL), 5)
+    with pytest.raises(NodeError, match="ValueError: no number"):
+        watch.apart(surprised, 5)
     assert watch.apart(lambda: {"a": "x" * 200_000}, 5) == {"a": "x" * 200_000}
 
 

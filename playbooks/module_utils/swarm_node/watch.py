@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 from .run import NodeError
 
@@ -39,7 +39,7 @@ class Hung(NodeError):
 
 
 def apart(call: Callable[[], Any], seconds: float, grace: float = GRACE_S) -> Any:
-    """What `call` returns (as JSON has it), from a process of its own.
+    """What `call` returns (as JSON has it), from a process of its own; NodeError in its words for what it raises.
 
     After `seconds` a NodeError is raised where it waits; Hung when it has not ended `grace` seconds later.
     """
@@ -64,7 +64,10 @@ def apart(call: Callable[[], Any], seconds: float, grace: float = GRACE_S) -> An
     os.waitpid(child, 0)
     if not answer:
         raise NodeError("it ended without a word, perhaps for want of memory")
-    return json.loads(answer)
+    found = json.loads(answer)
+    if "raised" in found:
+        raise NodeError(found["raised"])
+    return found["result"]
 
 
 def _child(call: Callable[[], Any], seconds: float, source: int, sink: int) -> None:
@@ -79,13 +82,22 @@ def _child(call: Callable[[], Any], seconds: float, source: int, sink: int) -> N
             os.dup2(null, handle)
         signal.signal(signal.SIGALRM, lambda *_: _late(seconds))
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        text = json.dumps(call()).encode()
+        text = json.dumps(_outcome(call)).encode()
         signal.setitimer(signal.ITIMER_REAL, 0)
         while text:
             text = text[os.write(sink, text) :]
         code = 0
     finally:
         os._exit(code)
+
+
+def _outcome(call: Callable[[], Any]) -> Dict[str, Any]:
+    try:
+        return {"result": call()}
+    except NodeError as error:
+        return {"raised": str(error)}
+    except Exception as error:
+        return {"raised": f"{type(error).__name__}: {error}"}
 
 
 def _late(seconds: float) -> None:
