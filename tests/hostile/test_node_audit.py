@@ -15,7 +15,11 @@ from swarm_node import audit, ledger, run, step  # isort: skip
 
 
 def asked(serial: int) -> dict[str, Any]:
-    return {"verb": "settings", "guard": {**GUARD, "serial": serial}, "steps": [{"id": f"run {serial}", "want": {"settings": {}}}]}
+    return {
+        "verb": "settings",
+        "guard": {**GUARD, "serial": serial},
+        "steps": [{"id": f"run {serial}", "want": {"settings": {}}}],
+    }
 
 
 def full(root: Path) -> None:

@@ -49,7 +49,7 @@ def seen(here: Any) -> Any:
 def test_a_file_that_was_widened_is_never_unseen(mode: int, here: Any) -> None:
     devices.protect(here)
     assert seen(here) is None
-    os.chmod(here.path("/dev/nvidia0"), mode)
+    Path(here.path("/dev/nvidia0")).chmod(mode)
     assert seen(here) is True
     devices.protect(here)
     assert seen(here) is None

@@ -86,7 +86,7 @@ def test_an_absolute_value_from_before_us_is_never_lost(name: str, kernel: Path,
 
 def test_a_step_that_fails_half_way_puts_a_pair_back(kernel: Path, tmp_path: Path) -> None:
     before = seen(kernel)
-    with pytest.raises(NodeError, match="vm.zz: this kernel has none of that name; put back as it was"):
+    with pytest.raises(NodeError, match=r"vm.zz: this kernel has none of that name; put back as it was"):
         apply(tmp_path, {"vm.dirty_bytes": "100000000", "vm.zz": "1"})
     assert seen(kernel) == before
 
@@ -101,10 +101,10 @@ def test_a_ledger_of_an_earlier_version_is_put_back_too(kernel: Path, tmp_path: 
 
 
 def test_both_halves_are_never_asked_for_at_once(kernel: Path, tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match="vm.dirty_bytes and vm.dirty_ratio exclude each other"):
+    with pytest.raises(NodeError, match=r"vm.dirty_bytes and vm.dirty_ratio exclude each other"):
         apply(tmp_path, {"vm.dirty_bytes": "100000000", "vm.dirty_ratio": "10"})
     apply(tmp_path, {"vm.dirty_bytes": "100000000"})
-    with pytest.raises(NodeError, match="0 means that vm.dirty_ratio is in force; set that one"):
+    with pytest.raises(NodeError, match=r"0 means that vm.dirty_ratio is in force; set that one"):
         apply(tmp_path, {"vm.dirty_bytes": "0"})
     apply(tmp_path, {"vm.dirty_bytes": "0", "vm.dirty_ratio": "10"})
     assert (seen(kernel)["dirty_bytes"], seen(kernel)["dirty_ratio"]) == ("0", "10")
