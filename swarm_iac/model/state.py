@@ -76,6 +76,7 @@ class UnitState(Value):
     active: bool = True
     restart: bool = Field(default=True, description="Started again when it fails.")
     gang: bool = Field(default=False, description="Never started again without its gang.")
+    unconfined: bool | None = Field(default=None, description="True: it may do what jobs do not need.")
     on_boot: OnBoot = Field(default="start", description="After a reboot: started by the node itself, or waits for a run.")
 
 

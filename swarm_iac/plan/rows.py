@@ -122,6 +122,7 @@ def _unit(state: AllocationState, health: str) -> Properties:
         "check": unit.healthy,
         "port": unit.port,
         "restart": unit.restart,
+        "confined": False if unit.unconfined else None,
         "onBoot": "waits for a run" if unit.on_boot == "wait" else None,
         "health": "ok" if health == "done" else plain if health in ("", "healthy") else health,
     }

@@ -10,7 +10,7 @@ import signal as signal_module
 import time
 from typing import Any, Dict, List, Optional
 
-from . import accounts, devices, launch, lives, probes, secrets, slices, systemd
+from . import accounts, confine, devices, launch, lives, probes, secrets, slices, systemd
 from .directories import KINDS, directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
@@ -25,7 +25,8 @@ OURS = "SWARM_"
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
 _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "healthy": "", "port": None,
-                             "active": True, "restart": True, "gang": False, "on_boot": "start"}  # fmt: skip
+                             "active": True, "restart": True, "gang": False, "on_boot": "start",
+                             "unconfined": None}  # fmt: skip
 #: A job that fails five times within ten minutes has failed.
 _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
 #: Outside a user namespace the owner of a directory may move it to another project, and so out of its quota.
@@ -95,6 +96,7 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
         "NoNewPrivileges=yes",
         f"PrivateUsers={_OWN_USERS}",
+        *confine.properties(want),
     ]
     alone = want.get("restart", True) and not want.get("gang")  # a gang starts whole, and only a run sees all of it
     lines += ["Restart=on-failure", "RestartSec=2"] if alone else ["Restart=no"]
@@ -133,7 +135,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     systemd.settle(context, unit(allocation))
     keys = {one["path"].rsplit(".", 1)[1] for one in changes}
     stopping = systemd.show(context, unit(allocation)).get("ActiveState") == "deactivating"
-    if stopping or (runs and keys & {"user", "command", "env"}):
+    if stopping or (runs and keys & {"user", "command", "env", "unconfined"}):
         stop(context, allocation, {"waited": want.get("waited")})
         runs = False
     if not runs:
