@@ -43,6 +43,9 @@ class SliceState(Value):
     tasks_max: int | None = None
     io_read_bps: int | None = Field(default=None, description="[bytes/s]")
     io_write_bps: int | None = Field(default=None, description="[bytes/s]")
+    gpus_open: bool | None = Field(
+        default=None, description="True: the files of its GPUs let accounts outside all slices open them."
+    )
 
 
 class DirectoryState(Value):
@@ -73,6 +76,7 @@ class UnitState(Value):
     active: bool = True
     restart: bool = Field(default=True, description="Started again when it fails.")
     gang: bool = Field(default=False, description="Never started again without its gang.")
+    unconfined: bool | None = Field(default=None, description="True: it may do what jobs do not need.")
     on_boot: OnBoot = Field(default="start", description="After a reboot: started by the node itself, or waits for a run.")
 
 
@@ -156,7 +160,8 @@ class Observed(Value):
     agent: str = Field(default="", description="Digest of the node program installed there; empty: none.")
     health: dict[str, str] = Field(
         default={},
-        description="Of each allocation: healthy | starting | stopping | stopped | failed | done | waiting (since the reboot).",
+        description="Of each allocation: healthy | starting | stopping | stopped | failed | done | waiting (since the reboot) "
+        "| unknown (no answer in time).",
     )
     setbacks: dict[str, Setback] = Field(default={}, description="By path; see Change.path.")
     booted: int = Field(default=0, description="When it booted, if something waits since. [s since 1970]")

@@ -93,6 +93,11 @@ class Run(Value):
         default="", max_length=400, description="A path (`/ready`, asked on `port`) or a command that exits 0 when healthy."
     )
     port: int | None = Field(default=None, ge=1, le=65535, description="Port that a service listens on.")
+    confined: bool = Field(
+        default=True,
+        description="No namespaces, mounts, kernel settings and other processes than its own. `false` is for containers "
+        "without root (Apptainer, Podman, enroot) and 32-bit programs.",
+    )
 
 
 class Stop(Value):

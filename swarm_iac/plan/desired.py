@@ -188,4 +188,5 @@ def _unit(workload: Workload) -> UnitState:
         restart=lasting if workload.restart is None else workload.restart == "on-failure",
         gang=workload.gang is not None,
         on_boot=workload.boots,
+        unconfined=None if run is None or run.confined else True,
     )

@@ -96,6 +96,7 @@ def _slice(state: AllocationState) -> Properties:
         "tasks": own.tasks_max,
         "ioRead": None if own.io_read_bps is None else words.throughput(own.io_read_bps),
         "ioWrite": None if own.io_write_bps is None else words.throughput(own.io_write_bps),
+        "gpuFiles": "open to all accounts" if own.gpus_open else None,
     }
 
 
@@ -121,6 +122,7 @@ def _unit(state: AllocationState, health: str) -> Properties:
         "check": unit.healthy,
         "port": unit.port,
         "restart": unit.restart,
+        "confined": False if unit.unconfined else None,
         "onBoot": "waits for a run" if unit.on_boot == "wait" else None,
         "health": "ok" if health == "done" else plain if health in ("", "healthy") else health,
     }

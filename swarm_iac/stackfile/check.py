@@ -35,6 +35,12 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
 #: As the node has it: the name is a file below /etc/swarm/secrets.
 _SECRET = re.compile(r"secret:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
+#: How the names of variables begin that are not the user's, and why.
+_RESERVED = {
+    "SWARM_": "swarm sets itself on the node",
+    "__ansible": "has a meaning of its own to Ansible, which carries it to the node",
+}
+
 
 class _Checker:
     def __init__(self, stack: Stack, source: Source, touched: frozenset[tuple[str, str]]) -> None:
@@ -170,6 +176,10 @@ class _Checker:
                 reason = str(error).lower()
                 self.say(f"{path}.run.{key}", f"it does not split into words: {reason}", "close the quotes, or quote the quote")
         for key, value in run.env.items():
+            for begin, owner in _RESERVED.items():
+                if key.startswith(begin):
+                    hint = f"give the variable a name that does not begin with {begin}"
+                    self.say(f"{path}.run.env.{key}", f"{key[:60]!r} is a name that {owner}", hint)
             if value.startswith("secret:") and not _SECRET.fullmatch(value):
                 self.say(f"{path}.run.env.{key}", f"{value[:60]!r} names no secret", "write secret:NAME, as in secret:hf")
         for key, value in {

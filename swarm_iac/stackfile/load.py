@@ -25,7 +25,7 @@ from swarm_iac.stackfile.wording import problem
 Shape = TypeVar("Shape", bound=BaseModel)
 
 #: The only values that are true or false; elsewhere pydantic would read true as 1.
-SWITCHES = ("pinned", "gpu_persistence", "hold")
+SWITCHES = ("pinned", "gpu_persistence", "confined", "hold")
 
 
 @dataclass(frozen=True)

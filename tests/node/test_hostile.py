@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, lives, secrets, step, units
+from swarm_node import launch, ledger, lives, secrets, step, units
 from swarm_node.run import Context, NodeError
 
 from tests.hostile import HOSTILE, TEMPLATES
@@ -55,7 +55,9 @@ def test_no_shell_of_ours_is_given_a_value_to_read_as_code(kind: str, tmp_path: 
     for line in units.render(machine(tmp_path), "web-1", want).splitlines():
         words = systemd_reads(line)
         if line.startswith(f"{kind}=") and words[0] == "/bin/sh":
-            assert words[1] in ("-c", "-euc") and marker not in words[2]
+            assert words[1] == "-c" and marker not in words[2]
+        if line.startswith("ExecStart="):
+            assert words[: len(launch.PREFIX)] == launch.PREFIX and marker not in "".join(launch.PREFIX)
 
 
 def secret(root: Path, mode: int = 0o600) -> Any:

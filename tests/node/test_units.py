@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from swarm_node import ledger, systemd, units
+from swarm_node import launch, ledger, systemd, units
 from swarm_node.run import Context, NodeError
 
 from tests.hostile import HOSTILE
@@ -23,6 +23,13 @@ def systemd_reads(line: str) -> list[str]:
         raw = re.sub(rb"\\x([0-9a-f]{2})", lambda hit: bytes([int(hit[1], 16)]), quoted.encode())
         found.append(raw.decode().replace("%%", "%"))
     return found
+
+
+def variables(text: str) -> dict[str, str]:
+    """The user's variables of a unit file, its credential read as systemd.exec(5) has it: C escapes and nothing else."""
+    values = (line.partition(":")[2] for line in text.splitlines() if line.startswith("SetCredential=_env:"))
+    octets = (re.sub(rb"\\x([0-9a-f]{2})", lambda hit: bytes([int(hit[1], 16)]), value.encode()) for value in values)
+    return launch.read([["_env", list(each)] for each in octets])
 
 
 def context(root: Path) -> Any:
@@ -43,9 +50,9 @@ def test_a_value_never_leaves_its_line(value: str, tmp_path: Path) -> None:
     assert keys == [line.split("=")[0] for line in plain.splitlines()]
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028]", text)
     command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
-    assert command.startswith('ExecStart=:"/usr/bin/env" "--" ')
-    assert systemd_reads(command) == ["/usr/bin/env", "--", value, "--x", value]
-    assert f"A={value}" in [word for line in text.splitlines() if line.startswith("Env") for word in systemd_reads(line)]
+    assert command.startswith('ExecStart=:"/usr/bin/python3" "-I" ')
+    assert systemd_reads(command)[-5:] == ["/usr/bin/env", "--", value, "--x", value]
+    assert variables(text) == {"A": value}
 
 
 @settings(max_examples=200)

@@ -26,7 +26,7 @@ EACH = {
     "gpus": 1, "vcpus": 3, "pinned": True, "memory": "2 GB", "tasks": 99, "scratch": "1 GB", "cache": "1 GB",
     "io": {"read": "5 MB/s"}, "gpu_power": "450 W", "gpu_clock": "1005 MHz",
 }  # fmt: skip
-RUN = {"command": "sleep 9", "env": {"A": "b"}, "healthy": "true", "port": 99}
+RUN = {"command": "sleep 9", "env": {"A": "b"}, "healthy": "true", "port": 99, "confined": False}
 STOP = {"signal": "INT", "grace": "7 s"}
 
 

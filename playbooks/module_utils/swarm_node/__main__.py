@@ -11,19 +11,19 @@ def main(arguments: List[str]) -> int:
     """Exit status 0 when an answer was given (failures of steps stand in the answer), 2 when the question is unknown."""
     verb = arguments[0] if arguments else ""
     if verb == "observe":
-        from .observe import observe
+        from .observe import watched
 
-        json.dump(observe(wait_s=float(arguments[1]) if arguments[1:] else 0), sys.stdout)
+        json.dump(watched(float(arguments[1]) if arguments[1:] else 0), sys.stdout)
         return 0
     if verb == "step":
         from .step import perform
 
-        json.dump(perform(json.load(sys.stdin)), sys.stdout)
+        json.dump(perform(json.load(sys.stdin), apart=True), sys.stdout)
         return 0
     if verb == "boot":
         from .boot import run
 
-        return run()
+        return run(apart=True)
     if verb == "history":
         from .audit import lines
 

@@ -12,8 +12,11 @@ AUDIT = "/var/lib/swarm/audit.jsonl"
 _MOST = 1 << 20
 
 
-def note(root: str, guard: Dict[str, Any], run: Dict[str, Any], results: List[Dict[str, Any]]) -> None:
-    """Add what was done. Words of failures stay out: they may quote what a user's command printed."""
+def note(root: str, guard: Dict[str, Any], run: Dict[str, Any], results: List[Dict[str, Any]], *, alone: bool = True) -> None:
+    """Add what was done. Words of failures stay out: they may quote what a user's command printed.
+
+    `alone`: nobody else writes here now. Otherwise the line is added all the same, in one piece, and nothing is removed.
+    """
     done = [one for one in results if not one["skipped"]]
     path = _below(root)
     if not done or not os.path.isdir(os.path.dirname(path)):
@@ -24,9 +27,12 @@ def note(root: str, guard: Dict[str, Any], run: Dict[str, Any], results: List[Di
         "who": str(run.get("who") or ""), "commit": str(run.get("commit") or ""),
         "steps": [{key: one[key] for key in fields if one.get(key) not in (None, False)} for one in done],
     }  # fmt: skip
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
-        file.write(json.dumps(line, sort_keys=True) + "\n")
-    if os.path.getsize(path) > _MOST:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(handle, (json.dumps(line, sort_keys=True) + "\n").encode())
+    finally:
+        os.close(handle)
+    if alone and os.path.getsize(path) > _MOST:
         _halve(path)
 
 

@@ -14,6 +14,8 @@ UNIT = "/etc/systemd/system/swarm-boot.service"
 _LINK = "/etc/systemd/system/multi-user.target.wants/swarm-boot.service"
 #: There once this boot's restore has run its course, or once a node was prepared in this boot.
 _DONE = "/run/swarm/booted"
+#: How long one part may take; the slowest is a disk whose log is replayed. [s]
+_PART_S = 150.0
 _TEXT = """\
 # kept by swarm
 [Unit]
@@ -77,24 +79,48 @@ def _reload(context: Context) -> None:
         context.act(["systemctl", "daemon-reload"], timeout=120)
 
 
-def run(root: str = "/") -> int:
-    """Apply everything the ledger holds; what fails is told and the rest goes on. Exit status 1 when something failed."""
+def run(root: str = "/", *, apart: bool = False) -> int:
+    """Apply everything the ledger holds; what fails is told and the rest goes on. Exit status 1 when something failed.
+
+    `apart`: each part runs in a process of its own, so that one that hangs does not keep the rest from running.
+    """
     failed = 0
     with ledger.opened(check=False, root=root, wait_s=300) as book:
         context = Context(book, root=root)
-        for name, act in _acts(context):
-            try:
-                act()
-            except (NodeError, OSError) as error:
-                failed = 1
-                print(f"{name}: {error}", file=sys.stderr)
-        context.write(_DONE, "")
+        try:
+            for name, act in _acts(context):
+                try:
+                    _apart(context, act) if apart else act()
+                except Exception as error:  # one part's surprise must not keep the rest from running
+                    failed = 1
+                    words = str(error) if isinstance(error, (NodeError, OSError)) else f"{type(error).__name__}: {error}"
+                    print(f"{name}: {words}", file=sys.stderr)
+        finally:
+            context.write(_DONE, "")
     return failed
+
+
+def _apart(context: Context, act: Callable[[], Any]) -> None:
+    from . import watch
+
+    def told() -> str:
+        try:
+            act()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}" if not isinstance(error, (NodeError, OSError)) else str(error)
+        return ""
+
+    try:
+        words = watch.apart(told, _PART_S)
+    finally:
+        context.ledger.data = ledger.load(context.root, check=False).data  # it wrote there
+    if words:
+        raise NodeError(words)
 
 
 def _acts(context: Context) -> List[Any]:
     """What is to be done after a boot, in order: the machine, then the disk, then each place, then what runs there."""
-    from . import devices, gpus, lives, settings, slices, storage, traffic, units
+    from . import devices, gpus, settings, slices, storage, traffic
 
     state = context.ledger.state
     acts: List[Any] = []
@@ -115,17 +141,23 @@ def _acts(context: Context) -> List[Any]:
             add(f"{name}: slice", slices.apply, name, part)
             add(f"{name}: devices", devices.apply, name, part)
     for name, whole in allocations:
-        unit = whole.get("unit")
-        if not unit or not unit.get("active") or lives.end(context, name):
-            continue
-        if unit.get("on_boot") == "wait":
-            # Given up as lost, this machine may come back when the job has long been running elsewhere.
-            acts.append((f"{name}: unit", lambda name=name: lives.wait(context, name)))
-        else:
-            want = dict(unit, gpus=whole.get("gpus") or [], workload=whole.get("workload"))
-            add(f"{name}: unit", units.apply, name, want)
+        acts.append((f"{name}: unit", lambda name=name, whole=whole: _start(context, name, whole)))
     if state.get("interface"):
         classes = {name: whole["bandwidth"] for name, whole in allocations if any((whole.get("bandwidth") or {}).values())}
         want = {"interface": state["interface"], "interface_bps": state.get("interface_bps", 0), "allocations": classes}
         add("traffic", traffic.apply, "", want)
     return acts
+
+
+def _start(context: Context, allocation: str, whole: Dict[str, Any]) -> None:
+    """Start what ran here, unless it came to its end or only a run can tell whether it goes on elsewhere."""
+    from . import lives, units
+
+    unit = whole.get("unit")
+    if not unit or not unit.get("active") or lives.end(context, allocation):
+        return
+    if unit.get("on_boot") == "wait":
+        # Given up as lost, this machine may come back when the job has long been running elsewhere.
+        lives.wait(context, allocation)
+    else:
+        units.apply(context, allocation, dict(unit, gpus=whole.get("gpus") or [], workload=whole.get("workload")))

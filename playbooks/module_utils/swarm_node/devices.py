@@ -13,6 +13,8 @@ from . import systemd
 from .run import Change, Context, NodeError, unit_name
 
 GROUP = "swarm-gpu"
+#: How SliceState calls it when the files of its cards are wider than `protect` leaves them.
+OPEN = "gpus_open"
 #: What CUDA needs beside the cards.
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 #: The driver's own files; also loaded when it makes its device files anew.
@@ -34,8 +36,8 @@ def properties(context: Context, gpus: List[int]) -> List[str]:
     """systemd's properties for a slice or a service that holds these GPUs."""
     lines = ["DevicePolicy=closed"]
     if gpus:
-        lines += [f"DeviceAllow={node_of(context, index)} rw" for index in sorted(gpus)]
-        lines += [f"DeviceAllow={path} rw" for path in CONTROL]
+        lines += [systemd.setting("DeviceAllow", node_of(context, index), "rw") for index in sorted(gpus)]
+        lines += [systemd.setting("DeviceAllow", path, "rw") for path in CONTROL]
     return lines
 
 
@@ -103,7 +105,7 @@ def _group(context: Context) -> int:
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[int]:
     """The cards (indices) that its slice may open. The kernel's own rules cannot be read back, so systemd's.
 
-    A slice that is not closed, or cards that everybody may open, read as every card of the machine: that is the truth.
+    A slice that is not closed reads as every card of the machine: that is the truth.
     """
     shown = systemd.show(context, unit_name(allocation) + ".slice")
     cards = [path for path in _files(context) if re.fullmatch(r"/dev/nvidia[0-9]+", path)]
@@ -112,6 +114,24 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[in
         return sorted(index_of.values())
     allowed = [line.split()[0] for line in shown.get("DeviceAllow", "").splitlines() if line.strip()]
     return sorted(index_of[path] for path in allowed if path in index_of)
+
+
+def wide(context: Context, gpus: List[int]) -> bool:
+    """Could others than root and the slices open one of these cards? The driver's own tools may set the modes anew."""
+    try:
+        group = grp.getgrnam(GROUP).gr_gid
+    except KeyError:
+        group = -1
+    for index in gpus:
+        try:
+            seen = os.stat(context.path(node_of(context, index)))
+        except OSError:
+            continue
+        if not stat.S_ISCHR(seen.st_mode):
+            continue  # `protect` leaves it alone too
+        if seen.st_mode & 0o007 or seen.st_uid or (seen.st_mode & 0o070 and seen.st_gid not in (0, group)):
+            return True
+    return False
 
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:

@@ -12,6 +12,7 @@ import struct
 import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import mounts
 from .run import Change, Context, NodeError, change
 from .storage import MOUNT, mounted
 
@@ -86,6 +87,7 @@ def _make(context: Context, allocation: str, kind: str, wanted: Dict[str, Any]) 
     path, user = directory(kind, allocation), pwd.getpwnam(wanted["owner"])
     context.ledger.confirm()
     os.makedirs(os.path.dirname(path), mode=0o711, exist_ok=True)
+    mounts.clear(context, path)
     if os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path)):
         raise NodeError(f"{path} is there and is no directory")
     fresh = not os.path.isdir(path)
@@ -101,6 +103,7 @@ def _make(context: Context, allocation: str, kind: str, wanted: Dict[str, Any]) 
 
 def _remove(context: Context, allocation: str, kind: str) -> List[Change]:
     path = directory(kind, allocation)
+    mounts.clear(context, path)
     if not os.path.lexists(context.path(path)):
         return []
     project = _project(path)

@@ -188,6 +188,19 @@ def opened(*, check: bool, root: str = "/", wait_s: float = 60) -> Iterator[Ledg
 
 
 @contextlib.contextmanager
+def alone(root: str = "/", wait_s: float = 5) -> Iterator[bool]:
+    """The ledger's lock for who writes beside it: False without it, as another run has it or this node was given back."""
+    with contextlib.ExitStack() as held:
+        got = False
+        # A node that was given back gets no folder of ours again.
+        if os.path.exists(_below(root, LEDGER)):
+            with contextlib.suppress(NodeError, OSError):
+                held.enter_context(_locked(_below(root, LOCK), wait_s))
+                got = True
+        yield got
+
+
+@contextlib.contextmanager
 def _locked(path: str, wait_s: float) -> Iterator[None]:
     while True:
         private(os.path.dirname(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Any, Callable, Dict, List
 
 from . import boot, gpus, install, ledger, settings
@@ -11,7 +12,22 @@ from .run import Context, NodeError, unit_name
 
 #: With less than this nothing of ours is sure to be written. [bytes]
 _ROOM = 1 << 20
+#: Whoever observes waits for 20 s in all. By then every workload has been asked, though the machine had just booted. [s]
+_ASKED_S, _ASKED_LEAST_S = 12.0, 4.0
+#: How long one that is asked for by hand may take. [s]
+_ALONE_S = 60.0
 _NO_UNIT = {"user": "", "active": False}
+
+
+def watched(wait_s: float = 0, root: str = "/") -> Dict[str, Any]:
+    """`observe`, ended when it hangs: by then whoever asked (for twice `wait_s`) still hears why."""
+    from . import watch
+
+    try:
+        found: Dict[str, Any] = watch.apart(lambda: observe(root, wait_s), 1.6 * wait_s or _ALONE_S, grace=0)
+        return found
+    except NodeError as error:
+        return {"agent": install.installed(root), "error": f"this machine cannot be read: {error}"}
 
 
 def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
@@ -20,6 +36,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
 
     `wait_s`: how long a machine that has just booted may take to finish what its boot unit puts right. [s]
     """
+    began = time.monotonic()
     errors: List[str] = []
     lost: List[str] = []
     result: Dict[str, Any] = {"agent": install.installed(root)}
@@ -41,7 +58,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
             result["state"] = _state(context, cards, errors)
     except NodeError as error:
         errors.append(str(error))
-    result["health"] = _health(context, errors)
+    result["health"] = _health(context, max(_ASKED_LEAST_S, _ASKED_S - (time.monotonic() - began)))
     result["booted"] = _booted(context)
     result["foreign"] = _foreign(context)
     result["troubles"] = lost + _unwritable(context)
@@ -171,6 +188,8 @@ def _allocation(name: str, recorded: Dict[str, Any], ask: Callable[..., Any]) ->
         found["slice"] = ask(f"{name}: slice", slices.read, name, recorded["slice"])
         opened = ask(f"{name}: devices", devices.read, name, recorded)
         found["gpus"] = opened if opened is not None else found["gpus"]
+        if found["slice"] and ask(f"{name}: devices", devices.wide, recorded.get("gpus") or []):
+            found["slice"][devices.OPEN] = True
     folders = {kind: recorded[kind] for kind in ("scratch", "cache") if recorded.get(kind)}
     if folders:
         found.update(ask(f"{name}: directories", directories.read, name, folders) or {})
@@ -179,19 +198,30 @@ def _allocation(name: str, recorded: Dict[str, Any], ask: Callable[..., Any]) ->
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _health(context: Context, errors: List[str]) -> Dict[str, str]:
+def _health(context: Context, seconds: float) -> Dict[str, str]:
+    """How each allocation is. What cannot be told of one within `seconds` is `unknown`, and costs the others nothing."""
     allocations = context.ledger.get("allocations") or {}
     if not allocations:
         return {}
-    from . import units
+    from . import probes, units
 
-    found = {}
+    found: Dict[str, str] = {}
+    checks: Dict[str, Callable[[float], str]] = {}
     for name, whole in allocations.items():
         try:
-            found[name] = units.health_of(context, name, whole.get("unit") or {}) if whole.get("unit") else "stopped"
-        except (NodeError, OSError) as error:
-            errors.append(f"{name}: health: {error}")
-    return found
+            unit = whole.get("unit") or {}
+            found[name] = units.health_of(context, name, {**unit, "healthy": ""}) if unit else "stopped"
+            if found[name] == "healthy" and unit.get("healthy"):
+                checks[name] = partial(_probe, context, name, unit)
+        except Exception:
+            found[name] = "unknown"
+    return {**found, **(probes.ask(checks, seconds) if checks else {})}
+
+
+def _probe(context: Context, name: str, unit: Dict[str, Any], seconds: float) -> str:
+    from . import units
+
+    return units.probe(context, name, unit, most=seconds)
 
 
 def _booted(context: Context) -> int:

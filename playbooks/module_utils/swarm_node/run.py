@@ -56,8 +56,9 @@ class Context:
 
         environment = dict(os.environ, LC_ALL="C", PATH="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin")
         try:
-            done = subprocess.run(list(argv), input=stdin, capture_output=True, text=True, timeout=timeout,
-                                  check=False, env=environment)  # fmt: skip
+            # What a user's command printed need not be text.
+            done = subprocess.run(list(argv), input=stdin, capture_output=True, encoding="utf-8", errors="replace",
+                                  timeout=timeout, check=False, env=environment)  # fmt: skip
         except FileNotFoundError:
             raise NodeError(f"{argv[0]} is not installed") from None
         except subprocess.TimeoutExpired:

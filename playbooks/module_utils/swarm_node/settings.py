@@ -6,6 +6,7 @@ import glob
 from functools import partial
 from typing import Any, Dict, List, Optional
 
+from . import pairs
 from .run import Change, Context, NodeError, change
 from .undo import Value, whole
 
@@ -24,12 +25,16 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
 
 def _apply(context: Context, want: Dict[str, Any]) -> List[Change]:
     changes: List[Change] = []
-    sysctl: Dict[str, str] = dict(want.get("sysctl") or {})
-    for key, value in sorted(sysctl.items()):
-        changes += _set_sysctl(context, key, str(value))
-    for key in sorted(set(context.ledger.originals("sysctl:")) - set(sysctl)):
-        changes += _restore_sysctl(context, key)
-    _persist(context, sysctl)
+    wanted_of: Dict[str, str] = {key: str(value) for key, value in (want.get("sysctl") or {}).items()}
+    for key in pairs.order(wanted_of):
+        changes += _set_sysctl(context, key, wanted_of[key])
+    for pair in pairs.PAIRS:
+        if not pairs.halves(pair, wanted_of):
+            changes += _restore_pair(context, pair)
+    for key in sorted(set(context.ledger.originals("sysctl:")) - set(wanted_of)):
+        if not pairs.of(key):
+            changes += _restore_sysctl(context, key)
+    _persist(context, wanted_of)
     for name, read_one, write_one in _SINGLE:
         wanted = want.get(name)
         if wanted is not None:
@@ -42,8 +47,13 @@ def _apply(context: Context, want: Dict[str, Any]) -> List[Change]:
 def _values(context: Context, want: Dict[str, Any]) -> List[Value]:
     """What `want` may change."""
     found = []
-    for key in sorted(set(want.get("sysctl") or {}) | set(context.ledger.originals("sysctl:"))):
-        if sysctl(context, key) is not None:
+    keys = sorted(set(want.get("sysctl") or {}) | set(context.ledger.originals("sysctl:")))
+    for pair in pairs.PAIRS:
+        if pairs.halves(pair, keys) and sysctl(context, pair.ratio) is not None:
+            name = f"sysctl {pair.absolute} and {pair.ratio}"
+            found.append(Value(name, partial(_both, context, pair), partial(pairs.write, pair, poke=partial(_poke, context))))
+    for key in keys:
+        if sysctl(context, key) is not None and not pairs.of(key):
             found.append(Value(f"sysctl {key}", partial(sysctl, context, key), partial(context.poke, _proc(key))))
     for name, read_one, write_one in _SINGLE:
         wanted = want.get(name) is not None or context.ledger.has_original(name)
@@ -97,12 +107,37 @@ def _set_sysctl(context: Context, key: str, value: str) -> List[Change]:
         raise NodeError(f"sysctl {key}: this kernel has none of that name")
     if found == value:
         return []
+    pairs.judge(key, value)
+    pairs.keep(context, key, sysctl)
     context.ledger.save_original(f"sysctl:{key}", found)
     context.poke(_proc(key), value)
     now = sysctl(context, key)
     if not context.check and now != value:
         raise NodeError(f"sysctl {key}: wrote {value}, the kernel made it {now}")
     return [change(f'settings.sysctl["{key}"]', found, value)]
+
+
+def _both(context: Context, pair: pairs.Pair) -> pairs.Both:
+    return sysctl(context, pair.absolute), sysctl(context, pair.ratio)
+
+
+def _poke(context: Context, key: str, value: str) -> None:
+    context.poke(_proc(key), value)
+
+
+def _restore_pair(context: Context, pair: pairs.Pair) -> List[Change]:
+    """What was in force of the two before us, whichever of them we set."""
+    kept = pairs.halves(pair, context.ledger.originals("sysctl:"))
+    if not kept:
+        return []
+    found, before = _both(context, pair), pairs.original(context, pair)
+    changed = None not in found and found != before
+    if changed:
+        pairs.write(pair, before, partial(_poke, context))
+    for key in kept:
+        context.ledger.forget_original(f"sysctl:{key}")
+    both = zip((pair.absolute, pair.ratio), found, before)
+    return [change(f'settings.sysctl["{key}"]', old, new) for key, old, new in both if changed and old != new]
 
 
 def _restore_sysctl(context: Context, key: str) -> List[Change]:

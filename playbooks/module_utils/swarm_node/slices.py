@@ -27,7 +27,7 @@ def cgroup(allocation: str) -> str:
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Make {slice: SliceState, gpus: [index]} so, live. NodeError when memory that is in use would have to be taken."""
-    wanted: Dict[str, Any] = want["slice"]
+    wanted: Dict[str, Any] = {key: value for key, value in want["slice"].items() if key != devices.OPEN}
     found = read(context, allocation, wanted)
     path = f"allocations.{allocation}"
     changes = differences(f"{path}.slice", found or {}, wanted)
@@ -53,7 +53,13 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
 
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     """The slice's unit file."""
-    lines = [f"# kept by swarm; changes by hand are undone\n[Unit]\nDescription=swarm {allocation}\n\n[Slice]"]
+    lines = [
+        "# kept by swarm; changes by hand are undone",
+        "[Unit]",
+        systemd.setting("Description", "swarm", allocation),
+        "",
+        "[Slice]",
+    ]
     lines += properties(want["slice"], str(context.ledger.get("disk") or ""), check=context.check)
     lines += devices.properties(context, list(want.get("gpus", ())))
     return "\n".join(lines) + "\n"
@@ -78,7 +84,7 @@ def properties(wanted: Dict[str, Any], disk: str, *, check: bool = False) -> Lis
                 continue  # its own step, which comes first, has not made it
             if not disk:
                 raise NodeError("its disk throughput is to be limited, and no disk is managed on this node")
-            lines.append(f"{name}={disk} {int(wanted[key])}")
+            lines.append(systemd.setting(name, disk, str(int(wanted[key]))))
     return lines
 
 

@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from . import audit, ledger
 from .run import Change, Context, NodeError, Pending
@@ -29,7 +29,12 @@ Handler = Callable[[Context, str, Want], List[Change]]
 def _prepare(context: Context, allocation: str, want: Want) -> List[Change]:
     from . import boot
 
-    return boot.apply(context, allocation, want)
+    changes = boot.apply(context, allocation, want)
+    if any(one["path"] == "agent" for one in changes):
+        from . import units
+
+        changes += units.renew(context)
+    return changes
 
 
 def _stop(context: Context, allocation: str, want: Want) -> List[Change]:
@@ -199,20 +204,30 @@ HANDLERS: Dict[str, Handler] = {
 }
 
 
-def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
+def perform(request: Dict[str, Any], *, root: str = "/", apart: bool = False) -> Dict[str, Any]:
     """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited, sets, rollout}], guard, run, check,
     failed} to {results}.
 
     A step that fails is told in its own result; the others go on, but for those that wait for it (or for one of
     `failed`, the ids that failed before). A step that is `pending` has begun and wants to be asked again; `waited` says
     for how long it has been asked. [s] `sets`: the values that it sets, by path; `rollout`: others get them after it. `run`: {who, commit}, for the record. Each step takes the ledger's lock and its guard.
+
+    `apart`: each step runs in a process of its own and ends at the limit of its kind.
     """
     failed = set(request.get("failed") or ())
     results = []
+    stuck = ""
     for one in request["steps"]:
         missing = sorted(failed.intersection(one.get("after") or ()))
         if missing:
             result = _result(one, ok=False, skipped=True, message=f"waits for {', '.join(missing)}, which failed")
+        elif stuck:
+            result = _result(
+                one, ok=False, skipped=True, message=f"{stuck} hangs on this machine, so nothing else is begun here"
+            )
+        elif apart:
+            result, ended = _watched(request, one, root)
+            stuck = "" if ended else one["id"]
         else:
             result = _one(request, one, root)
         if not result["ok"]:
@@ -220,8 +235,8 @@ def perform(request: Dict[str, Any], *, root: str = "/") -> Dict[str, Any]:
         results.append(result)
     if not request.get("check"):
         # A disk that is full must not hide what became of the steps.
-        with contextlib.suppress(OSError):
-            audit.note(root, request["guard"], request.get("run") or {}, results)
+        with contextlib.suppress(OSError), ledger.alone(root) as alone:
+            audit.note(root, request["guard"], request.get("run") or {}, results, alone=alone)
     return {"results": results}
 
 
@@ -296,3 +311,21 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
         result = _result(one, ok=False, message=f"{type(error).__name__}: {error}")
     result["seconds"] = round(time.monotonic() - began, 3)
     return result
+
+
+def _watched(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Tuple[Dict[str, Any], bool]:
+    """What became of it, and whether it is over: one that cannot be ended holds the ledger's lock."""
+    from . import watch
+
+    began, limit = time.monotonic(), watch.LIMITS_S[request["verb"]]
+    try:
+        found: Dict[str, Any] = watch.apart(lambda: _one(request, one, root), limit)
+        return found, True
+    except NodeError as error:
+        ended = getattr(error, "ended", True)
+        if one.get("rollout") and ended and not request.get("check"):
+            # As a failure would: nobody shall repeat it unawares.
+            with contextlib.suppress(NodeError, OSError), ledger.opened(check=False, root=root, wait_s=5) as book:
+                book.guard(**request["guard"])
+                book.set_back(one.get("sets") or {}, str(error))
+        return _result(one, ok=False, message=str(error), seconds=round(time.monotonic() - began, 3)), ended

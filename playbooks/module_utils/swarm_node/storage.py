@@ -8,6 +8,7 @@ import uuid
 from typing import Any, BinaryIO, Dict, List, Optional
 
 from .run import Change, Context, NodeError, change
+from .systemd import setting
 
 MOUNT = "/srv/swarm"
 UNIT = "/etc/systemd/system/srv-swarm.mount"
@@ -58,7 +59,8 @@ def mounted(context: Context) -> str:
 
 
 def _render(identity: str) -> str:
-    return (f"# kept by swarm\n[Unit]\nDescription=swarm scratch and caches\n\n[Mount]\nWhat=/dev/disk/by-uuid/{identity}\nWhere={MOUNT}\n"
+    return ("# kept by swarm\n[Unit]\nDescription=swarm scratch and caches\n\n[Mount]\n"
+            f"{setting('What', f'/dev/disk/by-uuid/{identity}')}\nWhere={MOUNT}\n"
             "Type=xfs\nOptions=prjquota,nosuid,nodev,noatime\n\n[Install]\nWantedBy=multi-user.target\n")  # fmt: skip
 
 

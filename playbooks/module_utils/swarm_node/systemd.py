@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import string
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, FrozenSet, Iterable, List
 
 from .run import Context, NodeError
 
@@ -13,6 +14,11 @@ UNITS = "/etc/systemd/system"
 #: What stands for itself between double quotes. Everything else is written as \\xNN, so that neither systemd's
 #: quotes and escapes nor a line's end can be written from a value.
 _PLAIN = frozenset(string.ascii_letters + string.digits + " !#&'()*+,-./:;<=>?@[]^_`{|}~$")
+#: Nothing that systemd reads as more than itself: no quote, escape, specifier, variable, space or line's end.
+_BARE = re.compile(r"[A-Za-z0-9/._:@+,-]+")
+_BARE_LETTERS = frozenset(string.ascii_letters + string.digits + "/._:@+,-=")
+#: Most of a journal that is told: a user's command may write lines of any length.
+_JOURNAL = 2000
 _SHOWN = (
     "LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "FragmentPath", "DropInPaths",
     "DevicePolicy", "DeviceAllow", "MainPID", "ExecMainStatus", "ExecMainCode", "NRestarts", "Slice",
@@ -28,20 +34,39 @@ def quote(text: str) -> str:
     """
     if "\0" in text:
         raise NodeError("a NUL character cannot stand in a unit")
+    _bytes(text)
+    return '"' + "".join("%%" if letter == "%" else _letter(letter, _PLAIN) for letter in text) + '"'
+
+
+def escaped(text: str) -> str:
+    """The value of a credential (`SetCredential=`), where systemd reads escapes alone. NodeError when it is not Unicode."""
+    _bytes(text)
+    return "".join(_letter(letter, _BARE_LETTERS) for letter in text)
+
+
+def _bytes(text: str) -> bytes:
     try:
-        text.encode()
+        return text.encode()
     except UnicodeEncodeError:
         raise NodeError("text that is not Unicode cannot stand in a unit") from None
-    return '"' + "".join(_letter(letter) for letter in text) + '"'
 
 
-def _letter(letter: str) -> str:
-    if letter == "%":
-        return "%%"
+def _letter(letter: str, plain: FrozenSet[str]) -> str:
     # Not by bytes above ASCII: systemd checks the line for UTF-8 before it decodes escapes.
-    if letter in _PLAIN or (ord(letter) > 0xA0 and letter.isprintable()):
+    if letter in plain or (ord(letter) > 0xA0 and letter.isprintable()):
         return letter
     return "".join(f"\\x{byte:02x}" for byte in letter.encode())
+
+
+def setting(key: str, *values: str) -> str:
+    """A line KEY=VALUE … of a unit file, for keys that take no quotes. NodeError unless every letter stands for itself.
+
+    This, `quote` and `escaped` are the only ways for a value into a unit file.
+    """
+    for value in values:
+        if not _BARE.fullmatch(value):
+            raise NodeError(f"{value[:60]!r} cannot stand in a unit, as {key}")
+    return f"{key}={' '.join(values)}"
 
 
 def words(argv: Iterable[str]) -> str:
@@ -119,7 +144,7 @@ def start(context: Context, unit: str) -> None:
 def journal(context: Context, unit: str, lines: int = 5) -> str:
     """The last lines that the unit, or systemd about it, wrote."""
     try:
-        return context.run(["journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", "-q"]).strip()
+        return context.run(["journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", "-q"]).strip()[-_JOURNAL:]
     except NodeError:
         return ""
 

@@ -8,24 +8,25 @@ import re
 import shlex
 import signal as signal_module
 import time
-import urllib.request
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from . import devices, lives, secrets, slices, systemd
-from .directories import directory
+from . import accounts, confine, devices, launch, lives, probes, secrets, slices, systemd
+from .directories import KINDS, directory
 from .run import Change, Context, NodeError, Pending, differences, unit_name
 
 HOLDER = ["/bin/sleep", "infinity"]
 #: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
 #: systemd would take '+', '!' or '@' as an order to itself.
 _ENV = ["/usr/bin/env", "--"]
-#: Values of secrets reach the environment from systemd's credentials, so they stand in no unit file.
-_EXPORT = 'export {name}="$(cat "$CREDENTIALS_DIRECTORY/{secret}")"'
-_EXEC = 'exec "$@"'
+#: What an earlier version wrote before the words of a command with secrets; it may run since then.
+_EARLIER = ["/bin/sh", "-euc", "its script", "swarm", *_ENV]
+#: How the names of variables begin that only we set.
+OURS = "SWARM_"
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
 _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "healthy": "", "port": None,
-                             "active": True, "restart": True, "gang": False, "on_boot": "start"}  # fmt: skip
+                             "active": True, "restart": True, "gang": False, "on_boot": "start",
+                             "unconfined": None}  # fmt: skip
 #: A job that fails five times within ten minutes has failed.
 _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
 #: Outside a user namespace the owner of a directory may move it to another project, and so out of its quota.
@@ -53,27 +54,20 @@ def argv_of(command: str) -> List[str]:
 
 
 def command_line(want: Dict[str, Any]) -> List[str]:
-    """The whole argv: the holder, or the user's words behind env, behind a shell where secrets are to be read."""
+    """The whole argv: the holder, or the user's words behind env, behind what gives them the user's variables."""
     words = argv_of(want.get("command") or "")
     if not words:
         return list(HOLDER)
-    exports = [_EXPORT.format(name=name, secret=secret) for name, secret in secrets.named(want).items()]
-    if exports:
-        return ["/bin/sh", "-euc", "; ".join([*exports, _EXEC]), "swarm", *_ENV, *words]
-    return _ENV + words
+    return [*(launch.PREFIX if _theirs(want) else ()), *_ENV, *words]
 
 
-def own_environment(allocation: str, gpus: List[int], scratch: bool, cache: bool) -> Dict[str, str]:
-    """What every workload is told of its place."""
+def own_environment(allocation: str, gpus: List[int], folders: Dict[str, str]) -> Dict[str, str]:
+    """What every workload is told of its place. `folders`: of each kind, scratch and cache."""
     cards = ",".join(str(index) for index in sorted(gpus))
     # Inside its slice only these cards can be opened, yet CUDA counts all files; so it is told which.
-    found = {"SWARM_ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
+    found = {f"{OURS}ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
     found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
-    if scratch:
-        found["SWARM_SCRATCH"] = directory("scratch", allocation)
-    if cache:
-        found["SWARM_CACHE"] = directory("cache", allocation)
-    return found
+    return {**found, **{f"{OURS}{kind.upper()}": path for kind, path in folders.items()}}
 
 
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
@@ -81,20 +75,28 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     signal = want.get("stop_signal") or "TERM"
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
-    env, hidden = _environment(context, allocation, want), secrets.named(want)
-    folders = [value for name, value in env.items() if name in ("SWARM_SCRATCH", "SWARM_CACHE")]
-    lines = ["# kept by swarm; changes by hand are undone", "[Unit]", f"Description=swarm {allocation}", _GIVES_UP]
-    lines += [f"RequiresMountsFor={' '.join(folders)}"] if folders else []
-    lines += ["", "[Service]", "Type=exec", f"Slice={slices.unit(allocation)}", f"User={want['user']}"]
+    folders = _folders(context, allocation)
+    own = own_environment(allocation, list(want.get("gpus", ())), folders)
+    lines = [
+        "# kept by swarm; changes by hand are undone",
+        "[Unit]",
+        systemd.setting("Description", "swarm", allocation),
+        _GIVES_UP,
+    ]
+    lines += [systemd.setting("RequiresMountsFor", *folders.values())] if folders else []
+    lines += ["", "[Service]", "Type=exec", systemd.setting("Slice", slices.unit(allocation))]
+    lines += [systemd.setting("User", str(want["user"]))]
     lines += [f"ExecStart=:{systemd.words(command_line(want))}", *lives.properties(allocation, want)]
-    lines += [f"WorkingDirectory={env['SWARM_SCRATCH']}"] if "SWARM_SCRATCH" in env else []
-    lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(env.items()) if name not in hidden]
-    lines += [f"LoadCredential={secret}:{secrets.FOLDER}/{secret}" for secret in sorted(set(hidden.values()))]
+    lines += [systemd.setting("WorkingDirectory", folders["scratch"])] if "scratch" in folders else []
+    # Ours alone: what stands here is seen by the commands that run as root, too.
+    lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(own.items())]
+    lines += launch.properties({**want, "env": _theirs(want)}) if want.get("command") else []
     lines += [
         f"KillSignal=SIG{signal}",
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
         "NoNewPrivileges=yes",
         f"PrivateUsers={_OWN_USERS}",
+        *confine.properties(want),
     ]
     alone = want.get("restart", True) and not want.get("gang")  # a gang starts whole, and only a run sees all of it
     lines += ["Restart=on-failure", "RestartSec=2"] if alone else ["Restart=no"]
@@ -102,19 +104,26 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     return "\n".join(lines + devices.properties(context, list(want.get("gpus", ())))) + "\n"
 
 
-def _environment(context: Context, allocation: str, want: Dict[str, Any]) -> Dict[str, str]:
-    return {**own_environment(allocation, list(want.get("gpus", ())), *_held(context, allocation)), **(want.get("env") or {})}
+def _theirs(want: Dict[str, Any]) -> Dict[str, str]:
+    return {name: value for name, value in (want.get("env") or {}).items() if not name.startswith(OURS)}
 
 
-def _held(context: Context, allocation: str) -> Tuple[bool, bool]:
-    """Has it scratch, has it a cache? They are made, and recorded, before it starts."""
-    scratch, cache = (bool(context.ledger.get("allocations", allocation, kind)) for kind in ("scratch", "cache"))
-    return scratch, cache
+def _folders(context: Context, allocation: str) -> Dict[str, str]:
+    """Its directories, by kind. They are made, and recorded, before it starts."""
+    return {kind: directory(kind, allocation) for kind in KINDS if context.ledger.get("allocations", allocation, kind)}
+
+
+def _not_ours(want: Dict[str, Any]) -> None:
+    """NodeError for a variable that only we set. Not asked of what is recorded: that is to be read, whatever it is."""
+    for name in want.get("env") or {}:
+        if name.startswith(OURS):
+            raise NodeError(f"the variable {name[:60]} is set by swarm; give yours a name that does not begin with {OURS}")
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Write and start the service of UnitState + gpus; it runs afterwards. Restarts one that runs something else."""
     wanted = {**_DEFAULTS, **{key: value for key, value in want.items() if key in _FIELDS}}
+    _not_ours(want)
     text = render(context, allocation, want)
     found = read(context, allocation, {**wanted, "gpus": want.get("gpus", ())}) or {}
     changes = differences(f"allocations.{allocation}.unit", found, {**wanted, "active": True})
@@ -126,7 +135,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     systemd.settle(context, unit(allocation))
     keys = {one["path"].rsplit(".", 1)[1] for one in changes}
     stopping = systemd.show(context, unit(allocation)).get("ActiveState") == "deactivating"
-    if stopping or (runs and keys & {"user", "command", "env"}):
+    if stopping or (runs and keys & {"user", "command", "env", "unconfined"}):
         stop(context, allocation, {"waited": want.get("waited")})
         runs = False
     if not runs:
@@ -138,13 +147,40 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     return changes or [{"path": f"allocations.{allocation}.unit", "old": None, "new": wanted}]
 
 
+def renew(context: Context) -> List[Change]:
+    """Write the files of units that an earlier version of this program wrote; nothing is stopped or started.
+
+    What root runs when such a unit stops is then what this version says. One that was changed by hand stays as it is,
+    so that it is seen.
+    """
+    done = []
+    for name, whole in sorted((context.ledger.get("allocations") or {}).items()):
+        recorded = whole.get("unit")
+        if not recorded or not os.path.exists(context.path(f"{systemd.UNITS}/{unit(name)}")):
+            continue
+        want = {**_DEFAULTS, **recorded, "gpus": whole.get("gpus") or [], "workload": whole.get("workload")}
+        there = {key: value for key, value in (read(context, name, want) or {}).items() if key != "active"}
+        if there == {key: want[key] for key in there} and context.write(
+            f"{systemd.UNITS}/{unit(name)}", render(context, name, want)
+        ):
+            done.append(name)
+    if done:
+        context.act(["systemctl", "daemon-reload"], timeout=120)
+    return [
+        {"path": f"allocations.{name}.unit", "old": "as an earlier version wrote it", "new": "as this one does"}
+        for name in done
+    ]
+
+
 def account(context: Context, user: str) -> None:
-    """Create the unix account when it is missing; what we made is known, so that it can go again."""
+    """Create the unix account when it is missing; what we made is known, so that it can go again.
+
+    NodeError when it is root by another name, or an account of the system.
+    """
     if user == "root":
         raise NodeError("a workload never runs as root")
     try:
-        if pwd.getpwnam(user).pw_uid == 0:
-            raise NodeError(f"{user} is another name for root on this machine, and a workload never runs as root")
+        accounts.judge(context, user, pwd.getpwnam(user))
     except KeyError:
         context.ledger.save_original(f"account:{user}", "absent")
         context.act(["useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", "--", user])
@@ -178,21 +214,31 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
 def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus: List[int], runs: bool) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
-    own = own_environment(allocation, gpus, *_held(context, allocation))
-    env = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
+    own = own_environment(allocation, gpus, _folders(context, allocation))
+    seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
-    same = {name for name, value in env.items() if own.get(name) == value or (not runs and name in own)}
-    env = {name: value for name, value in env.items() if name in was["env"] or name not in same}
-    env.update({name: value for name, value in was["env"].items() if value.startswith("secret:") and argv[:1] == ["/bin/sh"]})
-    if argv == command_line(was):
-        command = was["command"]
-    else:
-        command = "" if argv == HOLDER else shlex.join(argv[2:] if argv[:2] == _ENV else argv)
+    same = {name for name, value in seen.items() if own.get(name) == value or (not runs and name in own)}
+    env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}
+    if argv[:2] == _EARLIER[:2]:
+        env.update({name: value for name, value in was["env"].items() if value.startswith("secret:")})
+    env.update(launch.read(truth.get("SetCredential")))
+    words = _words_of(argv)
+    command = was["command"] if words == argv_of(was["command"]) else shlex.join(words)
     signal = signal_module.Signals(int(truth["KillSignal"])).name[3:]
     again = truth.get("Restart") == "on-failure"
     return {"user": truth.get("User") or "root", "command": command, "env": env, "stop_signal": signal,
             "grace_s": int(truth["TimeoutStopUSec"] // 1_000_000),
             "restart": was["restart"] if was["gang"] and not again else again}  # fmt: skip
+
+
+def _words_of(argv: List[str]) -> List[str]:
+    """The user's words of a whole argv."""
+    if argv[:2] == _EARLIER[:2] and argv[3 : len(_EARLIER)] == _EARLIER[3:]:
+        return argv[len(_EARLIER) :]
+    for before in (HOLDER, [*launch.PREFIX, *_ENV], _ENV):
+        if argv[: len(before)] == before:
+            return argv[len(before) :]
+    return argv
 
 
 def stop(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
@@ -276,23 +322,21 @@ def settled(shown: Dict[str, str]) -> bool:
     return time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6 >= SETTLED_S
 
 
-def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3) -> str:
-    """Ask it once whether it is well: "" when it is, else why not."""
+def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3, most: float = 23) -> str:
+    """Ask it once whether it is well: "" when it is, else why not. `timeout` is for a path, `most` for a command. [s]"""
     healthy, port = str(want.get("healthy") or ""), want.get("port")
     if not healthy:
         return ""
     if healthy.startswith("/") and port:
         try:
-            # Proxies of the environment are none of a loopback address's.
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(f"http://127.0.0.1:{int(port)}{healthy}", timeout=timeout) as answer:
-                return "" if answer.status < 400 else f"{healthy} answers {answer.status}"
+            answer = probes.status(int(port), healthy, min(timeout, most))
         except (OSError, ValueError) as error:
-            return f"{healthy} on port {port}: {getattr(error, 'reason', None) or error}"
+            return f"{healthy} on port {port}: {error}"
+        return "" if answer < 400 else f"{healthy} answers {answer}"
     argv = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={slices.unit(allocation)}", f"--uid={want['user']}",
             "-p", "NoNewPrivileges=yes", "-p", f"PrivateUsers={_OWN_USERS}", "-p", f"RuntimeMaxSec={int(timeout) + 7}", "--"]  # fmt: skip
     try:
-        context.run([*argv, *_ENV, *(word.replace("$", "$$") for word in argv_of(healthy))], timeout=timeout + 20)
+        context.run([*argv, *_ENV, *(word.replace("$", "$$") for word in argv_of(healthy))], timeout=most)
     except NodeError as error:
         return f"{healthy!r} says no: {error}"
     return ""
