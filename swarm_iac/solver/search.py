@@ -88,14 +88,16 @@ def search(
             if _holds_for_all(board, aim):
                 bound = _tighter(aim, bound, proven, value)
             tired = tired or value != proven
+            if aim.places is not None:  # what a search that was ended left out
+                values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+                value = aim.measure(values)
+                bound = max(bound, value)
         elif not aim.terms and _holds_for_all(board, aim):
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         watch.reached(aim, value, bound)
-        if aim.places is not None:
-            values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
-            if below and aim.places and not watch.stopped:
-                values = _better(board, table, values, below(board.counts(values), aim.places))
+        if below and aim.places and not watch.stopped:
+            values = _better(board, table, values, below(board.counts(values), aim.places))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
     return Found(board.counts(values), scores, spent)
