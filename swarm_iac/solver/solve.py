@@ -38,6 +38,7 @@ from swarm_iac.solver.homeward import homeward
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
+from swarm_iac.solver.restore import restored
 from swarm_iac.solver.room import Room, room_with
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, Found, Score, capped, never, stricter
@@ -228,7 +229,7 @@ def _all_at_once(
     if _open(best[0].scores) and not watch.stopped and left > 0:
         found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
         best = better(best, found)
-    best = better(best, homeward(scene, settled, best[1]))
+    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
     if _open(best[0].scores) and not watch.stopped:
         moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
         best = better(best, moved)
@@ -294,6 +295,7 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         watch.phase("making room for what has no place")
         before = counts
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)
+        counts = restored(scene, settled, counts, watch.ended)
         if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
             bounds = Bounds(bounds.together)
     watch.phase("counting the fewest moves")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
-from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, solved
+from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, solved, spent
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
@@ -82,10 +82,10 @@ class Pricer:
         solver.parameters.symmetry_level = 0
         status = run(solver, model)
         best = known_bound(solver, status)
-        bound = sum(max(0, gain) * var.proto.domain[-1] for var, gain in terms) if best is None else best
+        bound = self.loose(prices).bound * FINE if best is None else best
         found = solved(status)
         pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
-        return Priced(pattern, bound / FINE, solver.response_proto.deterministic_time if found else EFFORT)
+        return Priced(pattern, bound / FINE, spent(solver) if found else EFFORT)
 
     def loose(self, prices: Sequence[float]) -> Priced:
         """No pattern, and a bound that takes each resource for as divisible as it is: for when there is no time."""
