@@ -9,13 +9,15 @@ from collections import Counter
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.attempt import attempt
+from swarm_iac.solver.bounds import Bounds
 from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.homeward import homeward, net
 from swarm_iac.solver.moving import fewest_by_columns
 from swarm_iac.solver.neighbourhood import neighbourhood, short
-from swarm_iac.solver.scene import Scene
+from swarm_iac.solver.scene import Ask, Scene
 from swarm_iac.solver.task import Pairs, Settled
 from swarm_iac.solver.watch import Watch
+from swarm_iac.solver.worth import size
 
 #: Neighbourhoods that are tried in all, and for one workload.
 ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
@@ -25,17 +27,25 @@ LOOKED = 4e-4
 
 
 def cleared(
-    scene: Scene, settled: Settled, most: dict[str, int], counts: Pairs, watch: Watch, left: float
+    scene: Scene,
+    settled: Settled,
+    most: dict[str, int],
+    counts: Pairs,
+    watch: Watch,
+    left: float,
+    gpus: Bounds = Bounds(),
 ) -> tuple[Pairs, int]:
     """A placement that is worth at least as much as `counts`, and the rounds that it took.
 
-    `left`: deterministic time. When it is used up no more rounds are begun.
+    `left`: deterministic time. When it is used up no more rounds are begun. `gpus`: room is made for nobody of a priority
+    that holds already what it could.
     """
     rounds = 0
     tried: Counter[str] = Counter()
     solve = scene.stack.solve
     while rounds < ROUNDS[solve.effort] and left > 0 and not watch.stopped:
-        ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS), None)
+        full = _full(scene, counts, gpus)
+        ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS and not _takes(ask, full)), None)
         if ask is None:
             break
         task = neighbourhood(scene, settled, counts, ask, tried[ask.name])
@@ -52,6 +62,21 @@ def cleared(
         if kept and net(scene, settled, found) > net(scene, settled, counts):
             counts = found
     return counts, rounds
+
+
+def _full(scene: Scene, counts: Pairs, gpus: Bounds) -> set[int]:
+    """Priorities whose workloads hold all the GPUs that they could."""
+    held: Counter[int] = Counter()
+    for (name, _), count in counts.items():
+        held[scene.asks[name].priority] += size(scene.asks[name]) * count
+    levels = {ask.priority for ask in scene.asks.values()}
+    above = {level: sum(held[other] for other in levels if other > level) for level in levels}
+    return {level for level in levels if gpus.of(level, above[level], held[level] + 1) <= held[level]}
+
+
+def _takes(ask: Ask, full: set[int]) -> bool:
+    """Would it take its GPUs from its equals?"""
+    return bool(ask.gpus) and ask.priority in full
 
 
 def fewer(scene: Scene, settled: Settled, counts: Pairs, counted: Goal, watch: Watch) -> tuple[Pairs, Goal]:

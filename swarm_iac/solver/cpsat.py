@@ -22,7 +22,7 @@ else:
     finally:
         del sys.modules["pandas"]
 
-__all__ = ["SEED", "cp_model", "known_bound", "one_worker", "run", "solved"]
+__all__ = ["SEED", "cp_model", "known_bound", "one_worker", "run", "solved", "spent"]
 
 SEED = 7
 #: What CP-SAT says of an objective that nothing bounds.
@@ -60,6 +60,14 @@ def solved(status: cp_model.CpSolverStatus) -> bool:
     return status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
+def spent(solver: cp_model.CpSolver) -> float:
+    """The deterministic time of the last solve; 0 where there is no response."""
+    try:
+        return float(solver.response_proto.deterministic_time)
+    except (RuntimeError, AttributeError):
+        return 0.0
+
+
 def known_bound(solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> float | None:
     """The bound on the objective, or None where the solve ended before it had one: in presolve it reads 0.
 
@@ -69,7 +77,7 @@ def known_bound(solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> f
         return None
     try:
         bound = float(solver.best_objective_bound)
-    except RuntimeError:  # there is no response at all
+    except (RuntimeError, AttributeError):  # there is no response at all
         return None
     if solved(status):
         return bound

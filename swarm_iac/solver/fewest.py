@@ -14,6 +14,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.recard import recards
 from swarm_iac.solver.rules.fit import may_stay, suits
@@ -58,13 +61,14 @@ def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[
 def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
     large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[GPUS] >= size}
     least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE_DIMS)))
-    cost = [0] + [NEVER] * sum(placed[name] for name in large)
+    cost = np.full(1 + sum(placed[name] for name in large), NEVER, dtype=np.int64)
+    cost[0] = 0
     for name, bin_ in scene.bins.items():
         found = standing.get(name, ())
         if any(suits(ask, bin_) or may_stay(ask, bin_) for ask in large.values()):
             small = [(scene.asks[a.workload], a.gpus) for a in found if a.workload not in large]
             cost = _spread(cost, _Node(bin_, small), least)
-    return cost[-1] if cost[-1] < NEVER else 0
+    return int(cost[-1]) if cost[-1] < NEVER else 0
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,11 @@ class _Node:
         return gone
 
 
-def _spread(cost: list[int], node: _Node, need: tuple[int, ...]) -> list[int]:
+def _spread(cost: npt.NDArray[np.int64], node: _Node, need: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """`cost[j]`: the fewest moves to fit j large ones on the nodes so far; now with one node more."""
     most = min(room // each for room, each in zip(node.bin.room, need, strict=True) if each)
     own = node.leave(need, min(most, len(cost) - 1))
-    if len(own) == 1:
-        return cost
-    return [min(cost[j - c] + own[c] for c in range(min(j, len(own) - 1) + 1)) for j in range(len(cost))]
+    best = cost.copy()
+    for count, leave in enumerate(own[1:], start=1):
+        best[count:] = np.minimum(best[count:], cost[:-count] + leave)
+    return best

@@ -6,6 +6,7 @@ way. What stands there may go to the freest nodes.
 
 from __future__ import annotations
 
+from swarm_iac.solver.restore import room_beside
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits
 from swarm_iac.solver.scene import GPUS, WHOLE, Ask, Scene
@@ -28,13 +29,7 @@ def short(scene: Scene, counts: Pairs) -> list[Ask]:
 
 def neighbourhood(scene: Scene, settled: Settled, counts: Pairs, ask: Ask, attempt: int) -> Task | None:
     """The task of making room for `ask`, or None when no node is left that suits it. Each attempt takes the next nodes."""
-    room = Room(scene)
-    for allocation in settled.stay.values():
-        if room.counts[allocation.workload][allocation.node] < counts[allocation.workload, allocation.node]:
-            room.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.gpus)
-    for (name, node), count in sorted(counts.items()):
-        if rest := count - room.counts[name][node]:
-            room.take(scene.asks[name], scene.bins[node], rest)
+    room = room_beside(scene, settled, counts)
     standing: dict[str, list[Ask]] = {}
     for (name, node), count in sorted(counts.items()):
         standing.setdefault(node, []).extend([scene.asks[name]] * count)

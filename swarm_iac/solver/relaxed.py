@@ -15,7 +15,7 @@ from __future__ import annotations
 from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Problem, Row
-from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run
+from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, spent
 from swarm_iac.solver.scene import Ask
 
 #: Part of the effort that is left which one such bound may take.
@@ -43,7 +43,7 @@ def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int
     model.maximize(sum(var * problem.kinds[k].value for (k, _), var in y.items()))
     solver = one_worker(stop.left * PART if stop.left < float("inf") else 1.0)
     status = run(solver, model)
-    stop.spend(float(solver.response_proto.deterministic_time) if status != cp_model.UNKNOWN else stop.left * PART)
+    stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * PART)
     bound = known_bound(solver, status)
     return None if bound is None else int(bound + 1e-6)
 

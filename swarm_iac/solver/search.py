@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.board import Board, Values
 from swarm_iac.solver.bounds import Bounds
-from swarm_iac.solver.cpsat import known_bound, one_worker, solved
+from swarm_iac.solver.cpsat import known_bound, one_worker, solved, spent
 from swarm_iac.solver.goals import Aim
 from swarm_iac.solver.greedy import refill
 from swarm_iac.solver.scene import WHOLE
@@ -75,30 +75,32 @@ def search(
     scores: list[Score] = []
     tired = board.cut
     skip = len(board.x) > TOO_LARGE
-    spent = BUILT * len(board.x)
+    used = BUILT * len(board.x)
     for aim in table:
         value = aim.measure(values)
         bound = capped(aim, value, gpus, scores)
         skip = skip or enough(scores)
-        if aim.terms and value != bound and not skip and not watch.stopped and spent < in_all:
-            limit = min(effort * aim.share * (TIRED if tired else 1), in_all - spent)
+        if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
+            limit = min(effort * aim.share * (TIRED if tired else 1), in_all - used)
             values, proven, took = _solve(board, aim, values, limit, watch)
             value = aim.measure(values)
-            spent += took
+            used += took
             if _holds_for_all(board, aim):
                 bound = _tighter(aim, bound, proven, value)
             tired = tired or value != proven
+            if aim.places is not None:  # what a search that was ended left out
+                values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+                value = aim.measure(values)
+                bound = max(bound, value)
         elif not aim.terms and _holds_for_all(board, aim):
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         watch.reached(aim, value, bound)
-        if aim.places is not None:
-            values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
-            if below and aim.places and not watch.stopped:
-                values = _better(board, table, values, below(board.counts(values), aim.places))
+        if below and aim.places and not watch.stopped:
+            values = _better(board, table, values, below(board.counts(values), aim.places))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
-    return Found(board.counts(values), scores, spent)
+    return Found(board.counts(values), scores, used)
 
 
 def capped(aim: Aim, value: int, gpus: Bounds | None, scores: list[Score]) -> int:
@@ -157,7 +159,7 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
     status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
-    took = float(solver.response_proto.deterministic_time) + ASKED * len(board.highs)
+    took = spent(solver) + ASKED * len(board.highs)
     if solved(status):
         found = {var.index: solver.value(var) for var in board.x.values()}
         for var, derive in board.derived:

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
-from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.attempt import attempt
@@ -38,6 +38,7 @@ from swarm_iac.solver.homeward import homeward
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
+from swarm_iac.solver.restore import restored
 from swarm_iac.solver.room import Room, room_with
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, Found, Score, capped, never, stricter
@@ -54,13 +55,16 @@ EXACT = 60_000
 #: Deterministic time of all searches of a solve together: for a change, and from nothing. It grows with the fleet, by as
 #: much for each PAIRS pairs, up to MOST times.
 CHANGE = {"quick": 0.2, "normal": 0.5, "thorough": 60.0}
-FROM_NOTHING = {"quick": 0.5, "normal": 1.3, "thorough": 120.0}
-PAIRS, MOST = 8_000, 8.0
+FROM_NOTHING = {"quick": 0.4, "normal": 1.0, "thorough": 120.0}
+PAIRS, MOST = 12_000, 6.0
 #: The same of columns: on a small fleet, where it grows likewise, and on a large one.
 COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
 COLUMNS_OF_LARGE = {"quick": 4.0, "normal": 20.0, "thorough": 200.0}
 #: Part of it that narrow searches have where a wide one follows.
 NARROW = 0.3
+#: After a search that was ended by hand so many reasons are looked for; the others say so.
+SEEN = 20
+UNSEEN = Reason(rule="effort", text="the search was ended before the reason was looked for", path="solve.effort")
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
 Answer = tuple[Found, Pairs, bool]
 
@@ -223,9 +227,9 @@ def _all_at_once(
         return max(best, (replace(found, scores=stricter(found.scores, first[0].scores)), other, cut), key=_values)
 
     if _open(best[0].scores) and not watch.stopped and left > 0:
-        found, _ = cleared(scene, settled, most, counts, watch, left)
+        found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
         best = better(best, found)
-    best = better(best, homeward(scene, settled, best[1]))
+    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
     if _open(best[0].scores) and not watch.stopped:
         moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
         best = better(best, moved)
@@ -286,10 +290,14 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     bounds = Bounds()
     watch.tell(goals_of_large(scene, counts, most, bounds))
     if not _complete(counts, most) and not watch.stopped:
-        watch.phase("making room for what has no place")
-        counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE))
         watch.phase("bounding what any placement could hold")
         bounds = level_bounds(scene, counts, most, effort, _columns(scene, watch, large=True).part(0.2))
+        watch.phase("making room for what has no place")
+        before = counts
+        counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)
+        counts = restored(scene, settled, counts, watch.ended)
+        if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
+            bounds = Bounds(bounds.together)
     watch.phase("counting the fewest moves")
     moves = moves_goal(scene, settled, counts)
     watch.tell((*goals_of_large(scene, counts, most, bounds), moves))
@@ -338,7 +346,8 @@ def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> P
     for name, ask in scene.asks.items():
         missing = tuple(i for i in range(ask.wanted) if i not in indices.get(name, ()))
         if missing:
-            unplaced.append(Unplaced(workload=name, missing=missing, reasons=causes.of(ask)))
+            reasons = (UNSEEN,) if watch.stopped and len(unplaced) >= SEEN else causes.of(ask)
+            unplaced.append(Unplaced(workload=name, missing=missing, reasons=reasons))
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
 
 

@@ -11,8 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 from swarm_iac.solver.columns.problem import WHOLE
-from swarm_iac.solver.cpsat import cp_model, one_worker, run
+from swarm_iac.solver.cpsat import cp_model, one_worker, run, solved
 
+#: Deterministic time of packing the cards of one node.
+EFFORT = 5.0
+#: Steps, and shares, of the search that takes CP-SAT's place where it fails.
+STEPS, DEEP = 20_000, 400
 #: An arc puts a share on top of what fills a card already: (share, height).
 Arcs = dict[tuple[int, int], cp_model.IntVar]
 
@@ -53,7 +57,7 @@ def _sides(arcs: Arcs) -> tuple[dict[int, list[cp_model.IntVar]], dict[int, list
 def pack(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     """A card for each share, in the order given, or None where there is no way. `free`: what each card has left.
 
-    Best fit decreasing first; where that fails, the exact flow.
+    Best fit decreasing first; where that fails, the exact flow, and a search where CP-SAT fails.
     """
     left = list(free)
     chosen = [-1] * len(shares)
@@ -66,14 +70,38 @@ def pack(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     return chosen
 
 
+def _searched(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
+    """The same by trying, the largest first, each on cards with different room; gives up after STEPS."""
+    order = sorted(range(len(shares)), key=lambda i: -shares[i])
+    left, chosen, steps = list(free), [-1] * len(shares), 0
+
+    def place(at: int) -> bool:
+        nonlocal steps
+        steps += 1
+        if at == len(order):
+            return True
+        tried: set[int] = set()
+        for card in sorted(range(len(left)), key=lambda card: left[card]):
+            if left[card] >= shares[order[at]] and left[card] not in tried and steps < STEPS:
+                tried.add(left[card])
+                left[card] -= shares[order[at]]
+                chosen[order[at]] = card
+                if place(at + 1):
+                    return True
+                left[card] += shares[order[at]]
+        return False
+
+    return chosen if len(shares) < DEEP and place(0) else None
+
+
 def _packed(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     model = cp_model.CpModel()
     arcs = flow(model, shares, Counter(WHOLE - left for left in free))
     for share, count in Counter(shares).items():
         model.add(sum(arc for (size, _), arc in arcs.items() if size == share) == count)
-    solver = one_worker()
-    if run(solver, model) != cp_model.OPTIMAL:
-        return None
+    solver = one_worker(EFFORT)
+    if not solved(run(solver, model)):
+        return _searched(shares, free)
     left = Counter({key: solver.value(arc) for key, arc in arcs.items()})
     items: dict[int, list[int]] = {}
     for i, share in enumerate(shares):

@@ -37,7 +37,7 @@ def dive(
             break
         plan += fixed
         problem = residual(problem, fixed)
-        if not any(shape.count for shape in problem.shapes):
+        if not any(shape.count for shape in problem.shapes) or stop.stop():
             break
         master = Master(problem)
         for shape, pattern in columns:

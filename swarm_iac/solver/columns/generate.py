@@ -82,7 +82,7 @@ def generate(
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
             asked = [h for h in range(len(shapes)) if promise[h] >= least]
-            for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}):
+            for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}, stop):
                 total += shapes[h].count * priced.bound
                 stop.spend(priced.spent + PRICED)
                 promise[h] = 0.0
@@ -119,7 +119,7 @@ def _charged(
 
 
 def _priced(
-    pool: ThreadPoolExecutor, pricers: list[Pricer], charges: dict[int, tuple[float, ...]]
+    pool: ThreadPoolExecutor, pricers: list[Pricer], charges: dict[int, tuple[float, ...]], stop: Limit
 ) -> Iterator[tuple[int, Priced]]:
     """What each shape carries best at its charges; shapes that are alike and charged alike are priced once."""
     alike: dict[tuple[object, ...], list[int]] = {}
@@ -127,7 +127,12 @@ def _priced(
         shape = pricers[h].shape
         alike.setdefault((shape.cards, shape.room, shape.fits, shape.tops, shape.keeps, at), []).append(h)
     firsts = [group[0] for group in alike.values()]
-    answers = pool.map(Pricer.best, [pricers[h] for h in firsts], [charges[h] for h in firsts])
+
+
+    def best(h: int) -> Priced:
+        return pricers[h].loose(charges[h]) if stop.stop() else pricers[h].best(charges[h])
+
+    answers = pool.map(best, firsts)
     for group, priced in zip(alike.values(), answers, strict=True):
         for h in group:
             yield h, priced

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
-from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, solved
+from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, solved, spent
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
 #: Deterministic time of one pricing problem.
-EFFORT = 1.0
+EFFORT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,28 @@ class Pricer:
         solver.parameters.symmetry_level = 0
         status = run(solver, model)
         best = known_bound(solver, status)
-        bound = sum(max(0, gain) * var.proto.domain[-1] for var, gain in terms) if best is None else best
+        bound = self.loose(prices).bound * FINE if best is None else best
         found = solved(status)
         pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
-        return Priced(pattern, bound / FINE, solver.response_proto.deterministic_time if found else EFFORT)
+        return Priced(pattern, bound / FINE, spent(solver) if found else EFFORT)
+
+    def loose(self, prices: Sequence[float]) -> Priced:
+        """No pattern, and a bound that takes each resource for as divisible as it is: for when there is no time."""
+        kinds = self.problem.kinds
+        gains = [(max(0.0, kinds[k].value - prices[k]), k, top) for k, top in self.tops.items()]
+        gains += [(float(keep.bonus), k, min(keep.count, self.tops[k])) for k, keep in self.keeps.items()]
+        best = math.inf
+        for i, room in enumerate((self.shape.cards * WHOLE, *self.shape.room)):
+            needs = [kinds[k].cards * kinds[k].share if not i else kinds[k].need[i - 1] for _, k, _ in gains]
+            total, left = 0.0, float(room)
+            for need, (gain, _, top) in sorted(zip(needs, gains, strict=True), key=lambda one: one[0] / max(one[1][0], 1e-9)):
+                take = min(top, left / need) if need else top
+                total += take * gain
+                left -= take * need
+                if left <= 0:
+                    break
+            best = min(best, total)
+        return Priced((), best)
 
     def _undominated(self, gains: dict[int, int]) -> list[int]:
         """Kinds that some best pattern may need; kinds that stand there always count as needed."""

@@ -7,25 +7,27 @@ stand. Each of them gets the node where the least of lower levels has to go.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
 from swarm_iac.solver.columns.cards import pack
 from swarm_iac.solver.columns.fill import Floor
+from swarm_iac.solver.columns.limit import never
 from swarm_iac.solver.columns.problem import WHOLE
 
 #: Nodes that are looked at for one replica.
 LOOK = 60
 
 
-def promote(floor: Floor) -> None:
+def promote(floor: Floor, stop: Callable[[], bool] = never) -> None:
     """Replace lower levels by what is missing of higher ones, the highest level and the largest replicas first."""
     kinds = floor.problem.kinds
     sizes = [kind.cards * kind.share for kind in kinds]
     rates = [kind.worth / max(1, size) for kind, size in zip(kinds, sizes, strict=True)]
     for k in sorted(range(len(kinds)), key=lambda k: (-rates[k], -sizes[k], k)):
         lower = [j for j in range(len(kinds)) if rates[j] < rates[k]]
-        while lower and floor.allowed(k) > 0:
+        while lower and floor.allowed(k) > 0 and not stop():
             found = min(
                 (option for node in _candidates(floor, k, lower) if (option := _option(floor, k, lower, node))), default=None
             )

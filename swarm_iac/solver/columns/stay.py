@@ -141,7 +141,7 @@ def fewest_moves(
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
             prices = [smooth * a + (1 - smooth) * b for a, b in zip(centre, mix.prices, strict=True)]
-            priced = list(pool.map(lambda pricer, now=prices: _priced(pricer, now), pricers))
+            priced = list(pool.map(lambda pricer, now=prices: _priced(pricer, now, stop), pricers))
             bound = sum(a * b for a, b in zip(wanted, prices, strict=True))
             added = 0
             for h, (pattern, most) in enumerate(priced):
@@ -193,12 +193,12 @@ def _whole(program: _Program, wanted: Sequence[int], effort: float) -> tuple[int
     return round(solver.objective_value), {column: n for column, var in nodes.items() if (n := solver.value(var))}
 
 
-def _priced(pricer: Pricer, prices: Sequence[float]) -> tuple[Pattern, float]:
+def _priced(pricer: Pricer, prices: Sequence[float], stop: Callable[[], bool]) -> tuple[Pattern, float]:
     """A pattern of a shape that gains much at these prices of replicas, in moves, and a bound on what any gains."""
     keeps = {keep.kind: keep.count for keep in pricer.shape.keeps}
     stood = sum(count * (1 + prices[k]) for k, count in keeps.items())
     most = _ceiling(pricer, prices, keeps) - stood
-    if most <= EPSILON:
+    if most <= EPSILON or stop():
         return tuple(sorted(keeps.items())), max(0.0, most)
     found = pricer.best([-price * MOVE for price in prices])
     return found.pattern, max(0.0, found.bound / MOVE - stood)

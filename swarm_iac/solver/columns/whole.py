@@ -57,7 +57,7 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: Limit = Limit(), tell: Te
     start = _nodes(problem, max(greedy, key=Floor.worth))
     master, found = _generated(problem, greedy, rounds, stop, lambda bound: tell(start, bound))
     plan = dive(problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
-    floors = [_refilled(problem, plan), *greedy]
+    floors = [_refilled(problem, plan, stop), *greedy]
     best = max(floors, key=Floor.worth)
     return Filled(
         nodes=_nodes(problem, best),
@@ -100,7 +100,7 @@ def _generated(
     return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop, tell=tell)
 
 
-def _refilled(problem: Problem, plan: Plan) -> Floor:
+def _refilled(problem: Problem, plan: Plan, stop: Limit) -> Floor:
     """The plan, and what still fits beside it: the highest level first, then the largest."""
     floor = Floor(problem)
     start = [0]
@@ -115,7 +115,7 @@ def _refilled(problem: Problem, plan: Plan) -> Floor:
     sizes = [kind.cards * kind.share for kind in kinds]
     order = sorted(range(len(kinds)), key=lambda k: (-kinds[k].worth / max(1, sizes[k]), -sizes[k], kinds[k].need, k))
     floor.fill(order, tightest)
-    promote(floor)
+    promote(floor, stop.stop)
     floor.fill(order, tightest)
     return floor
 
