@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from swarm_iac.model.base import Account, Name, Value
 from swarm_iac.model.hardware import Gpus, GpusField
@@ -93,6 +93,14 @@ class Run(Value):
         default="", max_length=400, description="A path (`/ready`, asked on `port`) or a command that exits 0 when healthy."
     )
     port: int | None = Field(default=None, ge=1, le=65535, description="Port that a service listens on.")
+
+    @field_validator("env")
+    @classmethod
+    def _none_of_ansible(cls, env: dict[str, str]) -> dict[str, str]:
+        taken = [name for name in env if name.lower().startswith("__ansible")]
+        if taken:
+            raise ValueError(f"{taken[0][:40]} is no variable of a workload: names that begin with __ansible are Ansible's own")
+        return env
 
 
 class Stop(Value):
