@@ -140,6 +140,9 @@ def environment(folder: Path, hosts: int) -> dict[str, str]:
                 "timeout = 60",
                 "host_key_checking = True",
                 f"library = {assets.playbooks() / 'library'}",
+                f"action_plugins = {assets.playbooks() / 'plugins' / 'action'}",
+                # What a node says of itself is no variable: it would take the place of one of ours.
+                "inject_facts_as_vars = False",
                 f"roles_path = {assets.playbooks() / 'roles'}",
                 f"local_tmp = {folder / 'tmp'}",
                 # Arguments hold users' environments; they are nobody's business in a node's system log.

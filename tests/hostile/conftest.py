@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from swarm_iac import assets
 from swarm_iac.converge import converge, play
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
@@ -41,19 +43,10 @@ class Nodes:
     def module(self, folder: Path, code: str) -> None:
         """`code` is the whole module: what a node sends that does not even run ours."""
         self.program("print(json.dumps({'results': [outcome(one) for one in asked['steps']]}))")
-        library = folder / "library"
-        library.mkdir()
-        (library / "swarm_step.py").write_text("#!/usr/bin/python\n# WANT_JSON\n" + code)
-        settings = play.environment
-
-        def environment(run: Path, hosts: int) -> dict[str, str]:
-            found = settings(run, hosts)
-            config = run / "ansible.cfg"
-            lines = config.read_text().splitlines()
-            config.write_text("\n".join(f"library = {library}" if one.startswith("library") else one for one in lines))
-            return found
-
-        self.patch.setattr(play, "environment", environment)
+        copy = folder / "playbooks"
+        shutil.copytree(assets.playbooks(), copy, ignore=shutil.ignore_patterns("module_utils", "__pycache__"))
+        (copy / "library" / "swarm_step.py").write_text("#!/usr/bin/python\n# WANT_JSON\n" + code)
+        self.patch.setattr(assets, "playbooks", lambda: copy)
 
     def converge(self, *steps: Step, **more: Any) -> dict[str, StepResult]:
         """Carry the steps out with the real Ansible."""
