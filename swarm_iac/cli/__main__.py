@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.errors import SwarmError
+from swarm_iac.printable import printable
 
 
 def _version(asked: bool) -> None:
@@ -57,7 +58,7 @@ def main() -> None:
     try:
         _application()()
     except SwarmError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

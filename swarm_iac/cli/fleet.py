@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan.hardware import unlike
+from swarm_iac.printable import printable
 from swarm_iac.reach.address import patience
 from swarm_iac.units import BitsPerSecond, Bytes
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from swarm_iac.observe import Run
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
+#: Of a line that never ends, so much is shown at a time. [characters]
+_LINE = 1 << 16
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
 
 
@@ -268,14 +272,21 @@ def find(name: str, allocation: str) -> Chosen:
     return Chosen(decision.stack.runs_as(one), user, one.node, node.ssh, ssh_config(decision.root))
 
 
-def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False) -> int:
-    """Run a command on the allocation's node, as whom we log in; its exit status."""
-    if chosen.address == "local":
-        return subprocess.call(command)
+def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False, words: bool = False) -> int:
+    """Run a command on the allocation's node, as whom we log in; its exit status. `words`: only printable ones are shown."""
     from swarm_iac.reach.address import parse
 
-    words = parse(chosen.address).ssh(chosen.ssh_config)
-    return subprocess.call([*("-t" if terminal and word == "-T" else word for word in words), shlex.join(command)])
+    if chosen.address != "local":
+        way = parse(chosen.address).ssh(chosen.ssh_config)
+        command = [*("-t" if terminal and word == "-T" else word for word in way), shlex.join(command)]
+    if not words:
+        return subprocess.call(command)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", bufsize=1) as process:
+        assert process.stdout
+        while line := process.stdout.readline(_LINE):
+            sys.stdout.write(printable(line))
+            sys.stdout.flush()
+    return process.returncode
 
 
 def enter(chosen: Chosen, command: list[str]) -> list[str]:

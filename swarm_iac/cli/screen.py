@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from swarm_iac.printable import printable
+
 _PIPE_WIDTH = 160
 
 
@@ -20,7 +22,7 @@ def _console() -> Console:
 
 def say(text: str) -> None:
     """Progress, on stderr, at once."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
@@ -45,5 +47,5 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) ->
     for head in heads:
         made.add_column(head, overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(Text(printable(str(cell))) for cell in row))
     return made

@@ -19,6 +19,7 @@ from swarm_iac.converge.outcome import Outcomes
 from swarm_iac.converge.ready import barred, ready
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
+from swarm_iac.printable import printable
 
 Progress = Callable[[str], None]
 #: How Ansible begins the lines in which all goes well.
@@ -143,7 +144,7 @@ class _Run:
 
     def _ended(self, runner: Any) -> str:
         try:
-            lines = [line.strip() for line in runner.stdout.read().splitlines() if line.strip()]
+            lines = [line.strip() for line in printable(runner.stdout.read()).splitlines() if line.strip()]
         except (OSError, AttributeError, ValueError):
             lines = []
         last = [line for line in lines[-1:] if not line.startswith(_PROGRESS)]

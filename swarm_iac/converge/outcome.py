@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from swarm_iac.model.step import Step, StepResult
+from swarm_iac.printable import printable
 
 #: What Ansible and mitogen put around the words of the machine.
 _NOISE = re.compile(
@@ -60,6 +61,7 @@ class Outcomes:
             return
         fields = ("id", "ok", "changed", "skipped", "pending", "message", "seconds")
         result = StepResult(**{field: told[field] for field in fields if field in told})
+        result = result.model_copy(update={"message": printable(result.message)})
         self.results[result.id] = result
         if result.skipped:
             return  # what it waits for is told; whether it will still run is decided elsewhere
@@ -67,7 +69,8 @@ class Outcomes:
         self.on_progress(f"{result.id}: {state}{': ' + result.message if result.message else ''}")
         if self.values:
             for change in told.get("changes") or ():
-                self.on_progress(f"  {change['path']}: {json.dumps(change['old'])} → {json.dumps(change['new'])}")
+                values = f"{json.dumps(change['old'])} → {json.dumps(change['new'])}"
+                self.on_progress(f"  {printable(change['path'])}: {values}")
 
     def finish(self, *, stopped: bool, ended: str) -> dict[str, StepResult]:
         """A result for every step of the run: those that nobody spoke of did not run, and say why."""
@@ -86,7 +89,7 @@ class Outcomes:
 
 def words(result: Mapping[str, Any]) -> str:
     """The machine's own words in a failed task's result, without what Ansible puts around them."""
-    text = str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given")
+    text = printable(str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given"))
     for told, meant in _MEANS.items():
         if told in text:
             return meant

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac.observe.observe import AT_ONCE, call
+from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach.address import parse
 
 
@@ -57,13 +58,13 @@ async def _all(
                 ask = f"[ ! -d {home} ] && echo [] || exec python3 -I -S {home} history {most}"
                 code, out, err = await asyncio.wait_for(call((*words, ask), b""), timeout)
                 if code:
-                    dark[node] = err.decode(errors="replace").strip()[-300:] or f"exit status {code}"
+                    dark[node] = printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
                 else:
-                    lines.extend(json.loads(out))
+                    lines.extend(printable_all(json.loads(out)))
             except TimeoutError:
                 dark[node] = f"no answer within {timeout:g} s"
             except (OSError, ValueError) as error:
-                dark[node] = str(error)
+                dark[node] = printable(str(error), 500)
 
     await asyncio.gather(*(one(node, address) for node, address in targets.items()))
     return together(lines), dark

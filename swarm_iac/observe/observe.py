@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from swarm_iac.model.state import Observed
+from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach.address import parse
 from swarm_iac.reach.program import agent_digest, archive
 
@@ -73,24 +74,27 @@ def read(node: str, answer: bytes, asked: tuple[float, float] | None = None) -> 
     `asked`: when it was asked and when it had answered, by our own clock. [s since 1970]
     """
     try:
-        found = {**json.loads(answer), "node": node}
+        found = {**json.loads(answer.decode(errors="replace")), "node": node}
         clock = float(found.pop("clock", 0))
         if clock and asked and not asked[0] - _OFF < clock < asked[1] + _OFF:
             off = clock - asked[1]
             words = f"its clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
             found["troubles"] = (*found.get("troubles", ()), words)
+        # Words of a node are for people; its state is compared with what is wanted, and made printable where it is shown.
+        for key in found.keys() - {"state", "node"}:
+            found[key] = printable_all(found[key])
         return Observed.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        return Observed(node=node, error=f"the node's answer is not understood: {place}: {first['msg']}")
+        return Observed(node=node, error=printable(f"the node's answer is not understood: {place}: {first['msg']}", 500))
     except (ValueError, TypeError):
         return Observed(node=node, error=f"the node's answer is not JSON: {answer[:200].decode(errors='replace')!r}")
 
 
 def _words(err: bytes, code: int) -> str:
     """The last line that says something: a traceback's last line is its message, ssh's is its reason."""
-    lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in printable(err.decode(errors="replace")).splitlines() if line.strip()]
     return lines[-1][:500] if lines else f"exit status {code}"
 
 

@@ -10,6 +10,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
 from swarm_iac.model.step import Step, StepResult
+from swarm_iac.printable import printable
 from swarm_iac.provider.wire import Row, to_struct
 
 _FAILED_PRECONDITION = 9
@@ -51,7 +52,7 @@ def divergences(left: Iterable[Step]) -> dict[Row, str]:
 
 def reasons(failures: Mapping[Row, str]) -> list[str]:
     """One line per failed row."""
-    return [f"{kind} {name}: {why}" for (kind, name), why in sorted(failures.items())]
+    return [printable(f"{kind} {name}: {why}") for (kind, name), why in sorted(failures.items())]
 
 
 async def abort_in_part(

@@ -25,6 +25,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 
 from swarm_iac import __version__
 from swarm_iac.errors import SwarmError
+from swarm_iac.printable import printable
 from swarm_iac.provider.engine import Voice, publish
 from swarm_iac.provider.serve import Busy
 from swarm_iac.provider.wire import UNKNOWN, from_struct, from_views, to_struct
@@ -215,4 +216,4 @@ def _is_lineage(urn: str) -> bool:
 
 async def _refuse(context: Context, message: str, hint: str = "") -> None:
     text = f"{message}\n  hint: {hint}" if hint else message
-    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, printable(text))
