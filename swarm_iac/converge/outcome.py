@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pydantic import ConfigDict, Field, ValidationError
+
+from swarm_iac.model.base import Value
 from swarm_iac.model.step import Step, StepResult
 from swarm_iac.printable import printable
 
@@ -30,6 +33,35 @@ _FULL = {"28": "the disk is full", "30": "the file system is read-only"}
 _STACK = re.compile(r"\s+File \"<stdin>\", line \d+.*", re.DOTALL)
 
 
+#: The most of one step's words that is told: a reason and the last lines of a journal. [characters]
+_WORDS = 8000
+
+
+class _Change(Value):
+    """One value, as a node says that it changed it."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    path: str = Field(max_length=1000)
+    old: Any = None
+    new: Any = None
+
+
+class _Told(Value):
+    """What a node may say of one step. Another type than these is no answer."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    id: str
+    ok: bool
+    changed: bool = False
+    skipped: bool = False
+    pending: bool = False
+    message: str = ""
+    seconds: float = Field(default=0, ge=0)
+    changes: list[_Change] = []
+
+
 class Outcomes:
     """Collects the results of one run."""
 
@@ -42,8 +74,15 @@ class Outcomes:
         self.values = values
 
     def on_event(self, event: Mapping[str, Any]) -> bool:
-        """One event of ansible-runner. Never kept on disk: False."""
+        """One event of ansible-runner. Never kept on disk: False. Never raises: an event of one host is none of the others'."""
         kind, data = event.get("event", ""), event.get("event_data") or {}
+        try:
+            self._read(kind, data)
+        except Exception as error:
+            self.trouble.setdefault(str(data.get("host", "")), f"the node's answer is not understood: {type(error).__name__}")
+        return False
+
+    def _read(self, kind: str, data: Mapping[str, Any]) -> None:
         host, result = data.get("host", ""), data.get("res") or {}
         if kind == "runner_on_start" and data.get("task_action") == "swarm_step":
             # Ansible announces a task before it looks whether the host has anything to do there.
@@ -54,23 +93,29 @@ class Outcomes:
                 self._take(told)
         elif kind in ("runner_on_failed", "runner_on_unreachable") and data.get("task_action") != "ansible.builtin.fail":
             self.trouble.setdefault(host, words(result))
-        return False
 
-    def _take(self, told: Mapping[str, Any]) -> None:
-        if not isinstance(told, Mapping) or told.get("id") not in self.steps:
+    def _take(self, said: Any) -> None:
+        name = said.get("id") if isinstance(said, Mapping) else None
+        if not isinstance(name, str) or name not in self.steps:
             return
-        fields = ("id", "ok", "changed", "skipped", "pending", "message", "seconds")
-        result = StepResult(**{field: told[field] for field in fields if field in told})
-        result = result.model_copy(update={"message": printable(result.message)})
-        self.results[result.id] = result
+        try:
+            told = _Told.model_validate(said)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"the node's answer is not understood: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+            told = _Told(id=name, ok=False, message=why)
+        result = StepResult(
+            id=name, ok=told.ok, changed=told.changed, skipped=told.skipped, pending=told.pending,
+            message=printable(told.message, _WORDS), seconds=told.seconds,
+        )  # fmt: skip
+        self.results[name] = result
         if result.skipped:
             return  # what it waits for is told; whether it will still run is decided elsewhere
         state = "pending" if result.pending else "failed" if not result.ok else "changed" if result.changed else "unchanged"
         self.on_progress(f"{result.id}: {state}{': ' + result.message if result.message else ''}")
         if self.values:
-            for change in told.get("changes") or ():
-                values = f"{json.dumps(change['old'])} → {json.dumps(change['new'])}"
-                self.on_progress(f"  {printable(change['path'])}: {values}")
+            for change in told.changes:
+                self.on_progress(f"  {printable(change.path)}: {json.dumps(change.old)} → {json.dumps(change.new)}")
 
     def finish(self, *, stopped: bool, ended: str) -> dict[str, StepResult]:
         """A result for every step of the run: those that nobody spoke of did not run, and say why."""
