@@ -90,13 +90,16 @@ class Outcomes:
                 self.on_progress(f"{host}: {data.get('task', '')}")
         elif kind in ("runner_on_ok", "runner_on_failed") and isinstance(result.get("outcomes"), list):
             for told in result["outcomes"]:
-                self._take(told)
+                self._take(told, host)
         elif kind in ("runner_on_failed", "runner_on_unreachable") and data.get("task_action") != "ansible.builtin.fail":
             self.trouble.setdefault(host, words(result))
 
-    def _take(self, said: Any) -> None:
+    def _take(self, said: Any, host: str) -> None:
         name = said.get("id") if isinstance(said, Mapping) else None
         if not isinstance(name, str) or name not in self.steps:
+            return
+        if self.steps[name].node != host:
+            self.on_progress(f"{host}: answered for a step of {self.steps[name].node}, which counts for nothing")
             return
         try:
             told = _Told.model_validate(said)
