@@ -24,8 +24,8 @@ options:
   steps:
     description:
       - Base64 of JSON, so that no value of a step is anything but data on its way here.
-      - "C(steps): with id, allocation, want, after; C(guard): whose run this is: fleet, lineage, serial; for the record
-        also who, commit."
+      - "C(steps): with id, allocation, want, after; C(guard): whose run this is: fleet, lineage, serial, run; for the
+        record also who, commit."
     type: str
     required: true
   digest: {description: Digest of the node program., type: str, required: true}
@@ -61,7 +61,7 @@ def perform(module, path):
     request = {"verb": parameters["verb"], "steps": asked["steps"], "failed": parameters["failed"]}
     request["check"] = module.check_mode
     given = asked["guard"]
-    request["guard"] = {name: given[name] for name in ("fleet", "lineage", "serial")}
+    request["guard"] = {name: given[name] for name in ("fleet", "lineage", "serial", "run")}
     request["run"] = {name: given.get(name, "") for name in ("who", "commit")}
     done = subprocess.run([sys.executable or "python3", "-I", "-S", path, "step"], input=json.dumps(request),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)  # fmt: skip

@@ -6,6 +6,7 @@ along in the next run: it delays those that wait for it and nobody else.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import threading
 import time
@@ -50,9 +51,9 @@ def converge(
     try:
         play.prepare(folder)
         course = _Course(plan, on_progress)
+        guard = {"lineage": lineage, "serial": serial, "run": secrets.token_hex(8), "who": who, "commit": commit}
         while chosen := course.next(stop):
             run = _Run(folder, chosen, on_progress, stop, check)
-            guard = {"lineage": lineage, "serial": serial, "who": who, "commit": commit}
             course.take(run.go(desired, ssh_config, guard, course.began))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
