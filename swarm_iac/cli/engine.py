@@ -14,6 +14,7 @@ import yaml
 from swarm_iac.cli import lock
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import SwarmError
+from swarm_iac.provider import here
 
 Say = Callable[[str], None]
 #: What takes the engine's lock.
@@ -67,10 +68,23 @@ def pulumi(
     variables = {**ensure_stack(root, stack, say), **(more or {})}
     if arguments[0] in _CHANGING and (state := state_folder(root)):
         lock.refuse_held(state, stack)
-    return subprocess.run(
-        ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
+    words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
+    with subprocess.Popen(
+        words,
+        cwd=root,
+        env=variables,
+        text=True,
+        stdout=pipe,
+        stderr=pipe,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
-    )  # fmt: skip
+    ) as process:
+        here.note(process.pid)
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def ending(verb: str, status: int, in_hand: bool) -> list[str]:

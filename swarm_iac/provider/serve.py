@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import grpc.aio
 
-from swarm_iac.provider import mark
+from swarm_iac.provider import here, mark
 from swarm_iac.provider.engine import UNLIMITED
 
 #: How often it is looked whether the engine is still there. [s]
@@ -59,6 +59,7 @@ class Busy:
 async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callable[[], object] | None = None) -> None:
     """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
     busy = Busy()
+    here.note(os.getppid())
     server = grpc.aio.server(options=UNLIMITED)
     register(server, busy)
     port = server.add_insecure_port("127.0.0.1:0")
