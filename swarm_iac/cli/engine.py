@@ -13,7 +13,7 @@ import yaml
 
 from swarm_iac.cli import lock
 from swarm_iac.cli.toolchain import require_pulumi
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.provider import here
 
 Say = Callable[[str], None]
@@ -47,15 +47,30 @@ def environment(root: Path, say: Say) -> dict[str, str]:
 
 
 def reaching(root: Path) -> dict[str, str]:
-    """The part of the environment that says how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set."""
+    """The part of the environment that says how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set.
+
+    Raises Refused for a sandbox's configuration that no sandbox wrote here: ssh runs what stands in it.
+    """
     sandbox = root / ".sandbox" / "ssh_config"
     values = {name: os.environ[name] for name in ("SWARM_SSH_CONFIG", "SWARM_NODE_TIMEOUT") if os.environ.get(name)}
-    if sandbox.exists():
-        values.setdefault("SWARM_SSH_CONFIG", str(sandbox))
+    if "SWARM_SSH_CONFIG" not in values and os.path.lexists(sandbox):
+        if not _written_by_a_sandbox(sandbox.parent):
+            raise Refused(
+                f"{sandbox} is not what `swarm sandbox` writes there, and ssh would run what stands in it",
+                hint="remove it, or write it anew with: swarm sandbox up; one of your own is named in SWARM_SSH_CONFIG",
+            )
+        values["SWARM_SSH_CONFIG"] = str(sandbox)
     if values.get("SWARM_SSH_CONFIG") == str(sandbox):
         # Emulated machines that share two cores are slow to answer, and not dark for it.
         values.setdefault("SWARM_NODE_TIMEOUT", "90")
     return values
+
+
+def _written_by_a_sandbox(folder: Path) -> bool:
+    from swarm_iac.sandbox import access  # asked only where there is such a folder
+    from swarm_iac.sandbox.places import Places
+
+    return any(access.own(Places(each)) for each in (folder.absolute(), folder.resolve()))
 
 
 def pulumi(
