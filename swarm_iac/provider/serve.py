@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 import grpc.aio
 
 from swarm_iac.provider import here, mark
+from swarm_iac.provider.caller import OnlyOwner
 from swarm_iac.provider.engine import UNLIMITED
 
 #: How often it is looked whether the engine is still there. [s]
@@ -60,7 +61,7 @@ async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callabl
     """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
     busy = Busy()
     here.note(os.getppid())
-    server = grpc.aio.server(options=UNLIMITED)
+    server = grpc.aio.server(interceptors=(OnlyOwner(),), options=UNLIMITED)
     register(server, busy)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
