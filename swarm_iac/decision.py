@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -245,9 +246,34 @@ def _write(path: Path, text: str) -> bool:
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(text)
-        fresh.replace(path)
+        _replace(path, text)
     except OSError as error:
         raise SwarmError(f"{path}: {error.strerror}", place=Place(str(path))) from None
     return True
+
+
+def _replace(path: Path, text: str) -> None:
+    """Atomic and durable, and through no name that someone else could have put there, or that another run writes too."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o644 & ~_umask())
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 import shlex
 import subprocess
 import sys
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from swarm_iac.observe import Run
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
+#: What YAML takes for more than text.
+_MEANT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 #: Of a line that never ends, so much is shown at a time. [characters]
 _LINE = 1 << 16
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
@@ -340,7 +344,7 @@ def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:
         if shape not in shapes:
             shapes[shape] = f"{_shape_name(one.facts)}-{len(shapes) + 1}"
             lines["hardware:"].append(f"  {shapes[shape]}: {{{shape}}}")
-        lines["nodes:"].append(f'  {name}: {{hardware: {shapes[shape]}, ssh: "{targets[name]}"}}')
+        lines["nodes:"].append(f"  {_text(name)}: {{hardware: {shapes[shape]}, ssh: {json.dumps(targets[name])}}}")
     text = "".join(f"{head}\n{chr(10).join(body)}\n" for head, body in lines.items() if body)
     return text, {name: one.error.strip() for name, one in seen.items() if one.error}
 
@@ -351,7 +355,8 @@ def _name(address: str) -> str:
 
 
 def _shape_name(facts: Facts) -> str:
-    return gpu_model(facts.gpus[0].model).lower() if facts.gpus else "cpu"
+    name = re.sub(r"[^a-z0-9]+", "-", gpu_model(facts.gpus[0].model).lower()).strip("-") if facts.gpus else "cpu"
+    return name[:30].strip("-") if name[:1].isalpha() else "gpu"
 
 
 def _hardware(facts: Facts) -> str:
@@ -361,18 +366,25 @@ def _hardware(facts: Facts) -> str:
         card = facts.gpus[0]
         model = gpu_model(card.model)
         count, size = len(facts.gpus), _round(card.memory)
-        known = f"{count} x {model}"
-        words.append(f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {model}, memory: {size}}}")
+        known = f"{count} x {model}"  # as it stands, because only a model that we know does so
+        words.append(
+            f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {_text(model)}, memory: {size}}}"
+        )
     words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
     disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
     if disk:
-        words += [f"nvme: {_round(disk[1])}", f"disk: {disk[0]}"]
+        words += [f"nvme: {_round(disk[1])}", f"disk: {_text(disk[0])}"]
     nic = max(facts.interfaces.items(), key=lambda pair: pair[1], default=None)
     if nic and nic[1] > 0:
-        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {nic[0]}"]
+        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {_text(nic[0])}"]
     if len(facts.numa) > 1:
         words.append(f"numa: {len(facts.numa)}")
     return ", ".join(words)
+
+
+def _text(words: str) -> str:
+    """What a machine says, as YAML: plain where that is text for sure, else quoted, so that it adds no key."""
+    return words if re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", words) and words.lower() not in _MEANT else json.dumps(words)
 
 
 def _round(size: int) -> Bytes:
