@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli import decisions
+from swarm_iac.cli.claims import believed
 from swarm_iac.cli.engine import reaching
 from swarm_iac.decision import Decision
 from swarm_iac.errors import SwarmError
@@ -84,6 +85,7 @@ def look(name: str, *, file: Path | None = None, offline: bool = False, retry: b
     from swarm_iac.converge import agent_digest
     from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
+    from swarm_iac.plan.claims import given_back
     from swarm_iac.plan.parking import may_stand
     from swarm_iac.plan.part import only as read_only
 
@@ -96,7 +98,10 @@ def look(name: str, *, file: Path | None = None, offline: bool = False, retry: b
         return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits, only=chosen))
     targets = {node: one.address for node, one in wanted.items()}
     seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
-    return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits, retry, chosen))
+    seen, named = believed(decision, wanted, seen)
+    plan = steps(seen, wanted, agent_digest(), budget, fits, retry, chosen)
+    named = {node: each for node, each in named.items() if chosen is None or node in chosen.nodes}
+    return View(decision, wanted, seen, given_back(plan, named))
 
 
 def guard(view: View, allowed: int) -> None:
