@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac import assets
-from swarm_iac.converge import play
+from swarm_iac.converge import limit, play
 from swarm_iac.converge.outcome import Outcomes
 from swarm_iac.converge.ready import barred, ready
 from swarm_iac.model.state import Desired
@@ -68,6 +68,8 @@ class _Course:
         self.done: dict[str, StepResult] = {}
         self.began: dict[str, float] = {}
         self.on_progress = on_progress
+        self.limits = limit.totals(plan.steps)
+        self.over: set[str] = set()
 
     def next(self, stop: threading.Event) -> list[Step]:
         """The steps of the next run; none when all is done. Those that will never run get their result here."""
@@ -83,7 +85,11 @@ class _Course:
         return chosen
 
     def take(self, results: Mapping[str, StepResult]) -> None:
-        """Results of one run. What is pending, and what was skipped because it waits for that, stays."""
+        """Results of one run. What is pending, and what was skipped because it waits for that, stays.
+
+        What is past its limit is asked once more, since the run that it waited in may have been long for others' sake.
+        """
+        results = {name: self._in_time(name, result) for name, result in results.items()}
         waits = {name for name, result in results.items() if result.pending}
         for name, result in [(name, results[name]) for name in self.left if name in results]:
             if result.skipped and waits.intersection(self.left[name].after):
@@ -94,6 +100,16 @@ class _Course:
                 times = {"began": self.began[name], "seconds": round(time.time() - self.began[name], 3)}
                 self.done[name] = result.model_copy(update=times)
                 del self.left[name]
+
+    def _in_time(self, name: str, result: StepResult) -> StepResult:
+        if not result.pending or time.time() - self.began[name] <= self.limits[name]:
+            return result
+        if name not in self.over:
+            self.over.add(name)
+            return result
+        words = f"not done within {self.limits[name]} s, the most for a step of its kind: {result.message}"
+        self.on_progress(f"{name}: failed: {words}")
+        return result.model_copy(update={"ok": False, "pending": False, "message": words})
 
     def _skip(self, name: str, message: str) -> None:
         self.done[name] = StepResult(id=name, ok=False, skipped=True, message=message, began=self.began.get(name, 0))
@@ -109,6 +125,7 @@ class _Run:
         self.steps = steps
         self.stop = stop
         self.check = check
+        self.until = time.monotonic() + limit.run(steps)
         self.outcomes = Outcomes(steps, on_progress, values=check)
 
     def go(
@@ -138,10 +155,13 @@ class _Run:
         return self.outcomes.on_event(event)
 
     def _pass_on_stop(self) -> bool:
-        """Asked a few times a second. Ansible is never killed: a file tells the roles to begin nothing further."""
+        """Asked a few times a second. A file tells the roles to begin nothing further.
+
+        Ansible itself is ended only when it runs on although the time of all its tasks is over.
+        """
         if self.stop.is_set():
             (self.folder / "stop").touch()
-        return False
+        return time.monotonic() > self.until
 
     def _ended(self, runner: Any) -> str:
         try:

@@ -29,6 +29,8 @@ _MEANS = {
 #: A disk that takes no more. Its path says whose it is: the node's, or this machine's own.
 _DISK = re.compile(r"\[Errno (?P<number>28|30)\][^:\n]*(?:: '(?P<path>[^'\n]*)')?")
 _FULL = {"28": "the disk is full", "30": "the file system is read-only"}
+#: A task that ran into its limit.
+_LATE = re.compile(r"Timed out after ([0-9]+) second")
 #: Where mitogen begins to tell its own stack.
 _STACK = re.compile(r"\s+File \"<stdin>\", line \d+.*", re.DOTALL)
 
@@ -138,6 +140,8 @@ class Outcomes:
 def words(result: Mapping[str, Any]) -> str:
     """The machine's own words in a failed task's result, without what Ansible puts around them."""
     text = printable(str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given"))
+    if late := _LATE.search(text):
+        return f"no answer within {late[1]} s, the most for its steps of this kind"
     for told, meant in _MEANS.items():
         if told in text:
             return meant

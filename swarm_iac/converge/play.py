@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from swarm_iac import assets
+from swarm_iac.converge import limit
 from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step, Verb
@@ -79,6 +80,8 @@ def inventory(
     `waited`: for how long each step has been asked already. [s]
     """
     verbs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    steps = tuple(steps)
+    limits = limit.tasks(steps)
     for step in steps:
         asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
         if step.verb in (Verb.SETTINGS, Verb.GPUS):
@@ -91,6 +94,7 @@ def inventory(
             "swarm_steps": {
                 verb: carried({"steps": each, "guard": {**guard, "fleet": desired[node].fleet}}) for verb, each in found.items()
             },
+            "swarm_limits": limits[node],
         }
         for node, found in verbs.items()
     }
