@@ -112,8 +112,9 @@ class Sight:
     def _with(self, machines: Machines, names: set[str]) -> Sight:
         targets = {name: value.address for name, value in self.asked.all.items() if name in names}
         found = machines.observe(targets, ssh_config=self.asked.inputs.ssh_config)
-        for name, said in found.items():
-            node = self._ours(name, said)
+        for name, why in self._disowned(found).items():
+            found[name] = found[name].model_copy(update={"error": why})
+        for name, node in found.items():
             if node.error:
                 last = self.asked.last.get(name, Observed(node=name))
                 agent = self.agent if last.ledger else ""
@@ -129,15 +130,20 @@ class Sight:
                 found[name], named[name] = claims.believed(node, self.asked.placed.get(name, frozenset()))
         return replace(self, observed=self.observed | found, claims={**self.claims, **named})
 
-    def _ours(self, name: str, node: Observed) -> Observed:
-        """A node that this state has made changes on, and that names another owner now, is one that cannot be read."""
-        last = self.asked.last.get(name)
-        was, now = (last.ledger if last else None), node.ledger
-        if node.error or not was or not was.lineage or not now or (was.lineage, was.fleet) == (now.lineage, now.fleet):
-            return node
-        return node.model_copy(
-            update={"error": f"it was ours, and its ledger names fleet {now.fleet} (lineage {now.lineage}) now"}
-        )
+    def _disowned(self, found: Mapping[str, Observed]) -> dict[str, str]:
+        """Nodes that this state has made changes on, and that name another owner now → words. None where most of them do.
+
+        One of many cannot be believed, and counts as unreadable. Where most do, it is the state that is wrong, and the
+        guards refuse the change.
+        """
+        words = {}
+        for name, node in found.items():
+            last = self.asked.last.get(name)
+            was, now = (last.ledger if last else None), node.ledger
+            if node.error or not was or not was.lineage or not now or (was.lineage, was.fleet) == (now.lineage, now.fleet):
+                continue
+            words[name] = f"it was ours, and its ledger names fleet {now.fleet} (lineage {now.lineage}) now"
+        return {} if 2 * len(words) > sum(not node.error for node in found.values()) else words
 
     def as_if_running(self, first: Sight) -> Sight:
         """As if what came to its end since `first` still ran: an end within a run is news for the next, no failure of this."""

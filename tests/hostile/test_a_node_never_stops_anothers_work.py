@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.errors import Refused
 from swarm_iac.model.state import AllocationState, Desired, LedgerHead, NodeState, Observed, UnitState
 from swarm_iac.model.step import Plan, Step, StepResult, Verb
 from swarm_iac.provider import fleet, spec
@@ -141,3 +142,11 @@ def test_what_a_node_says_of_its_owner_keeps_nobody_from_changing(head: LedgerHe
     assert done.outputs["serial"] <= 4, "no node drives the others' serial"
     if (head.lineage, head.fleet) != ("L", "lab"):
         assert any(f"evil: it was ours, and its ledger names fleet {head.fleet}" in words for words in done.warnings)
+
+
+def test_a_state_that_most_nodes_disown_is_refused_as_ever() -> None:
+    taken = LedgerHead(lineage="M", serial=3, fleet="lab")
+    machines = Fleet({name: observed(name).model_copy(update={"ledger": taken}) for name in NODES})
+    before = Before(inputs(), {"serial": 3}, {})
+    with pytest.raises(Refused, match="a, b, evil: belongs to fleet lab"):
+        fleet.apply(machines, inputs(), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]
