@@ -81,7 +81,8 @@ def read(node: str, answer: bytes, asked: tuple[float, float] | None = None) -> 
             words = f"its clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
             found["troubles"] = (*found.get("troubles", ()), words)
         # Words of a node are for people; its state is compared with what is wanted, and made printable where it is shown.
-        for key in found.keys() - {"state", "node"}:
+        steers = b"\\" in answer or not answer.decode(errors="replace").isprintable()  # a look that costs nothing
+        for key in found.keys() - {"state", "node"} if steers else ():
             found[key] = printable_all(found[key])
         return Observed.model_validate(found)
     except ValidationError as error:
