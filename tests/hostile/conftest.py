@@ -14,6 +14,10 @@ from swarm_iac import assets
 from swarm_iac.converge import converge, play
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
+from swarm_iac.provider.light import without_fork_handlers
+
+# As the provider does before it forks for Ansible: some of these tests speak gRPC in the process that others fork from.
+without_fork_handlers()
 
 #: Begins a program that answers to steps: `asked` is the request.
 HEAD = "import json, os, sys, time\nasked = json.load(sys.stdin)\n"
@@ -28,10 +32,23 @@ def outcome(step, **more):
 class Nodes:
     """Nodes that are processes of this machine, each answering as its program says. Nothing here is changed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.patch = monkeypatch
         self.lines: list[str] = []
         monkeypatch.setattr(play, "agent_digest", lambda: "0000hostile0000")
+        real = play.inventory
+
+        def inventory(*given: Any) -> dict[str, Any]:
+            found = real(*given)
+            for name, host in found["all"]["hosts"].items():
+                # A Python of its own, or mitogen takes all of them for one machine, which does one thing after the other.
+                python = folder / f"python-{name}"
+                if not python.is_symlink():
+                    python.symlink_to("/usr/bin/python3")
+                host["ansible_python_interpreter"] = str(python)
+            return found
+
+        monkeypatch.setattr(play, "inventory", inventory)
 
     def program(self, code: str) -> None:
         """`code` prints the answer to `asked`; `outcome(step)` is an honest one."""
@@ -56,5 +73,5 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    return Nodes(monkeypatch)
+def nodes(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
+    return Nodes(monkeypatch, tmp_path_factory.mktemp("pythons"))

@@ -26,8 +26,8 @@ print(json.dumps({"results": [outcome(one) for one in asked["steps"]]}))
         Step(id="a/start/x-0", node="a", verb=Verb.START, after=("a/gpus",)),
     )
     well, waits = (
-        Step(id="z/gpus", node="z", verb=Verb.GPUS),
-        Step(id="z/stop/y-0", node="z", verb=Verb.STOP, after=("z/gpus",)),
+        Step(id="z/settings", node="z", verb=Verb.SETTINGS),
+        Step(id="z/stop/y-0", node="z", verb=Verb.STOP, after=("z/settings",)),
     )
     last = Step(id="z/start/y-0", node="z", verb=Verb.START, after=("a/gpus",))
     stop = threading.Event()
@@ -36,15 +36,15 @@ print(json.dumps({"results": [outcome(one) for one in asked["steps"]]}))
     try:
         from swarm_iac.converge import limit
 
-        monkeypatch.setattr(limit, "_MOST", {**limit._MOST, Verb.GPUS: 15})
+        monkeypatch.setattr(limit, "_MOST", {**limit._MOST, Verb.GPUS: 8})
     except ImportError:
         pass  # then there is none
     began = time.monotonic()
     found = nodes.converge(hangs, after, well, waits, last, stop=stop)
     ends.cancel()
     assert time.monotonic() - began < 80, "the run waited for a step that hangs"
-    assert found["a/gpus"].message == "no answer within 15 s, the most for its steps of this kind"
-    assert found["z/gpus"].ok and found["z/stop/y-0"].ok
+    assert found["a/gpus"].message == "no answer within 8 s, the most for its steps of this kind"
+    assert found["z/settings"].ok and found["z/stop/y-0"].ok
     assert not found["a/start/x-0"].ok and found["z/start/y-0"].message == "waits for a/gpus, which failed"
 
 
