@@ -21,7 +21,8 @@ class OnlyOwner(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unu
 
     def __init__(self, owner: int | None = None) -> None:
         self._owner = os.geteuid() if owner is None else owner
-        self._known: set[str] = set()
+        self.port = 0
+        """The port that is served, once it is known: two connections may share the number of their other end."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Wraps what answers the call."""
@@ -30,20 +31,18 @@ class OnlyOwner(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unu
             return None  # the protocols of the engine that we serve have no streams
 
         async def answer(request: Any, context: Any) -> Any:
-            if not self._may(context.peer()):
+            if account(context.peer(), self.port) not in (self._owner, None):
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this port is for the engine of another account")
             return await found.unary_unary(request, context)
 
         return grpc.unary_unary_rpc_method_handler(answer, found.request_deserializer, found.response_serializer)
 
-    def _may(self, peer: str) -> bool:
-        if peer not in self._known and account(peer) in (self._owner, None):
-            self._known.add(peer)
-        return peer in self._known
 
+def account(peer: str, served: int = 0) -> int | None:
+    """The account at the other end of a connection to the port that is served.
 
-def account(peer: str) -> int | None:
-    """The account whose socket is at the other end: -1 when nobody's is; None where that cannot be known."""
+    -1 when it is nobody's, None where that cannot be known.
+    """
     if not _TABLES[0].exists():
         return None
     port = peer.rpartition(":")[2]
@@ -57,7 +56,8 @@ def account(peer: str) -> int | None:
         for row in rows:
             words = row.split()
             # Its own end, on the loopback, of a connection that is open.
-            host, _, own = words[1].partition(":")
-            if int(own, 16) == int(port) and words[3] == "01" and host.endswith(("00007F", "01000000")):
+            (host, own), other = words[1].split(":"), words[2].split(":")[1]
+            here = host.endswith(("00007F", "01000000")) and words[3] == "01"
+            if here and int(own, 16) == int(port) and int(other, 16) == (served or int(other, 16)):
                 return int(words[7])
     return -1

@@ -61,9 +61,10 @@ async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callabl
     """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
     busy = Busy()
     here.note(os.getppid())
-    server = grpc.aio.server(interceptors=(OnlyOwner(),), options=UNLIMITED)
+    owner = OnlyOwner()
+    server = grpc.aio.server(interceptors=(owner,), options=UNLIMITED)
     register(server, busy)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = owner.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -45,6 +45,8 @@ async def called(machines: Recorder, interceptors: tuple[Any, ...], call: Any) -
     server = grpc.aio.server(interceptors=interceptors)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(Servicer(machines, Busy()), server)  # type: ignore[arg-type]
     port = server.add_insecure_port("127.0.0.1:0")
+    for each in interceptors:
+        each.port = port
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
