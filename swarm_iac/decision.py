@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import secrets
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -283,17 +283,36 @@ def write_whole(path: Path, text: str) -> bool:
     """Write all of it or nothing, whenever the process ends. False where the file says so already."""
     if path.exists() and path.read_text() == text:
         return False
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with fresh.open("x") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        _replace(path, text)
     except OSError as error:
         raise SwarmError(f"{path}: {error.strerror}", place=Place(str(path))) from None
     return True
+
+
+def _replace(path: Path, text: str) -> None:
+    """Atomic and durable, and through no name that someone else could have put there, or that another run writes too."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o644 & ~_umask())
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -21,8 +21,13 @@ description:
   - Supports check mode (predicts the same changes) and diff mode (shows values).
 options:
   verb: {description: The kind of step., type: str, required: true}
-  steps: {description: "Steps with id, allocation, want, after.", type: list, elements: dict, required: true}
-  guard: {description: "Whose run this is: fleet, lineage, serial; for the record also who, commit.", type: dict, required: true}
+  steps:
+    description:
+      - Base64 of JSON, so that no value of a step is anything but data on its way here.
+      - "C(steps): with id, allocation, want, after; C(guard): whose run this is: fleet, lineage, serial, run; for the
+        record also who, commit."
+    type: str
+    required: true
   digest: {description: Digest of the node program., type: str, required: true}
   archive: {description: "The program itself (zip, base64), for a node that does not have it yet.", type: str}
   failed: {description: Ids of steps of this run that failed before., type: list, elements: str, default: []}
@@ -52,12 +57,12 @@ def program(module):
 def perform(module, path):
     """The program's answer."""
     parameters = module.params
-    request = {name: parameters[name] for name in ("verb", "steps", "guard", "failed")}
+    asked = json.loads(base64.b64decode(parameters["steps"]).decode("utf-8"))
+    request = {"verb": parameters["verb"], "steps": asked["steps"], "failed": parameters["failed"]}
     request["check"] = module.check_mode
-    given = request["guard"]
-    request["guard"] = {name: given[name] for name in ("fleet", "lineage", "serial")}
+    given = asked["guard"]
+    request["guard"] = {name: given[name] for name in ("fleet", "lineage", "serial", "run")}
     request["run"] = {name: given.get(name, "") for name in ("who", "commit")}
-    request["guard"]["serial"] = int(request["guard"]["serial"])
     done = subprocess.run([sys.executable or "python3", "-I", "-S", path, "step"], input=json.dumps(request),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)  # fmt: skip
     if done.returncode:
@@ -80,8 +85,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "verb": {"type": "str", "required": True},
-            "steps": {"type": "list", "elements": "dict", "required": True},
-            "guard": {"type": "dict", "required": True},
+            "steps": {"type": "str", "required": True},
             "digest": {"type": "str", "required": True},
             "archive": {"type": "str", "no_log": True},
             "failed": {"type": "list", "elements": "str", "default": []},

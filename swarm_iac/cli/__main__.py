@@ -11,6 +11,7 @@ import sys
 
 from swarm_iac.cli import interrupt
 from swarm_iac.errors import SwarmError
+from swarm_iac.printable import printable
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
         _collect_rarely()
         app()
     except SwarmError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         interrupt.leave(error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from complaining about it at exit.

@@ -62,7 +62,7 @@ def logs(
     chosen = fleet.find(stack, allocation)
     more = ["--follow"] if follow else []
     command = ["journalctl", "--no-pager", "--output=short-iso", f"--lines={lines}", f"--unit={chosen.unit}", *more]
-    raise SystemExit(fleet.on_node(chosen, command))
+    raise SystemExit(fleet.on_node(chosen, command, words=True))
 
 
 def shell(

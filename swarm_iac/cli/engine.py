@@ -13,7 +13,8 @@ import yaml
 
 from swarm_iac.cli import lock
 from swarm_iac.cli.toolchain import require_pulumi
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Refused, SwarmError
+from swarm_iac.provider import here
 
 Say = Callable[[str], None]
 #: What takes the engine's lock.
@@ -46,15 +47,30 @@ def environment(root: Path, say: Say) -> dict[str, str]:
 
 
 def reaching(root: Path) -> dict[str, str]:
-    """The part of the environment that says how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set."""
+    """The part of the environment that says how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set.
+
+    Raises Refused for a sandbox's configuration that no sandbox wrote here: ssh runs what stands in it.
+    """
     sandbox = root / ".sandbox" / "ssh_config"
     values = {name: os.environ[name] for name in ("SWARM_SSH_CONFIG", "SWARM_NODE_TIMEOUT") if os.environ.get(name)}
-    if sandbox.exists():
-        values.setdefault("SWARM_SSH_CONFIG", str(sandbox))
+    if "SWARM_SSH_CONFIG" not in values and os.path.lexists(sandbox):
+        if not _written_by_a_sandbox(sandbox.parent):
+            raise Refused(
+                f"{sandbox} is not what `swarm sandbox` writes there, and ssh would run what stands in it",
+                hint="remove it, or write it anew with: swarm sandbox up; one of your own is named in SWARM_SSH_CONFIG",
+            )
+        values["SWARM_SSH_CONFIG"] = str(sandbox)
     if values.get("SWARM_SSH_CONFIG") == str(sandbox):
         # Emulated machines that share two cores are slow to answer, and not dark for it.
         values.setdefault("SWARM_NODE_TIMEOUT", "90")
     return values
+
+
+def _written_by_a_sandbox(folder: Path) -> bool:
+    from swarm_iac.sandbox import access  # asked only where there is such a folder
+    from swarm_iac.sandbox.places import Places
+
+    return any(access.own(Places(each)) for each in (folder.absolute(), folder.resolve()))
 
 
 def pulumi(
@@ -67,10 +83,23 @@ def pulumi(
     variables = {**ensure_stack(root, stack, say), **(more or {})}
     if arguments[0] in _CHANGING and (state := state_folder(root)):
         lock.refuse_held(state, stack)
-    return subprocess.run(
-        ["pulumi", *arguments, "--stack", stack], cwd=root, env=variables, text=True, capture_output=capture,
+    words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
+    with subprocess.Popen(
+        words,
+        cwd=root,
+        env=variables,
+        text=True,
+        stdout=pipe,
+        stderr=pipe,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
-    )  # fmt: skip
+    ) as process:
+        here.note(process.pid)
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def ending(verb: str, status: int, in_hand: bool) -> list[str]:

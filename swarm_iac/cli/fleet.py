@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli import decisions
+from swarm_iac.cli.claims import believed
 from swarm_iac.cli.engine import reaching
 from swarm_iac.decision import Decision
 from swarm_iac.errors import SwarmError
@@ -21,6 +25,7 @@ from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan.hardware import unlike
+from swarm_iac.printable import printable
 from swarm_iac.reach.address import patience
 from swarm_iac.units import BitsPerSecond, Bytes
 
@@ -28,6 +33,10 @@ if TYPE_CHECKING:
     from swarm_iac.observe import Run
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
+#: What YAML takes for more than text.
+_MEANT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+#: Of a line that never ends, so much is shown at a time. [characters]
+_LINE = 1 << 16
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
 
 
@@ -86,6 +95,7 @@ def look(
     from swarm_iac.converge import agent_digest
     from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
+    from swarm_iac.plan.claims import given_back
     from swarm_iac.plan.parking import may_stand
     from swarm_iac.plan.part import only as read_only
 
@@ -103,7 +113,10 @@ def look(
     with doing(f"asking {len(targets)} machines", quiet=quiet):
         seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
     with doing("planning", quiet=quiet):
-        return View(decision, wanted, seen, steps(seen, wanted, agent_digest(), budget, fits, retry, chosen))
+        seen, named = believed(decision, wanted, seen)
+        plan = steps(seen, wanted, agent_digest(), budget, fits, retry, chosen)
+        named = {node: each for node, each in named.items() if chosen is None or node in chosen.nodes}
+        return View(decision, wanted, seen, given_back(plan, named))
 
 
 def guard(view: View, allowed: int) -> None:
@@ -289,14 +302,21 @@ def find(name: str, allocation: str) -> Chosen:
     return Chosen(decision.stack.runs_as(one), user, one.node, node.ssh, ssh_config(decision.root))
 
 
-def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False) -> int:
-    """Run a command on the allocation's node, as whom we log in; its exit status."""
-    if chosen.address == "local":
-        return subprocess.call(command)
+def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False, words: bool = False) -> int:
+    """Run a command on the allocation's node, as whom we log in; its exit status. `words`: only printable ones are shown."""
     from swarm_iac.reach.address import parse
 
-    words = parse(chosen.address).ssh(chosen.ssh_config)
-    return subprocess.call([*("-t" if terminal and word == "-T" else word for word in words), shlex.join(command)])
+    if chosen.address != "local":
+        way = parse(chosen.address).ssh(chosen.ssh_config)
+        command = [*("-t" if terminal and word == "-T" else word for word in way), shlex.join(command)]
+    if not words:
+        return subprocess.call(command)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", bufsize=1) as process:
+        assert process.stdout
+        while line := process.stdout.readline(_LINE):
+            sys.stdout.write(printable(line))
+            sys.stdout.flush()
+    return process.returncode
 
 
 def enter(chosen: Chosen, command: list[str]) -> list[str]:
@@ -350,7 +370,7 @@ def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:
         if shape not in shapes:
             shapes[shape] = f"{_shape_name(one.facts)}-{len(shapes) + 1}"
             lines["hardware:"].append(f"  {shapes[shape]}: {{{shape}}}")
-        lines["nodes:"].append(f'  {name}: {{hardware: {shapes[shape]}, ssh: "{targets[name]}"}}')
+        lines["nodes:"].append(f"  {_text(name)}: {{hardware: {shapes[shape]}, ssh: {json.dumps(targets[name])}}}")
     text = "".join(f"{head}\n{chr(10).join(body)}\n" for head, body in lines.items() if body)
     return text, {name: one.error.strip() for name, one in seen.items() if one.error}
 
@@ -361,7 +381,8 @@ def _name(address: str) -> str:
 
 
 def _shape_name(facts: Facts) -> str:
-    return gpu_model(facts.gpus[0].model).lower() if facts.gpus else "cpu"
+    name = re.sub(r"[^a-z0-9]+", "-", gpu_model(facts.gpus[0].model).lower()).strip("-") if facts.gpus else "cpu"
+    return name[:30].strip("-") if name[:1].isalpha() else "gpu"
 
 
 def _hardware(facts: Facts) -> str:
@@ -371,18 +392,25 @@ def _hardware(facts: Facts) -> str:
         card = facts.gpus[0]
         model = gpu_model(card.model)
         count, size = len(facts.gpus), _round(card.memory)
-        known = f"{count} x {model}"
-        words.append(f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {model}, memory: {size}}}")
+        known = f"{count} x {model}"  # as it stands, because only a model that we know does so
+        words.append(
+            f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {_text(model)}, memory: {size}}}"
+        )
     words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
     disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
     if disk:
-        words += [f"nvme: {_round(disk[1])}", f"disk: {disk[0]}"]
+        words += [f"nvme: {_round(disk[1])}", f"disk: {_text(disk[0])}"]
     nic = max(facts.interfaces.items(), key=lambda pair: pair[1], default=None)
     if nic and nic[1] > 0:
-        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {nic[0]}"]
+        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {_text(nic[0])}"]
     if len(facts.numa) > 1:
         words.append(f"numa: {len(facts.numa)}")
     return ", ".join(words)
+
+
+def _text(words: str) -> str:
+    """What a machine says, as YAML: plain where that is text for sure, else quoted, so that it adds no key."""
+    return words if re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", words) and words.lower() not in _MEANT else json.dumps(words)
 
 
 def _round(size: int) -> Bytes:

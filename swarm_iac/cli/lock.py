@@ -11,15 +11,13 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import psutil
-
 from swarm_iac.errors import Retryable
+from swarm_iac.provider import here
 
 Say = Callable[[str], None]
-#: A process's start is known to about this much; a lock is written a moment after its process began. [s]
-_SLACK = 2.0
 
 
 @dataclass(frozen=True)
@@ -32,22 +30,19 @@ class Owner:
     process: int
     since: float
 
+    @cached_property
+    def _known(self) -> here.Mark | None:
+        return here.known(self.process, self.since) if self.host == socket.gethostname() else None
+
     @property
     def here(self) -> bool:
-        """Is it of this host, so that we can know whether it lives?"""
-        return self.host == socket.gethostname()
+        """Is it of this machine for sure, so that we can know whether it lives? A host's name alone says nothing."""
+        return self._known is not None and self._known.here
 
     @property
     def lives(self) -> bool:
         """Does its process run? A number that was given to another process since is not it."""
-        try:
-            process = psutil.Process(self.process)
-            began, status = process.create_time(), process.status()
-        except psutil.NoSuchProcess:
-            return False
-        if status == psutil.STATUS_ZOMBIE:
-            return False  # ended, and whoever inherited it has not looked yet
-        return not self.since or began <= self.since + _SLACK
+        return self._known is not None and self._known.lives
 
     def __str__(self) -> str:
         when = f", since {datetime.datetime.fromtimestamp(self.since):%Y-%m-%d %H:%M:%S}" if self.since else ""
@@ -68,7 +63,7 @@ def owners(state: Path, stack: str) -> Iterator[Owner]:
 
 
 def clear_dead(state: Path, stack: str, say: Say) -> None:
-    """Remove the lock of each run of this host that has ended."""
+    """Remove the lock of each run that is known to be of this machine and to have ended."""
     for owner in owners(state, stack):
         if owner.here and not owner.lives:
             say(f"cleared the lock of a run that ended: {owner}")

@@ -11,6 +11,8 @@ from rich.console import Console, RenderableType
 
 from swarm_iac.cli.grid import Grid
 
+from swarm_iac.printable import printable
+
 _PIPE_WIDTH = 160
 
 
@@ -21,7 +23,7 @@ def _console() -> Console:
 
 def say(text: str) -> None:
     """Progress, on stderr, at once."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
@@ -39,4 +41,4 @@ def show_json(value: Any) -> None:
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Grid:
     """A plain table; cells are text as it is, never markup."""
-    return Grid.of(title, heads, rows)
+    return Grid.of(title, heads, ([printable(str(cell)) for cell in row] for row in rows))

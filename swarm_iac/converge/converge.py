@@ -6,6 +6,7 @@ along in the next run: it delays those that wait for it and nobody else.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import threading
 import time
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac import assets
-from swarm_iac.converge import play
+from swarm_iac.converge import limit, play
 from swarm_iac.converge.outcome import Outcomes
 from swarm_iac.converge.ready import barred, ready
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
+from swarm_iac.printable import printable
 
 Progress = Callable[[str], None]
 #: How Ansible begins the lines in which all goes well.
@@ -49,9 +51,9 @@ def converge(
     try:
         play.prepare(folder)
         course = _Course(plan, on_progress)
+        guard = {"lineage": lineage, "serial": serial, "run": secrets.token_hex(8), "who": who, "commit": commit}
         while chosen := course.next(stop):
             run = _Run(folder, chosen, on_progress, stop, check)
-            guard = {"lineage": lineage, "serial": serial, "who": who, "commit": commit}
             course.take(run.go(desired, ssh_config, guard, course.began))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -66,6 +68,8 @@ class _Course:
         self.done: dict[str, StepResult] = {}
         self.began: dict[str, float] = {}
         self.on_progress = on_progress
+        self.limits = limit.totals(plan.steps)
+        self.over: set[str] = set()
 
     def next(self, stop: threading.Event) -> list[Step]:
         """The steps of the next run; none when all is done. Those that will never run get their result here."""
@@ -81,7 +85,11 @@ class _Course:
         return chosen
 
     def take(self, results: Mapping[str, StepResult]) -> None:
-        """Results of one run. What is pending, and what was skipped because it waits for that, stays."""
+        """Results of one run. What is pending, and what was skipped because it waits for that, stays.
+
+        What is past its limit is asked once more, since the run that it waited in may have been long for others' sake.
+        """
+        results = {name: self._in_time(name, result) for name, result in results.items()}
         waits = {name for name, result in results.items() if result.pending}
         for name, result in [(name, results[name]) for name in self.left if name in results]:
             if result.skipped and waits.intersection(self.left[name].after):
@@ -92,6 +100,16 @@ class _Course:
                 times = {"began": self.began[name], "seconds": round(time.time() - self.began[name], 3)}
                 self.done[name] = result.model_copy(update=times)
                 del self.left[name]
+
+    def _in_time(self, name: str, result: StepResult) -> StepResult:
+        if not result.pending or time.time() - self.began[name] <= self.limits[name]:
+            return result
+        if name not in self.over:
+            self.over.add(name)
+            return result
+        words = f"not done within {self.limits[name]} s, the most for a step of its kind: {result.message}"
+        self.on_progress(f"{name}: failed: {words}")
+        return result.model_copy(update={"ok": False, "pending": False, "message": words})
 
     def _skip(self, name: str, message: str) -> None:
         self.done[name] = StepResult(id=name, ok=False, skipped=True, message=message, began=self.began.get(name, 0))
@@ -107,6 +125,7 @@ class _Run:
         self.steps = steps
         self.stop = stop
         self.check = check
+        self.until = time.monotonic() + limit.run(steps)
         self.outcomes = Outcomes(steps, on_progress, values=check)
 
     def go(
@@ -136,14 +155,17 @@ class _Run:
         return self.outcomes.on_event(event)
 
     def _pass_on_stop(self) -> bool:
-        """Asked a few times a second. Ansible is never killed: a file tells the roles to begin nothing further."""
+        """Asked a few times a second. A file tells the roles to begin nothing further.
+
+        Ansible itself is ended only when it runs on although the time of all its tasks is over.
+        """
         if self.stop.is_set():
             (self.folder / "stop").touch()
-        return False
+        return time.monotonic() > self.until
 
     def _ended(self, runner: Any) -> str:
         try:
-            lines = [line.strip() for line in runner.stdout.read().splitlines() if line.strip()]
+            lines = [line.strip() for line in printable(runner.stdout.read()).splitlines() if line.strip()]
         except (OSError, AttributeError, ValueError):
             lines = []
         last = [line for line in lines[-1:] if not line.startswith(_PROGRESS)]

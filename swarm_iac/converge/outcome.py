@@ -7,7 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pydantic import ConfigDict, Field, ValidationError
+
+from swarm_iac.model.base import Value
 from swarm_iac.model.step import Step, StepResult
+from swarm_iac.printable import printable
 
 #: What Ansible and mitogen put around the words of the machine.
 _NOISE = re.compile(
@@ -25,8 +29,39 @@ _MEANS = {
 #: A disk that takes no more. Its path says whose it is: the node's, or this machine's own.
 _DISK = re.compile(r"\[Errno (?P<number>28|30)\][^:\n]*(?:: '(?P<path>[^'\n]*)')?")
 _FULL = {"28": "the disk is full", "30": "the file system is read-only"}
+#: A task that ran into its limit.
+_LATE = re.compile(r"Timed out after ([0-9]+) second")
 #: Where mitogen begins to tell its own stack.
 _STACK = re.compile(r"\s+File \"<stdin>\", line \d+.*", re.DOTALL)
+
+
+#: The most of one step's words that is told: a reason and the last lines of a journal. [characters]
+_WORDS = 8000
+
+
+class _Change(Value):
+    """One value, as a node says that it changed it."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    path: str = Field(max_length=1000)
+    old: Any = None
+    new: Any = None
+
+
+class _Told(Value):
+    """What a node may say of one step. Another type than these is no answer."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    id: str
+    ok: bool
+    changed: bool = False
+    skipped: bool = False
+    pending: bool = False
+    message: str = ""
+    seconds: float = Field(default=0, ge=0)
+    changes: list[_Change] = []
 
 
 class Outcomes:
@@ -41,8 +76,15 @@ class Outcomes:
         self.values = values
 
     def on_event(self, event: Mapping[str, Any]) -> bool:
-        """One event of ansible-runner. Never kept on disk: False."""
+        """One event of ansible-runner. Never kept on disk: False. Never raises: an event of one host is none of the others'."""
         kind, data = event.get("event", ""), event.get("event_data") or {}
+        try:
+            self._read(kind, data)
+        except Exception as error:
+            self.trouble.setdefault(str(data.get("host", "")), f"the node's answer is not understood: {type(error).__name__}")
+        return False
+
+    def _read(self, kind: str, data: Mapping[str, Any]) -> None:
         host, result = data.get("host", ""), data.get("res") or {}
         if kind == "runner_on_start" and data.get("task_action") == "swarm_step":
             # Ansible announces a task before it looks whether the host has anything to do there.
@@ -50,24 +92,35 @@ class Outcomes:
                 self.on_progress(f"{host}: {data.get('task', '')}")
         elif kind in ("runner_on_ok", "runner_on_failed") and isinstance(result.get("outcomes"), list):
             for told in result["outcomes"]:
-                self._take(told)
+                self._take(told, host)
         elif kind in ("runner_on_failed", "runner_on_unreachable") and data.get("task_action") != "ansible.builtin.fail":
             self.trouble.setdefault(host, words(result))
-        return False
 
-    def _take(self, told: Mapping[str, Any]) -> None:
-        if not isinstance(told, Mapping) or told.get("id") not in self.steps:
+    def _take(self, said: Any, host: str) -> None:
+        name = said.get("id") if isinstance(said, Mapping) else None
+        if not isinstance(name, str) or name not in self.steps:
             return
-        fields = ("id", "ok", "changed", "skipped", "pending", "message", "seconds")
-        result = StepResult(**{field: told[field] for field in fields if field in told})
-        self.results[result.id] = result
+        if self.steps[name].node != host:
+            self.on_progress(f"{host}: answered for a step of {self.steps[name].node}, which counts for nothing")
+            return
+        try:
+            told = _Told.model_validate(said)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"the node's answer is not understood: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+            told = _Told(id=name, ok=False, message=why)
+        result = StepResult(
+            id=name, ok=told.ok, changed=told.changed, skipped=told.skipped, pending=told.pending,
+            message=printable(told.message, _WORDS), seconds=told.seconds,
+        )  # fmt: skip
+        self.results[name] = result
         if result.skipped:
             return  # what it waits for is told; whether it will still run is decided elsewhere
         state = "pending" if result.pending else "failed" if not result.ok else "changed" if result.changed else "unchanged"
         self.on_progress(f"{result.id}: {state}{': ' + result.message if result.message else ''}")
         if self.values:
-            for change in told.get("changes") or ():
-                self.on_progress(f"  {change['path']}: {json.dumps(change['old'])} → {json.dumps(change['new'])}")
+            for change in told.changes:
+                self.on_progress(f"  {printable(change.path)}: {json.dumps(change.old)} → {json.dumps(change.new)}")
 
     def finish(self, *, stopped: bool, ended: str) -> dict[str, StepResult]:
         """A result for every step of the run: those that nobody spoke of did not run, and say why."""
@@ -86,7 +139,9 @@ class Outcomes:
 
 def words(result: Mapping[str, Any]) -> str:
     """The machine's own words in a failed task's result, without what Ansible puts around them."""
-    text = str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given")
+    text = printable(str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given"))
+    if late := _LATE.search(text):
+        return f"no answer within {late[1]} s, the most for its steps of this kind"
     for told, meant in _MEANS.items():
         if told in text:
             return meant

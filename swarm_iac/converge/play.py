@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from swarm_iac import assets
+from swarm_iac.converge import limit
 from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step, Verb
@@ -74,24 +75,29 @@ def inventory(
     guard: Mapping[str, Any],
     waited: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Ansible's inventory of one run: each node with its own steps by verb. Raises ValueError for a bad address.
+    """Ansible's inventory of one run: each node with its own steps by verb, as text. Raises ValueError for a bad address.
 
     `waited`: for how long each step has been asked already. [s]
     """
-    hosts: dict[str, dict[str, Any]] = {}
+    verbs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    steps = tuple(steps)
+    limits = limit.tasks(steps)
     for step in steps:
-        node = desired[step.node]
-        if step.node not in hosts:
-            hosts[step.node] = {
-                **parse(node.address).inventory(ssh_config),
-                "swarm_guard": {**guard, "fleet": node.fleet},
-                "swarm_steps": {},
-            }
         asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
         if step.verb in (Verb.SETTINGS, Verb.GPUS):
             asked |= {"sets": {change.path: change.new for change in step.changes}, "rollout": bool(step.rollout)}
         asked["waited"] = round(waited.get(step.id, 0), 1)
-        hosts[step.node]["swarm_steps"].setdefault(step.verb.value, []).append(asked)
+        verbs.setdefault(step.node, {}).setdefault(step.verb.value, []).append(asked)
+    hosts = {
+        node: {
+            **parse(desired[node].address).inventory(ssh_config),
+            "swarm_steps": {
+                verb: carried({"steps": each, "guard": {**guard, "fleet": desired[node].fleet}}) for verb, each in found.items()
+            },
+            "swarm_limits": limits[node],
+        }
+        for node, found in verbs.items()
+    }
     quiet = patience()
     shared = {
         "ansible_python_interpreter": "/usr/bin/python3",
@@ -105,22 +111,19 @@ def inventory(
     return {"all": {"hosts": hosts, "vars": shared}}
 
 
+def carried(asked: Mapping[str, Any]) -> str:
+    """Steps as a text that nothing on the way to the node takes for more than text: base64 of JSON.
+
+    Ansible would evaluate `{{ … }}` in a command, and read keys such as `__ansible_unsafe` or `__ansible_vault` as its own.
+    """
+    return base64.b64encode(json.dumps(asked, separators=(",", ":")).encode()).decode()
+
+
 def write_inventory(folder: Path, content: Mapping[str, Any]) -> Path:
-    """Put it into the folder, for Ansible to read. Wanted values may look like templates: they are marked as plain data."""
+    """Put it into the folder, for Ansible to read."""
     place = folder / "inventory.json"
-    place.write_text(json.dumps(_plain(content)), encoding="utf-8")
+    place.write_text(json.dumps(content), encoding="utf-8")
     return place
-
-
-def _plain(value: Any) -> Any:
-    """Ansible would evaluate `{{ … }}` in a command or an environment; `__ansible_unsafe` is its way to say text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
-        return {"__ansible_unsafe": value}
-    return value
 
 
 def environment(folder: Path, hosts: int) -> dict[str, str]:
@@ -141,6 +144,9 @@ def environment(folder: Path, hosts: int) -> dict[str, str]:
                 "timeout = 60",
                 "host_key_checking = True",
                 f"library = {assets.playbooks() / 'library'}",
+                f"action_plugins = {assets.playbooks() / 'plugins' / 'action'}",
+                # What a node says of itself is no variable: it would take the place of one of ours.
+                "inject_facts_as_vars = False",
                 f"roles_path = {assets.playbooks() / 'roles'}",
                 f"local_tmp = {folder / 'tmp'}",
                 # Arguments hold users' environments; they are nobody's business in a node's system log.

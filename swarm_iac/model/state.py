@@ -6,12 +6,33 @@ unit in the name, because this is what crosses to the node's own program.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from swarm_iac.model.base import Name, Value
 from swarm_iac.model.workload import OnBoot
+
+#: More CPUs than any kernel counts.
+_CPUS = 1 << 16
+
+
+def _list_form(text: str) -> str:
+    """What the kernel writes for a set of CPUs or NUMA nodes: a node may say anything else, and plans are made with it."""
+    count = 0
+    for part in filter(None, text.split(",")):
+        first, dash, last = part.partition("-")
+        if not (first.isascii() and first.isdigit() and len(first) <= 5 and (not dash or (last.isascii() and last.isdigit()))):
+            raise ValueError(f"{text[:40]!r} is no list of CPUs")
+        count += int(last[:6] or first) - int(first) + 1
+        if len(last) > 5 or int(last or first) < int(first) or count > _CPUS:
+            raise ValueError(f"{text[:40]!r} is no list of CPUs")
+    return text
+
+
+CpuList = Annotated[str, AfterValidator(_list_form)]
+#: Index of a card on its machine.
+Card = Annotated[int, Field(ge=0, lt=4096)]
 
 
 class GpuState(Value):
@@ -33,8 +54,8 @@ class SettingsState(Value):
 class SliceState(Value):
     """The cgroup of one allocation, as systemd and the kernel show it. None: no ceiling."""
 
-    cpus: str = Field(default="", description="cpuset in the kernel's list form, e.g. 0-3,8; empty: all.")
-    mems: str = Field(default="", description="NUMA nodes in list form; empty: all.")
+    cpus: CpuList = Field(default="", description="cpuset in the kernel's list form, e.g. 0-3,8; empty: all.")
+    mems: CpuList = Field(default="", description="NUMA nodes in list form; empty: all.")
     cpu_weight: int = 100
     cpu_quota_m: int | None = Field(default=None, description="Most CPU time, in thousandths of a CPU.")
     memory_high: int | None = Field(default=None, description="[bytes]")
@@ -84,7 +105,7 @@ class AllocationState(Value):
     """One allocation on one node."""
 
     workload: Name
-    gpus: tuple[int, ...] = Field(default=(), description="Indices of its GPUs, in the machine's own order by PCI address.")
+    gpus: tuple[Card, ...] = Field(default=(), description="Indices of its GPUs, in the machine's own order by PCI address.")
     slice: SliceState = SliceState()
     scratch: DirectoryState | None = None
     cache: DirectoryState | None = None
@@ -96,7 +117,7 @@ class NodeState(Value):
     """All that is managed on one node."""
 
     settings: SettingsState = SettingsState()
-    gpus: dict[int, GpuState] = {}
+    gpus: dict[Card, GpuState] = {}
     interface: str = Field(default="", description="The interface that is shaped; empty: none.")
     interface_bps: int = Field(default=0, description="Its whole bandwidth. [bit/s]")
     disk: str = Field(default="", description="The disk for scratch and caches; empty: none.")
@@ -106,7 +127,7 @@ class NodeState(Value):
 class GpuFacts(Value):
     """One card as NVML shows it."""
 
-    index: int
+    index: Card
     pci: str
     uuid: str
     model: str
@@ -123,9 +144,9 @@ class Facts(Value):
 
     hostname: str = ""
     kernel: str = ""
-    cpus: int = 0
-    memory: int = Field(default=0, description="[bytes]")
-    numa: dict[int, str] = Field(default={}, description="CPU list of each NUMA node.")
+    cpus: int = Field(default=0, ge=0, le=_CPUS)
+    memory: int = Field(default=0, ge=0, description="[bytes]")
+    numa: dict[int, CpuList] = Field(default={}, description="CPU list of each NUMA node.")
     gpus: tuple[GpuFacts, ...] = ()
     driver: str = ""
     disks: dict[str, int] = Field(default={}, description="Unused or swarm-managed disks and their size. [bytes]")
@@ -137,7 +158,7 @@ class LedgerHead(Value):
     """Whose the node is. `serial` only grows."""
 
     lineage: str
-    serial: int
+    serial: int = Field(ge=0, le=1 << 50)
     fleet: str
 
 
@@ -164,7 +185,7 @@ class Observed(Value):
         "| unknown (no answer in time).",
     )
     setbacks: dict[str, Setback] = Field(default={}, description="By path; see Change.path.")
-    booted: int = Field(default=0, description="When it booted, if something waits since. [s since 1970]")
+    booted: int = Field(default=0, ge=0, le=10**11, description="When it booted, if something waits since. [s since 1970]")
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
     troubles: tuple[str, ...] = Field(default=(), description="What is wrong with the machine, although it could be read.")
 

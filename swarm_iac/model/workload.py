@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from swarm_iac.model.base import Account, Name, Value
 from swarm_iac.model.hardware import Gpus, GpusField
@@ -98,6 +98,14 @@ class Run(Value):
         description="No namespaces, mounts, kernel settings and other processes than its own. `false` is for containers "
         "without root (Apptainer, Podman, enroot) and 32-bit programs.",
     )
+
+    @field_validator("env")
+    @classmethod
+    def _none_of_ansible(cls, env: dict[str, str]) -> dict[str, str]:
+        taken = [name for name in env if name.lower().startswith("__ansible")]
+        if taken:
+            raise ValueError(f"{taken[0][:40]} is no variable of a workload: names that begin with __ansible are Ansible's own")
+        return env
 
 
 class Stop(Value):

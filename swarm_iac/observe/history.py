@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, Field, ValidationError
+
+from swarm_iac.model.base import Value
 from swarm_iac.observe.observe import AT_ONCE, call
+from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach.address import parse
+from swarm_iac.reach.answer import decode
 
 
 @dataclass
@@ -32,6 +36,47 @@ class Run:
     def count(self, key: str) -> int:
         """How many of its steps were `ok`, or `changed` something."""
         return sum(bool(step.get(key)) for step in self.steps.values())
+
+
+class _Step(Value):
+    """What a line says of one step."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    id: str = Field(max_length=200)
+    ok: bool = False
+    changed: bool = False
+    pending: bool = False
+    seconds: float = 0
+
+
+class _Line(Value):
+    """One line of an audit, as a node tells it."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    t: float = Field(ge=0, le=10**11, description="[s since 1970]")
+    lineage: str = Field(max_length=200)
+    serial: int = Field(ge=0, le=1 << 50)
+    who: str = Field(max_length=500)
+    commit: str = Field(max_length=200)
+    steps: list[_Step]
+
+
+def _lines(node: str, said: Any) -> tuple[list[dict[str, Any]], int]:
+    """The lines that are some, and how many are none. A node tells of its own steps, under the name that it has now."""
+    if not isinstance(said, list):
+        raise ValueError("the node's answer is no list of lines")
+    found, bad = [], 0
+    for each in said:
+        try:
+            line = _Line.model_validate(printable_all(each)).model_dump(exclude_unset=True)
+        except ValidationError:
+            bad += 1
+            continue
+        steps = [{**step, "id": f"{node}/{step['id'].partition('/')[2]}"} for step in line["steps"]]
+        found.append({**line, "steps": steps})
+    return found, bad
 
 
 def history(
@@ -57,13 +102,16 @@ async def _all(
                 ask = f"[ ! -d {home} ] && echo [] || exec python3 -I -S {home} history {most}"
                 code, out, err = await asyncio.wait_for(call((*words, ask), b""), timeout)
                 if code:
-                    dark[node] = err.decode(errors="replace").strip()[-300:] or f"exit status {code}"
+                    dark[node] = printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
                 else:
-                    lines.extend(json.loads(out))
+                    found, bad = _lines(node, decode(out))
+                    lines.extend(found)
+                    if bad:
+                        dark[node] = f"{bad} of its audit's lines cannot be read"
             except TimeoutError:
                 dark[node] = f"no answer within {timeout:g} s"
-            except (OSError, ValueError) as error:
-                dark[node] = str(error)
+            except Exception as error:  # whatever one node's answer brings about, it is that node's alone
+                dark[node] = printable(str(error), 500)
 
     await asyncio.gather(*(one(node, address) for node, address in targets.items()))
     return together(lines), dark

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import time
@@ -17,7 +16,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from swarm_iac.model.state import Observed
+from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach.address import parse
+from swarm_iac.reach.answer import MOST, decode
 from swarm_iac.reach.program import agent_digest, archive
 
 #: What the node's shell answers when the program of this digest is not there. No command of ours ends with it.
@@ -45,8 +46,8 @@ async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: flo
                 return await asyncio.wait_for(_one(node, address, ssh_config, min(timeout / 2, 30)), timeout)
             except TimeoutError:
                 return Observed(node=node, error=f"no answer within {timeout:g} s")
-            except (OSError, ValueError) as error:
-                return Observed(node=node, error=str(error))
+            except Exception as error:  # whatever one node's answer brings about, it is that node's alone
+                return Observed(node=node, error=printable(str(error) or type(error).__name__, 500))
 
     found = await asyncio.gather(*(one(node, address) for node, address in targets.items()))
     return {seen.node: seen for seen in found}
@@ -73,29 +74,36 @@ def read(node: str, answer: bytes, asked: tuple[float, float] | None = None) -> 
     `asked`: when it was asked and when it had answered, by our own clock. [s since 1970]
     """
     try:
-        found = {**json.loads(answer), "node": node}
+        found = {**decode(answer), "node": node}
         clock = float(found.pop("clock", 0))
         if clock and asked and not asked[0] - _OFF < clock < asked[1] + _OFF:
             off = clock - asked[1]
             words = f"its clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
             found["troubles"] = (*found.get("troubles", ()), words)
+        # Words of a node are for people; its state is compared with what is wanted, and made printable where it is shown.
+        steers = b"\\" in answer or not answer.decode(errors="replace").isprintable()  # a look that costs nothing
+        for key in found.keys() - {"state", "node"} if steers else ():
+            found[key] = printable_all(found[key])
         return Observed.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        return Observed(node=node, error=f"the node's answer is not understood: {place}: {first['msg']}")
-    except (ValueError, TypeError):
-        return Observed(node=node, error=f"the node's answer is not JSON: {answer[:200].decode(errors='replace')!r}")
+        return Observed(node=node, error=printable(f"the node's answer is not understood: {place}: {first['msg']}", 500))
+    except (ValueError, TypeError, OverflowError) as error:
+        return Observed(node=node, error=printable(str(error), 500))
 
 
 def _words(err: bytes, code: int) -> str:
     """The last line that says something: a traceback's last line is its message, ssh's is its reason."""
-    lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in printable(err.decode(errors="replace")).splitlines() if line.strip()]
     return lines[-1][:500] if lines else f"exit status {code}"
 
 
 async def call(argv: tuple[str, ...], sent: bytes) -> tuple[int, bytes, bytes]:
-    """Run a command with `sent` as its input: exit status, output, error output. Killed when cancelled."""
+    """Run a command with `sent` as its input: exit status, output, error output. Killed when cancelled.
+
+    Raises ValueError when it says more than any answer of a node may hold.
+    """
     # A session of its own: an interrupt at the terminal is for the command that asked, which ends us in its own way.
     process = await asyncio.create_subprocess_exec(
         *argv,
@@ -105,10 +113,32 @@ async def call(argv: tuple[str, ...], sent: bytes) -> tuple[int, bytes, bytes]:
         start_new_session=True,
     )
     try:
-        out, err = await process.communicate(sent or None)
+        assert process.stdout and process.stderr
+        out, err, _ = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr), _send(process.stdin, sent))
+        await process.wait()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        # What is left in its pipes is never read, and without that nobody would be told that it ended.
+        for pipe in (1, 2):
+            process._transport.get_pipe_transport(pipe).close()  # type: ignore[attr-defined]
         await process.wait()
         raise
     return process.returncode or 0, out, err
+
+
+async def _all_of(stream: asyncio.StreamReader) -> bytes:
+    found = bytearray()
+    while part := await stream.read(1 << 16):
+        found += part
+        if len(found) > MOST:
+            raise ValueError(f"the node's answer is larger than {MOST >> 20} MiB")
+    return bytes(found)
+
+
+async def _send(stream: asyncio.StreamWriter | None, sent: bytes) -> None:
+    if stream is not None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading: its status says why
+            stream.write(sent)
+            await stream.drain()
+        stream.close()

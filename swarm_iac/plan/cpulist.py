@@ -21,5 +21,7 @@ def read(text: str) -> frozenset[int]:
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
+        if len(last or first) > 5:
+            raise ValueError(f"{part[:40]!r} is no number of a CPU")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from swarm_iac.errors import Refused
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Verb
+from swarm_iac.plan.claims import UNPLACED
 from swarm_iac.plan.diff import ended
 
 _SERVES = ("healthy-first", "one-by-one")
@@ -23,7 +24,9 @@ def stopped(plan: Plan, desired: Mapping[str, Desired]) -> tuple[str, ...]:
     """Allocations that the plan stops and that are missed for it: for good, or until they started again."""
     goes_on = {name for node in desired.values() if node.managed for name in node.state.allocations
                if node.handover.get(name) in _SERVES}  # fmt: skip
-    return tuple(sorted({step.allocation for step in plan.steps if step.verb is Verb.STOP} - goes_on))
+    # What a node merely names is nobody's, and must not keep everyone's change from being made.
+    stops = {step.allocation for step in plan.steps if step.verb is Verb.STOP and step.why != UNPLACED}
+    return tuple(sorted(stops - goes_on))
 
 
 def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:

@@ -18,6 +18,7 @@ from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import cpulist, words
+from swarm_iac.printable import printable
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
 _TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
@@ -44,8 +45,8 @@ class Rows:
     cells: list[tuple[str, ...]] = field(default_factory=list)
 
     def add(self, *cells: str) -> None:
-        """One row."""
-        self.cells.append(cells)
+        """One row. What a cell holds may be anyone's words."""
+        self.cells.append(tuple(map(printable, cells)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("What it costs per hour", costs),
         _bound(context.proof),
-        Section("Warnings", "\n".join(plan.warnings), style="yellow"),
+        Section("Warnings", printable("\n".join(plan.warnings)), style="yellow"),
     )
     return tuple(section for section in every if section.words or (section.rows and section.rows.cells))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
 from swarm_iac.plan import cpulist, words
+from swarm_iac.printable import printable_all
 from swarm_iac.units import Cpus, Seconds, Watts
 
 Properties = dict[str, Any]
@@ -32,7 +33,7 @@ def rows(nodes: Mapping[str, NodeState] | Mapping[str, Observed] | Mapping[str, 
             key = ("Allocation", allocation)
             if key not in found or one.unit.active:
                 found[key] = _allocation(name, one, health.get(allocation, ""))
-    return found
+    return {key: printable_all(properties) for key, properties in found.items()}
 
 
 def health_words(seen: Observed, name: str) -> str:

@@ -10,6 +10,8 @@ import grpc.aio
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, resource_status_pb2_grpc
 from pulumi.runtime.proto import resource_status_pb2 as rs
 
+from swarm_iac.printable import printable
+
 #: A fleet of 1,000 nodes is more than gRPC's default of 4 MiB in one message.
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
@@ -48,7 +50,7 @@ class Voice:
     async def _send(self, severity: engine_pb2.LogSeverity.ValueType, message: str, *, ephemeral: bool) -> None:
         if self._channel is None:
             return
-        request = engine_pb2.LogRequest(severity=severity, message=message, urn=self._urn, ephemeral=ephemeral)
+        request = engine_pb2.LogRequest(severity=severity, message=printable(message), urn=self._urn, ephemeral=ephemeral)
         try:
             stub: Any = engine_pb2_grpc.EngineStub(self._channel)
             await stub.Log(request)

@@ -10,6 +10,8 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import status_pb2
 
 from swarm_iac.model.step import Step, StepResult
+from swarm_iac.plan.claims import UNPLACED
+from swarm_iac.printable import printable
 from swarm_iac.provider.wire import Row, to_struct
 
 _FAILED_PRECONDITION = 9
@@ -17,7 +19,8 @@ _FAILED_PRECONDITION = 9
 
 def row_of(step: Step) -> Row:
     """The row that a step belongs to."""
-    return ("Allocation", step.allocation) if step.allocation else ("Node", step.node)
+    placed = step.allocation and step.why != UNPLACED  # what a node merely names may be another node's row
+    return ("Allocation", step.allocation) if placed else ("Node", step.node)
 
 
 def failed_rows(steps: Iterable[Step], results: Mapping[str, StepResult]) -> dict[Row, str]:
@@ -51,7 +54,7 @@ def divergences(left: Iterable[Step]) -> dict[Row, str]:
 
 def reasons(failures: Mapping[Row, str]) -> list[str]:
     """One line per failed row."""
-    return [f"{kind} {name}: {why}" for (kind, name), why in sorted(failures.items())]
+    return [printable(f"{kind} {name}: {why}") for (kind, name), why in sorted(failures.items())]
 
 
 async def abort_in_part(

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swarm_iac.errors import Refused
-from swarm_iac.provider import spec
+from swarm_iac.model.step import Step, Verb
+from swarm_iac.provider import placing, spec
 from swarm_iac.provider.failures import divergences, failed_rows, row_of
 from swarm_iac.provider.machines import Machines
 from swarm_iac.provider.sight import Asked, Sight, as_rows, home
@@ -89,6 +90,8 @@ def apply(
         first.guard(_allowed())
     now, failures = first, {}
     if first.plan.steps:
+        places = [(step.node, step.allocation) for step in first.plan.steps if _places(step)]
+        placing.begin(asked.inputs.lineage, first.serial + 1, places, asked.serial)
         results = machines.converge(
             first.plan,
             asked.all,
@@ -127,6 +130,10 @@ def give_back(machines: Machines, before: Before, *, on_progress: Callable[[str]
     bad = {home(row, before.rows) for row in failures}
     rows = {row: value for row, value in before.rows.items() if home(row, before.rows) in bad}
     return Outcome(rows, done.outputs, failures, done.warnings)
+
+
+def _places(step: Step) -> bool:
+    return bool(step.allocation) and step.verb not in (Verb.STOP, Verb.RELEASE)
 
 
 def _allowed() -> int:

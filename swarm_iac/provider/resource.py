@@ -58,7 +58,6 @@ class Fleet(pulumi.CustomResource):
         placement: Placement | None = None,
         kept: Iterable[str] = (),
         source: str = "",
-        ssh_config: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`nodes`: the desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s).
@@ -82,6 +81,4 @@ class Fleet(pulumi.CustomResource):
             props["wish"] = spec.pack_wish(stack, placement, kept, source)
         if stack is not None:
             props["guard"] = spec.pack_guard(stack)
-        if ssh_config is not None:
-            props["sshConfig"] = ssh_config
         super().__init__("swarm:index:Fleet", name, props, opts)

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 
 import grpc.aio
 
-from swarm_iac.provider import mark
+from swarm_iac.provider import here, mark
+from swarm_iac.provider.caller import OnlyOwner
 from swarm_iac.provider.engine import UNLIMITED
 
 #: How often it is looked whether the engine is still there. [s]
@@ -59,9 +60,11 @@ class Busy:
 async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callable[[], object] | None = None) -> None:
     """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
     busy = Busy()
-    server = grpc.aio.server(options=UNLIMITED)
+    here.note(os.getppid())
+    owner = OnlyOwner()
+    server = grpc.aio.server(interceptors=(owner,), options=UNLIMITED)
     register(server, busy)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = owner.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

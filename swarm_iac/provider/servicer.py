@@ -25,6 +25,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 
 from swarm_iac import __version__
 from swarm_iac.errors import SwarmError
+from swarm_iac.printable import printable
 from swarm_iac.provider.engine import Voice, publish
 from swarm_iac.provider.serve import Busy
 from swarm_iac.provider.wire import UNKNOWN, from_struct, from_views, to_struct
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from swarm_iac.provider.machines import Machines
 
 _LINEAGE = "swarm:index:Lineage"
-#: Inputs that say what the machines should be. The others (`wish`, `sshConfig`) change how, not what.
+#: Inputs that say what the machines should be. The others (`wish`, `guard`) change how, not what.
 _MEANT = ("fleet", "lineage", "spec")
 Context: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
 
@@ -81,6 +82,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if not _is_lineage(request.urn):
             from swarm_iac.provider.judge import refusals
 
+            if "sshConfig" in request.news:
+                answer.failures.add(property="sshConfig", reason=_NO_CONFIG)
             for reason in await asyncio.to_thread(refusals, from_struct(request.news)):
                 answer.failures.add(property="", reason=reason)
         return answer
@@ -203,6 +206,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await voice.close()
 
 
+_NO_CONFIG = "is taken from the environment of the run alone: set SWARM_SSH_CONFIG, and leave this out"
 _LINEAGE_HINT = (
     "run once without it, or first `pulumi up --target '**Lineage**'`: a run that is killed before its lineage is saved "
     "would leave machines that nobody may touch"
@@ -215,4 +219,4 @@ def _is_lineage(urn: str) -> bool:
 
 async def _refuse(context: Context, message: str, hint: str = "") -> None:
     text = f"{message}\n  hint: {hint}" if hint else message
-    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, printable(text))

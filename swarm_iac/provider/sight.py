@@ -7,22 +7,26 @@ seen of a node that was not as asked. The plan needs it, because what may still 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observed, Setback
 from swarm_iac.model.step import Plan, StepResult
-from swarm_iac.plan import guards, steps
+from swarm_iac.plan import claims, guards, steps
 from swarm_iac.plan import rows as show
+from swarm_iac.plan.claims import Claims
 from swarm_iac.plan.diff import ended
 from swarm_iac.plan.ends import keep_ends
 from swarm_iac.plan.part import Only, part
 from swarm_iac.plan.part import only as read_only
-from swarm_iac.provider import spec
+from swarm_iac.provider import placing, spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
 from swarm_iac.provider.wire import Row, Rows, plain
+
+#: How many killed runs in a row are thought possible; and the largest serial where the state knows of none.
+_AHEAD, _FIRST = 1000, 1 << 40
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Asked:
     last: dict[str, Observed]
     known: frozenset[str]
     serial: int
+    placed: Mapping[str, frozenset[str]] | None = None
 
     @classmethod
     def of(cls, news: Mapping[str, Any], old_inputs: Mapping[str, Any], olds: Mapping[str, Any]) -> Asked:
@@ -55,7 +60,17 @@ class Asked:
             for name, value in before.nodes.items()
         }
         known = {name: Observed.model_validate(value) for name, value in (olds.get("known") or {}).items()}
-        return cls(inputs, inputs.nodes, gone, last | known, frozenset(known), serial)
+        placed: dict[str, set[str]] = {}
+        for name, value in (*inputs.nodes.items(), *past.items()):
+            placed.setdefault(name, set()).update(value.state.allocations)
+        for name, seen in known.items():
+            placed.setdefault(name, set()).update(seen.state.allocations)
+        for name, allocation in placing.of(inputs.lineage or before.lineage, serial):
+            placed.setdefault(name, set()).add(allocation)
+        # A state that is new, or was lost, knows nothing: then the ledgers of the nodes are all there is.
+        fresh = not serial and not before.nodes
+        found = None if fresh else {name: frozenset(names) for name, names in placed.items()}
+        return cls(inputs, inputs.nodes, gone, last | known, frozenset(known), serial, found)
 
     @property
     def all(self) -> dict[str, Desired]:
@@ -72,6 +87,7 @@ class Sight:
     agent: str
     retry: bool = False
     only: Only | None = None
+    claims: Claims = field(default_factory=dict)
 
     @classmethod
     def look(cls, machines: Machines, asked: Asked, *, retry: bool = False, only: str = "") -> Sight:
@@ -96,6 +112,8 @@ class Sight:
     def _with(self, machines: Machines, names: set[str]) -> Sight:
         targets = {name: value.address for name, value in self.asked.all.items() if name in names}
         found = machines.observe(targets, ssh_config=self.asked.inputs.ssh_config)
+        for name, why in self._disowned(found).items():
+            found[name] = found[name].model_copy(update={"error": why})
         for name, node in found.items():
             if node.error:
                 last = self.asked.last.get(name, Observed(node=name))
@@ -106,7 +124,26 @@ class Sight:
                 serial = node.ledger.serial if node.ledger else 0
                 lost = {path: one for path, one in self.asked.last[name].setbacks.items() if one.serial >= serial}
                 found[name] = node.model_copy(update={"setbacks": {**lost, **node.setbacks}})
-        return replace(self, observed=self.observed | found)
+        named: dict[str, Any] = {}
+        if self.asked.placed is not None:
+            for name, node in found.items():
+                found[name], named[name] = claims.believed(node, self.asked.placed.get(name, frozenset()))
+        return replace(self, observed=self.observed | found, claims={**self.claims, **named})
+
+    def _disowned(self, found: Mapping[str, Observed]) -> dict[str, str]:
+        """Nodes that this state has made changes on, and that name another owner now → words. None where most of them do.
+
+        One of many cannot be believed, and counts as unreadable. Where most do, it is the state that is wrong, and the
+        guards refuse the change.
+        """
+        words = {}
+        for name, node in found.items():
+            last = self.asked.last.get(name)
+            was, now = (last.ledger if last else None), node.ledger
+            if node.error or not was or not was.lineage or not now or (was.lineage, was.fleet) == (now.lineage, now.fleet):
+                continue
+            words[name] = f"it was ours, and its ledger names fleet {now.fleet} (lineage {now.lineage}) now"
+        return {} if 2 * len(words) > sum(not node.error for node in found.values()) else words
 
     def as_if_running(self, first: Sight) -> Sight:
         """As if what came to its end since `first` still ran: an end within a run is news for the next, no failure of this."""
@@ -126,8 +163,13 @@ class Sight:
 
     @property
     def serial(self) -> int:
-        """Highest serial in the state or on any node: a run that was killed may have been ahead of the state."""
-        return max([self.asked.serial, *(node.ledger.serial for node in self.observed.values() if node.ledger)])
+        """Highest serial in the state or on any node: a run that was killed may have been ahead of the state.
+
+        A node that names one that no number of such runs can have reached is not believed: it would drive all others there.
+        """
+        most = self.asked.serial + _AHEAD if self.asked.serial else _FIRST
+        found = (node.ledger.serial for node in self.observed.values() if node.ledger)
+        return max([self.asked.serial, *(serial for serial in found if serial <= most)])
 
     @property
     def dark(self) -> dict[str, str]:
@@ -140,7 +182,12 @@ class Sight:
         gone = {name for name in self.asked.leaving if name in self.observed and not self.observed[name].ledger}
         desired = {name: value for name, value in self.asked.all.items() if name not in gone}
         known = {name: node for name, node in self.observed.items() if name not in gone}
-        return steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits, self.retry, self.only)
+        plan = steps(known, desired, self.agent, self.asked.inputs.solve, self.asked.inputs.fits, self.retry, self.only)
+        named = {
+            name: each for name, each in self.claims.items()
+            if name in desired and not self.observed[name].error and (self.only is None or name in self.only.nodes)
+        }  # fmt: skip
+        return claims.given_back(plan, named)
 
     @cached_property
     def wanted(self) -> Rows:

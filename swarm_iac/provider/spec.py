@@ -1,6 +1,6 @@
 """What is the Fleet resource given, and what does it give back?
 
-Inputs on the wire: `fleet`, `lineage`, `digest`, `spec`, `wish` and `guard`, perhaps `sshConfig`. `spec` (the desired
+Inputs on the wire: `fleet`, `lineage`, `digest`, `spec`, `wish` and `guard`. `spec` (the desired
 state of every node), `wish` (stack and placement, for the limits) and `guard` (the budget of a change) are JSON in text:
 the SDK takes seconds to walk a nested value of 1,000 nodes, and none for a text.
 """
@@ -65,8 +65,11 @@ class Inputs:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Inputs:
-        """What the engine sent. SWARM_SSH_CONFIG stands in where no `sshConfig` is given."""
-        config = raw.get("sshConfig") or os.environ.get("SWARM_SSH_CONFIG", "")
+        """What the engine sent. How nodes are reached is of the run's environment alone (SWARM_SSH_CONFIG).
+
+        Any account of this host can call the provider's port, and ssh runs what stands in its configuration.
+        """
+        config = os.environ.get("SWARM_SSH_CONFIG", "")
         return cls(
             nodes=unpack(raw.get("spec")),
             lineage=str(raw.get("lineage") or ""),

@@ -12,6 +12,7 @@ from typing import Any
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import resource_status_pb2 as rs
 
+from swarm_iac.printable import printable
 from swarm_iac.provider.wire import Row, Rows, to_struct
 
 _ORDER = {"Node": 0, "Allocation": 1}
@@ -54,7 +55,7 @@ def _step(row: Row, old: dict[str, Any] | None, new: dict[str, Any] | None, fail
         _describe(step, kind, old, new, found)
     if failure:
         step.status = rs.ViewStep.PARTIAL_FAILURE
-        step.error = failure
+        step.error = printable(failure)
     return step
 
 

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+#: No character that a shell, ssh or a language of templates takes for its own.
 _ADDRESS = re.compile(
-    r"(?:(?P<user>[^@]+)@)?(?P<host>\[[0-9a-fA-F:.]+\]|[^@:\[\]]+|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:]*)(?::(?P<port>[0-9]+))?"
+    r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.+-]*)@)?"
+    r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:]*)"
+    r"(?::(?P<port>[0-9]{1,5}))?"
 )
 
 #: A machine that does not answer its port for so long is taken for dark. [s]

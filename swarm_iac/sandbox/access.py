@@ -6,7 +6,10 @@ Keys are made per sandbox and handed to a node on its seed disk; the image holds
 from __future__ import annotations
 
 import io
+import os
+import re
 import socket
+import stat
 import tarfile
 from pathlib import Path
 
@@ -18,6 +21,8 @@ _HOST = """Host {name}
   HostName 127.0.0.1
   Port {port}
 """
+#: A host of it: name and port.
+_WRITTEN = re.compile(r"^Host ([a-z0-9-]{1,40})\n  HostName 127\.0\.0\.1\n  Port ([0-9]{1,5})$", re.MULTILINE)
 _EVERY = """Host *
   User root
   IdentityFile "{key}"
@@ -59,6 +64,20 @@ def prepare(places: Places, nodes: tuple[NodeSpec, ...], base_port: int) -> None
     hosts = "".join(_HOST.format(name=n.name, port=base_port + n.number) for n in nodes)
     every = _EVERY.format(key=places.key, known_hosts=places.known_hosts, sockets=places.sockets)
     places.ssh_config.write_text(hosts + every)
+
+
+def own(places: Places) -> bool:
+    """Is `ssh_config` as `prepare` writes it in this very folder, and this account's? A checkout may bring any other."""
+    path = places.ssh_config
+    try:
+        found = path.lstat()
+        text = path.read_text()
+    except (OSError, ValueError):
+        return False
+    hosts = "".join(_HOST.format(name=name, port=port) for name, port in _WRITTEN.findall(text))
+    sockets = {places.sockets, Path("/tmp") / places.sockets.name}  # where the folder's name is long: TMPDIR may be another now
+    every = {_EVERY.format(key=places.key, known_hosts=places.known_hosts, sockets=each) for each in sockets}
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and text.removeprefix(hosts) in every
 
 
 def seed(places: Places, node: NodeSpec, nodes: tuple[NodeSpec, ...]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from pathlib import Path
@@ -63,12 +64,18 @@ def test_inventory_carries_each_host_its_own_steps(tmp_path: Path) -> None:
     found = inventory(tmp_path, steps, desired, Path("/x/ssh config"), {"lineage": "L", "serial": 3}, {"b/stop": 5.04})
     hosts = found["all"]["hosts"]
     assert list(hosts["a"]["swarm_steps"]) == ["settings"]
-    assert hosts["b"]["swarm_steps"]["stop"][0]["waited"] == 5.0
+    assert _carried(hosts["b"]["swarm_steps"]["stop"])["steps"][0]["waited"] == 5.0
     assert hosts["b"]["ansible_port"] == 22
     assert hosts["b"]["ansible_ssh_common_args"].endswith("-F '/x/ssh config'")
     written = json.loads(write_inventory(tmp_path, found).read_text())
-    want = written["all"]["hosts"]["a"]["swarm_steps"]["settings"][0]["want"]
-    assert want["settings"]["sysctl"]["x"] == {"__ansible_unsafe": "{{ 7 }}"}
+    asked = _carried(written["all"]["hosts"]["a"]["swarm_steps"]["settings"])
+    assert asked["steps"][0]["want"]["settings"]["sysctl"]["x"] == "{{ 7 }}"
+    assert asked["guard"] == {"lineage": "L", "serial": 3, "fleet": "dev"}
+
+
+def _carried(text: str) -> Any:
+    """What only the module decodes."""
+    return json.loads(base64.b64decode(text))
 
 
 @pytest.mark.parametrize(

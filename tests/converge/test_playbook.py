@@ -29,10 +29,10 @@ def test_role(verb: Verb) -> None:
     assert task["swarm_step"]["verb"] == verb
     options = _load("roles", verb, "meta", "argument_specs.yml")["argument_specs"]["main"]["options"]
     assert all("description" in option for option in options.values())
-    # Ansible refuses a role's argument that its specification does not name.
+    # Ansible refuses a role's argument that its specification does not name, or that is of another type.
     step = Step(id="a/x", node="a", verb=verb)
     desired = {"a": Desired(node="a", address="local", fleet="dev")}
-    guard = {"lineage": "L", "serial": 1, "who": "ada", "commit": "c"}
-    host = inventory(Path("/tmp"), [step], desired, None, guard, {})["all"]["hosts"]["a"]
-    assert host["swarm_steps"][verb.value][0].keys() == options["swarm_own_steps"]["options"].keys()
-    assert host["swarm_guard"].keys() == options["swarm_guard"]["options"].keys()
+    host = inventory(Path("/tmp"), [step], desired, None, {"lineage": "L", "serial": 1}, {})["all"]["hosts"]["a"]
+    assert options["swarm_own_steps"]["type"] == "str" and isinstance(host["swarm_steps"][verb.value], str)
+    given = {*task["swarm_step"].values(), task["when"]}
+    assert all(any(name in text for text in given) for name in options), "what a role asks for, it uses"

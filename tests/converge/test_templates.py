@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ PLAY = """
   gather_facts: false
   tasks:
     - ansible.builtin.copy:
-        content: "{{ swarm_steps.start | to_json }}"
+        content: "{{ swarm_steps.start }}"
         dest: "{{ inventory_dir }}/seen.json"
         mode: "0600"
 """
@@ -39,6 +40,7 @@ def test_every_value_comes_through_ansible_as_it_was_written(tmp_path: Path) -> 
         words, cwd=tmp_path, env={**os.environ, **environment(tmp_path, 1)}, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (seen,) = json.loads((tmp_path / "seen.json").read_text())
-    assert seen["want"] == want
+    asked = json.loads(base64.b64decode((tmp_path / "seen.json").read_text()))
+    (seen,) = asked["steps"]
+    assert seen["want"] == want and asked["guard"]["who"] == "{{ 7 * 7 }}"
     assert not list(tmp_path.rglob("PWNED"))

@@ -16,6 +16,7 @@ import pytest
 
 from swarm_iac.cli import engine, lock
 from swarm_iac.errors import Retryable
+from swarm_iac.provider import here
 from tests.provider.conftest import Project, two_nodes
 from tests.provider.test_engine import start
 
@@ -67,19 +68,32 @@ def test_a_run_on_another_host_is_never_cleared(tmp_path: Path) -> None:
     lock.refuse_held(tmp_path, "prod")
 
 
-def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path) -> None:
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where engines of this machine are noted."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
+    return tmp_path / "own" / "swarm" / "engines"
+
+
+def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path, notes: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        path = written(tmp_path, other.pid, socket.gethostname(), "2020-01-01T00:00:00Z")
+        here.note(other.pid)
+        (noted,) = notes.glob("*.json")
+        noted.write_text(json.dumps({**json.loads(noted.read_text()), "ticks": 1, "began": 1577836800}))
+        path = written(tmp_path, other.pid, socket.gethostname(), "2020-01-01T00:00:05Z")
         lock.clear_dead(tmp_path, "dev", lambda line: None)
         assert not path.exists()
     finally:
         other.communicate(b"\n")
 
 
-def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Path) -> None:
+def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Path, notes: Path) -> None:
     """An orphan is a zombie until init looks; its run is over."""
-    child = subprocess.Popen([sys.executable, "-c", ""])
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here.note(child.pid)
+    assert child.stdin
+    child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     path = written(tmp_path, child.pid, socket.gethostname(), f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')}")
     lock.refuse_held(tmp_path, "dev")

@@ -18,7 +18,7 @@ LOCK = "/run/swarm/lock"
 
 
 class Ledger:
-    """The node's own record: {fleet, lineage, serial, state, gpus_pci, originals, setbacks}.
+    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, originals, setbacks}.
 
     `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us;
     `setbacks` what a roll-out tried here in vain: {path: {value, why, serial}}.
@@ -41,15 +41,21 @@ class Ledger:
             return None
         return {key: self.data[key] for key in ("lineage", "serial", "fleet")}
 
-    def guard(self, lineage: str, serial: int, fleet: str) -> None:
-        """Let this run act, or refuse it: a foreign lineage never, an older serial no more. A newer one is recorded."""
+    def guard(self, lineage: str, serial: int, fleet: str, run: str = "") -> None:
+        """Let this run act, or refuse it: a foreign lineage never, an older serial no more. A newer one is recorded.
+
+        `run` is random: two runs that began from the same state have the same serial, and only the first one acts here.
+        """
         head = self.head()
         if head and head["lineage"] != lineage:
             raise NodeError(f"this node belongs to fleet {head['fleet']} (lineage {head['lineage']}), not to {lineage}")
         if head and serial < head["serial"]:
             raise NodeError(f"a newer run (serial {head['serial']}) has been here; this one is {serial}")
-        if not head or head["serial"] != serial or head["fleet"] != fleet:
-            self.data.update(lineage=lineage, serial=serial, fleet=fleet)
+        known = self.data.get("run") or ""  # a ledger from before there were such names has none
+        if head and serial == head["serial"] and known and run != known:
+            raise NodeError(f"another run with the same serial {serial} has been here: two began from one state; run it again")
+        if not head or head["serial"] != serial or head["fleet"] != fleet or run != known:
+            self.data.update(lineage=lineage, serial=serial, fleet=fleet, run=run)
             self.save()
 
     def confirm(self) -> None:

@@ -1,0 +1,27 @@
+"""Of what nodes name, what did this fleet place there, as far as the repository knows? For commands that ask no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from swarm_iac.decision import Decision
+from swarm_iac.model.state import Desired, Observed
+from swarm_iac.plan import claims
+from swarm_iac.provider import placing
+
+
+def believed(
+    decision: Decision, wanted: Mapping[str, Desired], seen: Mapping[str, Observed]
+) -> tuple[dict[str, Observed], claims.Claims]:
+    """The nodes with what the lock, the wish or a run that was killed placed there, and what else they name."""
+    last = decision.last.allocations
+    if not last:
+        return dict(seen), {}
+    stack = decision.stack
+    placed = {node: set(each.state.allocations) for node, each in wanted.items()}
+    homes = {(one.node, stack.runs_as(one) if one.workload in stack.workloads else one.name) for one in last}
+    homes = homes.union(*(placing.of(lineage) for lineage in {one.ledger.lineage for one in seen.values() if one.ledger}))
+    for node, name in homes:
+        placed.setdefault(node, set()).add(name)
+    both = {node: claims.believed(one, frozenset(placed.get(node, ()))) for node, one in seen.items() if not one.error}
+    return {**seen, **{node: one for node, (one, _) in both.items()}}, {node: rest for node, (_, rest) in both.items() if rest}

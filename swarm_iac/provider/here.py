@@ -1,0 +1,107 @@
+"""Which process of which boot of which machine runs an engine? What the owner of a lock is known by, beside its number.
+
+The engine's lock says a host's name and a number of a process. Both are given again: to a clone, to a container that
+sees the same folder, to the next process. So whoever starts an engine, and the provider that an engine starts, note more
+of it in the operator's own folder, which is looked at before a lock counts as that of a dead run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+#: After so long a note is thrown away. [s]
+_KEPT = 30 * 86_400
+#: A lock is written within so long after its engine began, and a process's start is known to about that much. [s]
+_SOON, _SLACK = 600.0, 2.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One process. `ticks`: its start, in the kernel's ticks since the boot; `began`: the same. [s since 1970]"""
+
+    pid: int
+    ticks: int
+    machine: str
+    boot: str
+    space: str
+    began: float
+
+    @property
+    def here(self) -> bool:
+        """Is it of this machine, so that we can know whether it lives? In another boot it does not."""
+        return bool(self.machine) and self.machine == _machine() and (self.boot != _boot() or self.space == _space())
+
+    @property
+    def lives(self) -> bool:
+        """Does this very process run? A number that was given to another process since is not it."""
+        return self.boot == _boot() and _ticks(self.pid) == self.ticks
+
+
+def note(pid: int) -> None:
+    """Remember an engine that runs here. Nothing is remembered where there is nowhere to."""
+    ticks, folder = _ticks(pid), _folder()
+    if ticks is None:
+        return
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    mark = Mark(pid, ticks, _machine(), _boot(), _space(), time.time() - age)
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in folder.glob("*.json"):
+            if time.time() - old.stat().st_mtime > _KEPT:
+                old.unlink()
+        fresh = folder / f"{pid}-{ticks}.new{os.getpid()}"
+        fresh.write_text(json.dumps(asdict(mark)))
+        fresh.replace(folder / f"{pid}-{ticks}.json")
+
+
+def known(pid: int, since: float) -> Mark | None:
+    """What was noted of the engine of this number that took a lock then. [s since 1970] None: nothing."""
+    for path in sorted(_folder().glob(f"{pid}-*.json")):
+        try:
+            if path.stat().st_uid != os.geteuid():
+                continue
+            mark = Mark(**json.loads(path.read_text()))
+            if mark.pid == pid and since and mark.began - _SLACK <= since <= mark.began + _SOON:
+                return mark
+        except (OSError, ValueError, TypeError):
+            continue
+    return None
+
+
+def _folder() -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  (Path.home() may raise)
+    return Path(home) / "swarm" / "engines"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _machine() -> str:
+    return _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id") or os.uname().nodename
+
+
+def _boot() -> str:
+    return _read("/proc/sys/kernel/random/boot_id")
+
+
+def _space() -> str:
+    """The kernel's name for what numbers of processes mean here: a container has its own."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _ticks(pid: int) -> int | None:
+    """When a process began. None: there is none, or it has ended and nobody has looked yet."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else None
