@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from swarm_iac.cli.grid import Grid
-
 from swarm_iac.printable import printable
 
 _PIPE_WIDTH = 160

@@ -18,9 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from swarm_iac.solver.cpsat import cp_model
-
 from swarm_iac.solver.columns.beside import Cards
+from swarm_iac.solver.cpsat import cp_model
 from swarm_iac.solver.greedy import Misfits, candidates
 from swarm_iac.solver.scene import Ask, Bin
 from swarm_iac.solver.task import Pairs, Task

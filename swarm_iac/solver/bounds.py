@@ -86,7 +86,7 @@ def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: 
 
 
 def _together(scene: Scene, asks: list[Ask], effort: str, stop: Limit) -> int:
-    problem = _problem(scene, asks, lambda ask: size(ask), priorities=False)[0]
+    problem = _problem(scene, asks, size, priorities=False)[0]
     bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6)
     return bound + sum(size(ask) * count for ask, count in _closed(scene, asks))
 
@@ -106,9 +106,9 @@ def _beside(scene: Scene, level: int, counts: Pairs) -> tuple[Problem, list[list
     rows = []
     for higher in sorted({ask.priority for ask in asks if ask.priority > level}):
         kinds = [k for k, group in enumerate(groups) if group[0].priority == higher]
-        for each in (lambda k: size(groups[k][0]), lambda k: 1):
-            least = sum(each(k) * reached[k] for k in kinds)
-            rows.append(Row(-least, tuple((k, -each(k)) for k in kinds if each(k))))
+        for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1)):
+            least = sum(amount * reached[k] for k, amount in each.items())
+            rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
     with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
     columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
     return with_rows, groups, sorted(columns)

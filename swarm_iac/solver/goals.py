@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm_iac.solver.cpsat import cp_model
-
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.board import Board, Terms, Values
+from swarm_iac.solver.cpsat import cp_model
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.scene import GPUS, VCPUS
 

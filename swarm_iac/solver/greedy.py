@@ -17,7 +17,6 @@ from swarm_iac.solver.scene import MEMORY, VCPUS, Ask, Bin, Scene
 from swarm_iac.solver.slots import Ints, Slots
 from swarm_iac.solver.task import Pairs, Task
 
-
 #: So many workloads are placed whatever `stop` says: an answer that was cut short is not empty.
 FIRST = 200
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from swarm_iac.solver.cpsat import cp_model
-
 from swarm_iac.solver.board import Board, Terms, Values
 from swarm_iac.solver.columns.beside import changed, keeping
+from swarm_iac.solver.cpsat import cp_model
 from swarm_iac.solver.scene import GPUS
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
@@ -37,7 +37,7 @@ class Answer:
 
     counts: Pairs
     rounds: int
-    bounds: Bounds = Bounds()
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 def fill(

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 from swarm_iac.solver.board import Board, Values
 from swarm_iac.solver.bounds import Bounds
 from swarm_iac.solver.cpsat import known_bound, one_worker, solved, spent

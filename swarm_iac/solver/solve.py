@@ -91,7 +91,7 @@ def solve(
     most = possible(scene)
     try:
         return _best(scene, settled, most, moves, watch, repair=repair)
-    except Exception as error:  # noqa: BLE001  (whatever fails costs the search: a fleet always gets its answer)
+    except Exception as error:
         return rescued(scene, settled, most, error, watch)
 
 
@@ -112,9 +112,7 @@ def _fixed(task: Task) -> Pairs:
     return Counter({(name, node): k for name, counts in task.base.counts.items() for node, k in counts.items()})
 
 
-def _best(
-    scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, *, repair: bool
-) -> Solution:
+def _best(scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, *, repair: bool) -> Solution:
     large = len(scene.asks) * len(scene.bins) > EXACT
     if not repair:
         task = replace(wide(scene, settled), budget=moves)
@@ -184,7 +182,11 @@ def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, before: P
     if counts == before or not _lacking(found.scores) or watch.stopped:
         return answer
     bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, _columns(scene, watch))
-    return replace(found, scores=[(aim, value, min(bound, capped(aim, value, bounds, found.scores))) if aim.places is not None else (aim, value, bound) for aim, value, bound in found.scores]), counts, cut
+    scores = [
+        (aim, value, bound if aim.places is None else min(bound, capped(aim, value, bounds, found.scores)))
+        for aim, value, bound in found.scores
+    ]
+    return replace(found, scores=scores), counts, cut
 
 
 def _changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
@@ -340,7 +342,7 @@ def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> P
     for a in allocations:
         room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
         indices.setdefault(a.workload, set()).add(a.index)
-    unplaced = []
+    unplaced: list[Unplaced] = []
     watch.phase("finding the reasons of what is pending")
     causes = Causes(room)
     for name, ask in scene.asks.items():

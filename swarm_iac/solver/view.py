@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import suits_but_state
-from swarm_iac.solver.scene import CEILINGS, EGRESS, ENDLESS, GPUS, INGRESS, NODE_DIMS, RACK_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILINGS, EGRESS, ENDLESS, GPUS, INGRESS, NODE_DIMS, RACK_DIMS, Ask, Bin
 from swarm_iac.solver.task import Pairs
 from swarm_iac.solver.worth import size, worth
 
@@ -107,9 +107,7 @@ def _telling(room: Room, needs: list[tuple[int, ...]]) -> list[int]:
     kept: list[int] = []
     for i in used:
         others = [GPUS, *kept]
-        implied = any(
-            all(need[i] <= need[j] for need in needs) and all(free[i] >= free[j] for free in rooms) for j in others
-        )
+        implied = any(all(need[i] <= need[j] for need in needs) and all(free[i] >= free[j] for free in rooms) for j in others)
         if not implied:
             kept.append(i)
     return kept

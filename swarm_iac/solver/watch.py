@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from swarm_iac.solver.cpsat import cp_model, run
-
 from swarm_iac.model.placement import Goal
+from swarm_iac.solver.cpsat import cp_model, run
 from swarm_iac.solver.goals import Aim
 
 

@@ -9,7 +9,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import CEILINGS, CEILING_KEYS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Scene
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {

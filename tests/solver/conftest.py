@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from typing import NoReturn
 
 import pytest
-
-import swarm_iac.solver.solve
 
 
 @pytest.fixture(autouse=True)
@@ -21,4 +19,4 @@ def _no_rescue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         assert isinstance(error, Exception)
         raise error
 
-    monkeypatch.setattr(sys.modules["swarm_iac.solver.solve"], "rescued", raised)
+    monkeypatch.setattr(importlib.import_module("swarm_iac.solver.solve"), "rescued", raised)

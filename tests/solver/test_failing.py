@@ -27,7 +27,10 @@ from tests.solver.test_oracle import HARDWARE
 #: What a CP-SAT solve may end with besides an answer; an exception is what its wrapper may raise.
 STATUSES = (cp_model.UNKNOWN, cp_model.INFEASIBLE, cp_model.MODEL_INVALID, RuntimeError("no answer"))
 #: Likewise of MathOpt; AttributeError is what its wrapper raised where GLOP ended abnormally.
-REASONS = (*(one for one in mathopt.TerminationReason if one is not mathopt.TerminationReason.OPTIMAL), AttributeError("canonical_code"))
+REASONS = (
+    *(one for one in mathopt.TerminationReason if one is not mathopt.TerminationReason.OPTIMAL),
+    AttributeError("canonical_code"),
+)
 #: So many calls fail in turn.
 CALLS = 6
 

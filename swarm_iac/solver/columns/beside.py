@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-
 from swarm_iac.solver.columns.cards import flow, pack
 from swarm_iac.solver.columns.problem import WHOLE
 from swarm_iac.solver.cpsat import cp_model, one_worker, run, solved

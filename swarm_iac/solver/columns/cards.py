@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-
 from swarm_iac.solver.columns.problem import WHOLE
 from swarm_iac.solver.cpsat import cp_model, one_worker, run, solved
 

@@ -128,7 +128,6 @@ def _priced(
         alike.setdefault((shape.cards, shape.room, shape.fits, shape.tops, shape.keeps, at), []).append(h)
     firsts = [group[0] for group in alike.values()]
 
-
     def best(h: int) -> Priced:
         return pricers[h].loose(charges[h]) if stop.stop() else pricers[h].best(charges[h])
 

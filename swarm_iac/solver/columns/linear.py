@@ -63,7 +63,7 @@ class Linear:
             try:
                 if found := self._optimum(engine()):
                     return found
-            except Exception as error:  # noqa: BLE001  (MathOpt raises whatever its engines and its own wrapper do)
+            except Exception as error:
                 self.failures.append(f"{engine.__name__.strip('_')}: {type(error).__name__}")
             self._solver = None  # its basis is not to be trusted
         return None
@@ -91,5 +91,3 @@ class Linear:
             result.objective_value(), tuple(values[var] for var in self.variables), tuple(prices[row] for row in self.rows)
         )
         return found if all(map(math.isfinite, (found.value, *found.values, *found.prices))) else None
-
-

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from swarm_iac.solver.columns.linear import Linear
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 
-
 #: What the largest replica that a row asks for is worth in units of value.
 MISSING = 64.0
 
@@ -53,8 +52,8 @@ class Master:
         for r, row in enumerate(problem.rows):
             for kind, amount in row.amounts:
                 self.by_kind[kind].append((r, amount))
-            for shape, amounts in row.inside:
-                self.inside[shape].extend((r, kind, amount) for kind, amount in amounts)
+            for h, amounts in row.inside:
+                self.inside[h].extend((r, kind, amount) for kind, amount in amounts)
         self.columns: dict[tuple[int, Pattern], int] = {}
         self.failed = False
         self._last = Mix(0.0, {}, (0.0,) * len(problem.rows), (0.0,) * len(problem.shapes))

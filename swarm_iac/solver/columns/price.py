@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 from swarm_iac.solver.columns.cards import flow
 from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
 from swarm_iac.solver.cpsat import cp_model, known_bound, one_worker, run, solved, spent

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-
 from swarm_iac.solver.columns.linear import Linear
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from swarm_iac.solver.cpsat import cp_model
-
 from swarm_iac.solver.board import Board, Values
+from swarm_iac.solver.cpsat import cp_model
 from swarm_iac.solver.room import group_of
 
 
