@@ -36,10 +36,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
 _SECRET = re.compile(r"secret:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 #: How the names of variables begin that are not the user's, and why.
-_RESERVED = {
-    "SWARM_": "swarm sets itself on the node",
-    "__ansible": "has a meaning of its own to Ansible, which carries it to the node",
-}
+_RESERVED = {"SWARM_": "swarm sets itself on the node"}
 
 
 class _Checker:
