@@ -20,8 +20,8 @@ PRIORITIES: dict[str, int] = {"low": 0, "normal": 1, "high": 2}
 class Replicas(Value):
     """`2`, or `2..6`: the lower end is guaranteed, the upper one is a ceiling."""
 
-    least: int = Field(default=1, ge=0, le=10000)
-    most: int = Field(default=1, ge=0, le=10000)
+    least: int = Field(default=1, ge=0, le=100_000)
+    most: int = Field(default=1, ge=0, le=100_000)
 
     @model_validator(mode="after")
     def _ordered(self) -> Replicas:
@@ -125,7 +125,7 @@ class Workload(Value):
         BeforeValidator(read_replicas),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"}]}),
     ] = Field(default=Replicas(), description="How many: 2, or a range 2..6 whose lower end is guaranteed.")
-    gang: int | None = Field(default=None, ge=1, le=10000, description="Members that run all or none; in place of replicas.")
+    gang: int | None = Field(default=None, ge=1, le=100_000, description="Members that run all or none; in place of replicas.")
     priority: Literal["low", "normal", "high"] = Field(default="normal", description="Who goes first when not all fit.")
     each: Each = Field(default=Each(), description="What one replica holds.")
     network: Network = Field(default=Network(), description="Bandwidth of one replica.")

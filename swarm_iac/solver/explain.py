@@ -72,6 +72,7 @@ class Causes:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.known: dict[Ask, tuple[Room, tuple[str, ...]]] = {}
+        self.told: dict[Ask, tuple[str, tuple[Reason, ...]]] = {}
         self.rooms: dict[int, Room] = {}
 
     def of(self, ask: Ask) -> tuple[Reason, ...]:
@@ -81,7 +82,10 @@ class Causes:
             room = self.seen(ask)
             self.known[alike] = room, conflict(room, ask)
         room, rules = self.known[alike]
-        return _told(room, ask, rules, besides=room is not self.room) or self._unspent(ask)
+        if alike in self.told and self.told[alike][1]:
+            return _renamed(*self.told[alike], ask.name)
+        self.told[alike] = ask.name, _told(room, ask, rules, besides=room is not self.room)
+        return self.told[alike][1] or self._unspent(ask)
 
     def _unspent(self, ask: Ask) -> tuple[Reason, ...]:
         """Room was left. One that ran may have it only by a move, and those are counted."""
@@ -110,6 +114,17 @@ class Causes:
             self.rooms[ask.priority] = without(self.room, held) if held else self.room
         room = self.rooms[ask.priority]
         return room if forbidden(room, ask, EVERY | {GANG} if ask.gang else EVERY) else self.room
+
+
+def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason, ...]:
+    """The reasons of one workload, as those of another that is like it."""
+    own, its = f"workloads.{name}", f"workloads.{other}"
+    return tuple(
+        one.model_copy(update={"path": its + one.path[len(own) :]})
+        if one.path == own or one.path.startswith(f"{own}.")
+        else one
+        for one in reasons
+    )
 
 
 def without(room: Room, workloads: set[str]) -> Room:

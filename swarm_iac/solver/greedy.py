@@ -74,9 +74,13 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False) -> Pairs:
     for name, node in (*task.stay, *task.soft):
         if task.home(name, node) and node not in homes.setdefault(name, []):
             homes[name].append(node)
+    full: set[tuple[object, ...]] = set()  # what found no place: room only shrinks, so its like finds none either
     for done, ask in enumerate(order):
         if done >= FIRST and stop():
             break
+        like = (ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select, ask.power, ask.user)
+        if like in full and ask.name not in homes:
+            continue
         best: tuple[int, Pairs, int] | None = None
         for nodes in _groups(task, slots, ask, sorted(homes.get(ask.name, ()))):
             picked = _fill(task, slots, ask, nodes, misfits)
@@ -89,6 +93,8 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False) -> Pairs:
                 best = (picked.total(), picked, moved)
             if best[0] == task.free[ask.name] and not best[2]:
                 break
+        if task.pairs is None and not ask.gang and not ask.within and not ask.spread and (best is None or not best[0]):
+            full.add(like)
         if best is None:
             continue
         for (_, node), count in best[1].items():

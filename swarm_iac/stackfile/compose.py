@@ -17,7 +17,8 @@ from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.stackfile.text import conflicts, tabs
 
 MAX_DEPTH = 50
-MAX_NODES = 200_000
+#: Values of a file of any size, and of a large one one for so many characters: aliases may repeat, and not without bound.
+MAX_NODES, CHARACTERS = 200_000, 4
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -269,9 +270,9 @@ class Composer:
         self.problems.append(Problem(Place(self.file, line, column), "", f"this is no YAML: {text}", hint))
 
 
-def compose(text: str, file: str, most: int = MAX_NODES) -> Node:
+def compose(text: str, file: str, most: int | None = None) -> Node:
     """The root mapping of the one document in `text`. Raises StackFileError with all problems found."""
-    composer = Composer(text, file, most)
+    composer = Composer(text, file, max(MAX_NODES, len(text) // CHARACTERS) if most is None else most)
     root = composer.run()
     if not composer.problems:
         if root is None or root.data is None:

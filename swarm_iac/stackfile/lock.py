@@ -25,8 +25,8 @@ from swarm_iac.stackfile.wording import problem
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 #: A block has about 200 bytes and 25 values; this is room for 50,000 allocations.
-MAX_BYTES = 10_000_000
-MAX_NODES = 1_250_000
+MAX_BYTES = 64_000_000
+MAX_NODES = 5_000_000
 
 #: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
 _LIVE = {"run", "stop", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
