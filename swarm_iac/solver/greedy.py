@@ -70,10 +70,7 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False) -> Pairs:
         (scene.asks[name] for name in task.free),
         key=lambda a: (-a.priority, not task.running[a.name], -a.gpus, -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
-    homes: dict[str, list[str]] = {}
-    for name, node in (*task.stay, *task.soft):
-        if task.home(name, node) and node not in homes.setdefault(name, []):
-            homes[name].append(node)
+    homes = _homes(task)
     full: set[tuple[object, ...]] = set()  # what found no place: room only shrinks, so its like finds none either
     for done, ask in enumerate(order):
         if done >= FIRST and stop():
@@ -81,28 +78,42 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False) -> Pairs:
         like = (ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select, ask.power, ask.user)
         if like in full and ask.name not in homes:
             continue
-        best: tuple[int, Pairs, int] | None = None
-        for nodes in _groups(task, slots, ask, sorted(homes.get(ask.name, ()))):
-            picked = _fill(task, slots, ask, nodes, misfits)
-            moved = _moved(task, ask, picked)
-            for (_, node), count in picked.items():
-                slots.take(ask, scene.bins[node], -count)
-            if (ask.gang and picked.total() < task.free[ask.name]) or (budget is not None and moved > budget):
-                picked, moved = Counter(), 0
-            if best is None or (picked.total(), -moved) > (best[0], -best[2]):
-                best = (picked.total(), picked, moved)
-            if best[0] == task.free[ask.name] and not best[2]:
-                break
-        if task.pairs is None and not ask.gang and not ask.within and not ask.spread and (best is None or not best[0]):
+        picked, moved = _best(task, slots, ask, homes.get(ask.name, []), misfits, budget)
+        if not picked and task.pairs is None and not (ask.gang or ask.within or ask.spread):
             full.add(like)
-        if best is None:
-            continue
-        for (_, node), count in best[1].items():
+        for (_, node), count in picked.items():
             back = slots.put_back(ask, scene.bins[node], count, task.own_cards(ask.name, node))
             slots.take(ask, scene.bins[node], count - back)
-        chosen.update(best[1])
-        budget = None if budget is None else budget - best[2]
+        chosen.update(picked)
+        budget = None if budget is None else budget - moved
     return chosen
+
+
+def _homes(task: Task) -> dict[str, list[str]]:
+    """The nodes on which free replicas stood and may stay, by workload."""
+    found: dict[str, set[str]] = {}
+    for name, node in (*task.stay, *task.soft):
+        if task.home(name, node):
+            found.setdefault(name, set()).add(node)
+    return {name: sorted(nodes) for name, nodes in found.items()}
+
+
+def _best(task: Task, slots: Slots, ask: Ask, homes: list[str], misfits: Misfits, budget: int | None) -> tuple[Pairs, int]:
+    """The most replicas that one group of nodes takes, with the fewest moves, which are given as well; `slots` is as before."""
+    best: Pairs = Counter()
+    fewest = 0
+    for nodes in _groups(task, slots, ask, homes):
+        picked = _fill(task, slots, ask, nodes, misfits)
+        moved = _moved(task, ask, picked)
+        for (_, node), count in picked.items():
+            slots.take(ask, task.scene.bins[node], -count)
+        if (ask.gang and picked.total() < task.free[ask.name]) or (budget is not None and moved > budget):
+            continue
+        if (picked.total(), -moved) > (best.total(), -fewest):
+            best, fewest = picked, moved
+        if best.total() == task.free[ask.name] and not fewest:
+            break
+    return best, fewest
 
 
 def refill(task: Task, counts: Pairs, pairs: frozenset[tuple[str, str]]) -> Pairs:
