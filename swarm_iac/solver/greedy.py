@@ -17,6 +17,16 @@ from swarm_iac.solver.scene import MEMORY, VCPUS, Ask, Bin, Scene
 from swarm_iac.solver.slots import Ints, Slots
 from swarm_iac.solver.task import Pairs, Task
 
+#: Who comes first of one priority: less is sooner.
+Order = Callable[[Ask], float]
+#: Orders that are tried where nothing runs: large replicas, large gangs, whatever needs little else for its GPUs, small gangs.
+ORDERS: tuple[Order, ...] = (
+    lambda ask: -ask.gpus,
+    lambda ask: -ask.gpus * (ask.members if ask.gang else 1),
+    lambda ask: ask.need[VCPUS] / (ask.gpus * ask.share) if ask.gpus else 1e9,
+    lambda ask: ask.need[MEMORY] / (ask.gpus * ask.share) if ask.gpus else 1e18,
+    lambda ask: (ask.members if ask.gang else 0) - ask.gpus / 1000,
+)
 #: So many workloads are placed whatever `stop` says: an answer that was cut short is not empty.
 FIRST = 200
 
@@ -61,18 +71,21 @@ class Misfits:
         return self.rows[key]
 
 
-def greedy(task: Task, stop: Callable[[], bool] = lambda: False) -> Pairs:
-    """Replicas of the free workloads by (workload, node). `stop` ends it with what is placed so far."""
+def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda ask: -ask.gpus) -> Pairs:
+    """Replicas of the free workloads by (workload, node). `stop` ends it with what is placed so far.
+
+    `order` decides who comes first of one priority; what runs comes before.
+    """
     scene, slots, misfits = task.scene, Slots(task.base.copy()), Misfits(task.scene)
     chosen: Pairs = Counter()
     budget = task.budget
-    order = sorted(
+    asks = sorted(
         (scene.asks[name] for name in task.free),
-        key=lambda a: (-a.priority, not task.running[a.name], -a.gpus, -a.need[MEMORY], -a.need[VCPUS], a.name),
+        key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
     homes = _homes(task)
     full: set[tuple[object, ...]] = set()  # what found no place: room only shrinks, so its like finds none either
-    for done, ask in enumerate(order):
+    for done, ask in enumerate(asks):
         if done >= FIRST and stop():
             break
         like = (ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select, ask.power, ask.user)

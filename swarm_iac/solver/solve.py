@@ -33,7 +33,7 @@ from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.explain import Causes
 from swarm_iac.solver.fewest import moves_goal
-from swarm_iac.solver.greedy import greedy
+from swarm_iac.solver.greedy import ORDERS, greedy
 from swarm_iac.solver.homeward import homeward
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
@@ -159,6 +159,7 @@ def _from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) 
     if watch.stopped or _complete(counts, most):
         return attempt(scene, task, most, counts, True, watch, left=left)
     effort = scene.stack.solve.effort
+    counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
     watch.phase("filling nodes by columns")
     counts = max(counts, fill(task, counts, effort, _columns(scene, watch)).counts, key=lambda one: total(scene, one))
     bounds = level_bounds(scene, counts, most, effort, _columns(scene, watch))
