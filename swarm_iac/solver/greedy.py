@@ -52,6 +52,7 @@ class Misfits:
         self.scene = scene
         self.known: dict[tuple[bool, str | None, int, str | None, int], int] = {}
         self.rows: dict[tuple[bool, str | None, int], Ints] = {}
+        self.labelled: dict[tuple[tuple[str, str], ...], Ints] = {}
 
     def of(self, ask: Ask, bin_: Bin) -> int:
         """`misfit(scene, ask, bin_)`."""
@@ -69,6 +70,16 @@ class Misfits:
                 cost[kind] = self.of(ask, bin_)
             self.rows[key] = cost[kinds]
         return self.rows[key]
+
+    def reserved(self, ask: Ask, bins: list[Bin], kinds: Ints) -> Ints:
+        """For every node how many labels it has that others ask for, and this workload does not: theirs is to come first."""
+        if ask.select not in self.labelled:
+            asked = {pair for other in self.scene.asks.values() for pair in other.select} - set(ask.select)
+            count = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
+            for kind, bin_ in {int(kind): bin_ for kind, bin_ in zip(kinds, bins, strict=True)}.items():
+                count[kind] = sum(bin_.labels.get(key) == value for key, value in asked)
+            self.labelled[ask.select] = count[kinds]
+        return self.labelled[ask.select]
 
 
 def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda ask: -ask.gpus) -> Pairs:
@@ -234,7 +245,7 @@ def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -
 
 
 def _ordered(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Iterator[tuple[bool, Bin]]:
-    """First the homes (True), then every node: homes, what fits best, nodes in use, the fullest, by name."""
+    """First the homes (True), then every node: homes, what fits best, no label of others, nodes in use, the fullest, by name."""
     by = 0 if ask.gpus else 1
     room = slots.room
 
@@ -247,5 +258,6 @@ def _ordered(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits
     rows = nodes.rows if not home else np.array([row for row in nodes.rows if row not in home], dtype=np.int64)
     if len(rows):
         cost = misfits.all(ask, slots.bins, slots.kind)[rows]
-        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], cost))
+        others = misfits.reserved(ask, slots.bins, slots.kind)[rows]
+        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost))
         yield from ((False, slots.bins[row]) for row in rows[order])

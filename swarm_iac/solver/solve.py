@@ -266,6 +266,8 @@ def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     rounds = 0
     bounds = Bounds()
     watch.tell(goals_of_large(scene, counts, most, bounds))
+    if any(ask.gang for ask in short(scene, counts)) and not watch.stopped:  # columns leave gangs where they are
+        counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
     if not _complete(counts, most) and not watch.stopped:
         watch.phase("filling nodes by columns")
 

@@ -1,0 +1,34 @@
+"""Is a ceiling left out just where nothing could reach it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.solver.scene import CEILINGS, ENDLESS, scene_of
+from swarm_iac.solver.slack import without_slack
+from tests.solver.fleets import stack_of
+
+GPUS = CEILINGS.index("gpus")
+
+
+@pytest.mark.parametrize(("limit", "binds"), [(7, True), (8, False), (9, False)])
+def test_a_users_limit_binds_only_below_all_that_the_user_wants(limit: int, binds: bool) -> None:
+    works = {"a": {"replicas": 3, "each": {"gpus": 2}}, "b": {"gang": 2, "each": {"gpus": 1}}}
+    stack = stack_of({"n": {"hardware": "h100"}}, works, limits={"user": {"gpus": limit}})
+    scene = without_slack(scene_of(stack, Placement()))
+    assert {user: limits[GPUS] < ENDLESS for user, limits in scene.users.items()} == {"ada": binds}
+
+
+@pytest.mark.parametrize(("uplink", "binds"), [("3 Gbit/s", True), ("4 Gbit/s", False)])
+def test_an_uplink_binds_only_below_what_the_racks_nodes_could_send(uplink: str, binds: bool) -> None:
+    """Two of the three replicas fit there, by memory; each sends 2 Gbit/s."""
+    nodes: dict[str, dict[str, Any]] = {"n": {"hardware": "own", "rack": "r"}, "other": {"hardware": "own"}}
+    works = {"a": {"replicas": 3, "each": {"memory": "5 GB", "vcpus": 1}, "network": {"egress": "2 Gbit/s"}}}
+    hardware = {"own": {"vcpus": 8, "memory": "10 GB", "nic": "100 Gbit/s"}}
+    stack = stack_of(nodes, works, hardware=hardware, racks={"r": {"uplink": uplink}})
+    scene = without_slack(scene_of(stack, Placement()))
+    assert (scene.racks["r"][0] < ENDLESS) == binds
+    assert scene.racks["r"][1] == ENDLESS
