@@ -90,7 +90,12 @@ class Following:
             self.solving.stop()
 
     def asks(self, text: str) -> None:
-        """A phase that begins, and that nobody can end early: an interrupt ends the command again."""
+        """A phase that begins, and that nobody can end early: an interrupt ends the command again.
+
+        Raises Interrupted where one came already: the search before it was ended for an answer that is wanted no more.
+        """
+        if self.ending:
+            raise interrupt.Interrupted(f"interrupted before {text}; nothing was written")
         self.phase(text)
         self.solving = None
 

@@ -245,7 +245,7 @@ def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -
 
 
 def _ordered(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Iterator[tuple[bool, Bin]]:
-    """First the homes (True), then every node: homes, what fits best, no label of others, nodes in use, the fullest, by name."""
+    """First the homes (True), then every node: homes, best fit, no label of others, in use, the fullest, by name."""
     by = 0 if ask.gpus else 1
     room = slots.room
 
