@@ -177,3 +177,8 @@ def _cards(scene: Scene, free: Iterable[Allocation]) -> dict[str, dict[str, Coun
         if scene.asks[a.workload].shared:
             found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.gpus[0]] += 1
     return found
+
+
+def fixed_by(task: Task) -> Pairs:
+    """What a task does not decide."""
+    return Counter({(name, node): k for name, counts in task.base.counts.items() for node, k in counts.items()})

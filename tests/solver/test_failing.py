@@ -135,7 +135,7 @@ def test_any_one_solve_that_fails_leaves_an_answer_whose_bounds_hold(path: str, 
 def test_a_mistake_of_ours_costs_the_search_and_is_told() -> None:
     """Whatever is raised on the way, what runs stays, what fits is placed, and the proof says that there was no search."""
     last = solve(before()).placement
-    with mock.patch.object(sys.modules["swarm_iac.solver.solve"], "attempt", side_effect=KeyError("r8")):
+    with mock.patch.object(sys.modules["swarm_iac.solver.small"], "attempt", side_effect=KeyError("r8")):
         solution = solve(after(), last)
     assert judge(after(), solution.placement) == ()
     assert not solution.proof.optimal

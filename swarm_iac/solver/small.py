@@ -1,0 +1,146 @@
+"""How is a fleet decided that one model holds? Greedily first, then by columns or a few nodes at a time, then all at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from swarm_iac.model.placement import Goal
+from swarm_iac.solver.attempt import attempt
+from swarm_iac.solver.bounds import Bounds, level_bounds
+from swarm_iac.solver.clear import cleared, fewer
+from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
+from swarm_iac.solver.fewest import moves_goal
+from swarm_iac.solver.greedy import ORDERS, greedy
+from swarm_iac.solver.homeward import homeward
+from swarm_iac.solver.large import fill
+from swarm_iac.solver.neighbourhood import short
+from swarm_iac.solver.restore import restored
+from swarm_iac.solver.room import room_with
+from swarm_iac.solver.scene import Scene
+from swarm_iac.solver.search import Found, Score, capped, stricter
+from swarm_iac.solver.task import Pairs, Settled, Task, by_workload, fixed_by, narrow, wide
+from swarm_iac.solver.watch import Watch
+from swarm_iac.solver.worth import total
+
+#: Part of it that narrow searches have where a wide one follows.
+NARROW = 0.3
+#: What a search found, the replicas of all workloads, and whether candidates were left out.
+Answer = tuple[Found, Pairs, bool]
+
+
+def complete(counts: Pairs, most: dict[str, int]) -> bool:
+    """Is all placed that any placement could place?"""
+    placed = by_workload(counts)
+    return all(placed[name] >= count for name, count in most.items())
+
+
+def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet on which nothing runs: from a greedy placement, or from what columns fill where that is worth more."""
+    watch.phase("placing all by priority")
+    counts = greedy(task, watch.ended)
+    left = in_all(scene, FROM_NOTHING)
+    if watch.stopped or complete(counts, most):
+        return attempt(scene, task, most, counts, True, watch, left=left)
+    effort = scene.stack.solve.effort
+    counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
+    watch.phase("filling nodes by columns")
+    counts = max(counts, fill(task, counts, effort, columns(scene, watch)).counts, key=lambda one: total(scene, one))
+    bounds = level_bounds(scene, counts, most, effort, columns(scene, watch))
+    watch.phase("improving the placement")
+
+    def below(counts: Pairs, priority: int) -> Pairs:
+        """What those of lower priorities could take beside `counts`, by columns."""
+        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority >= priority})
+        base = room_with(scene, fixed)
+        free = {name: n for name, n in task.free.items() if scene.asks[name].priority < priority}
+        rest = replace(task, base=base, free=free)
+        return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
+
+    best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
+    return _bounded_again(scene, most, best, counts, watch)
+
+
+def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, before: Pairs, watch: Watch) -> Answer:
+    """The same answer; where higher priorities hold other replicas than when it was bounded, with what that leaves."""
+    found, counts, cut = answer
+    if counts == before or not _lacking(found.scores) or watch.stopped:
+        return answer
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch))
+    scores = [
+        (aim, value, bound if aim.places is None else min(bound, capped(aim, value, bounds, found.scores)))
+        for aim, value, bound in found.scores
+    ]
+    return replace(found, scores=scores), counts, cut
+
+
+def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
+    watch.phase("placing what is new")
+    task = narrow(scene, settled)
+    counts = fixed_by(task) + greedy(task, watch.ended)
+    left = in_all(scene, CHANGE)
+    if watch.stopped or complete(counts, most) or not settled.stay:
+        return attempt(scene, task, most, counts, True, watch, left=left)
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch))
+    first = attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds)
+    if not _lacking(first[0].scores) or watch.stopped:
+        return first
+    watch.phase("making room for what has no place")
+    return _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
+
+
+def _all_at_once(
+    scene: Scene,
+    settled: Settled,
+    most: dict[str, int],
+    counts: Pairs,
+    gpus: Bounds,
+    watch: Watch,
+    left: float,
+) -> Answer:
+    """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
+
+    `counts`: all that runs stays, and what has no place takes what is free.
+    """
+    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left / 2)
+    left -= first[0].spent
+
+    def better(best: Answer, other: Pairs) -> Answer:
+        if other == best[1]:
+            return best
+        task = wide(scene, settled)
+        found, _, cut = attempt(scene, task, most, other, True, watch, gpus=gpus, enough=lambda scores: True)
+        return max(best, (replace(found, scores=stricter(found.scores, first[0].scores)), other, cut), key=_values)
+
+    if _open(best[0].scores) and not watch.stopped and left > 0:
+        found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
+        best = better(best, found)
+    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
+    if _open(best[0].scores) and not watch.stopped:
+        moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
+        best = better(best, moved)
+        if not short(scene, best[1]):  # then the least that these replicas move is the least of all
+            best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
+    for aim, value, bound in best[0].scores:
+        watch.reached(aim, value, bound)
+    return best
+
+
+def _at_least(score: Score, proven: Goal) -> Score:
+    aim, value, bound = score
+    return (aim, value, max(bound, min(value, proven.bound))) if aim.name == proven.name else score
+
+
+def _values(answer: Answer) -> list[int]:
+    return [aim.sense * value for aim, value, _ in answer[0].scores]
+
+
+def _open(scores: list[Score]) -> bool:
+    """Could a wider search place or keep more, or move fewer?"""
+    return _lacking(scores) or any(aim.name == "moves" and value > bound for aim, value, bound in scores)
+
+
+def _lacking(scores: list[Score]) -> bool:
+    """Could a wider search place or keep more?"""
+    return any(aim.name.endswith(("_stay", "_running", "_placed")) and value < bound for aim, value, bound in scores)
