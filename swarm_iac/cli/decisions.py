@@ -111,7 +111,9 @@ def verdict_line(decision: Decision) -> str:
         return "proof: stale (it belongs to another lock); `swarm solve` makes it anew"
     verdict = "optimal" if proof.optimal else "not proven optimal"
     cut = "; the search was cut by hand, and `swarm solve` goes on" if "cut" in proof.parameters else ""
-    return f"proof: {verdict} by {proof.solver}{cut}"
+    failed = proof.parameters.get("failed")
+    told = f"; the search failed ({failed}), and what fits was placed without one: please report this" if failed else ""
+    return f"proof: {verdict} by {proof.solver}{cut}{told}"
 
 
 def cost_line(decision: Decision) -> str:
