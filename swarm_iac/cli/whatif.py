@@ -16,7 +16,7 @@ from swarm_iac.decision import Decision, Progress, suppose
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
-from swarm_iac.model.placement import Unplaced
+from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.solver.sake import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.edit import edited, parse
@@ -109,10 +109,16 @@ def _by_workload(decision: Decision) -> dict[str, Unplaced]:
 
 
 def _moves(then: Decision, today: datetime.date) -> list[Any]:
-    moved = {one.workload for one in then.last.allocations if one.workload in then.stack.workloads}
+    now = then.placement.by_name()
+    changed = (one for one in then.last.allocations if one.name not in now or _differ(one, now[one.name]))
+    moved = {one.workload for one in changed if one.workload in then.stack.workloads}
     return [
         reason for name in sorted(moved) for reason in moved_for(then.stack, then.placement, name, then.last, today)
     ]  # fmt: skip
+
+
+def _differ(was: Allocation, now: Allocation) -> bool:
+    return (was.node, was.gpus) != (now.node, now.gpus)
 
 
 def _usages(now: Decision, then: Decision, today: datetime.date) -> Iterator[tuple[Usage, Usage]]:
