@@ -44,7 +44,6 @@ class Master:
             number = self.linear.row(most=row.limit / unit)
             if row.limit < 0:
                 self.linear.variable(-MISSING, {number: -1.0})
-        self.slacks = len(self.linear.variables)
         for shape in problem.shapes:
             self.linear.row(most=shape.count)
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
