@@ -8,14 +8,15 @@ from collections.abc import Callable
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import wording
+from swarm_iac.solver.counting import STATES
 from swarm_iac.solver.explain import Causes, room_of
-from swarm_iac.solver.facts import STATES, conflict_of
+from swarm_iac.solver.facts import Conflict, conflict_of
 from swarm_iac.solver.mends import Bench, mends
-from swarm_iac.solver.room import Room
 from swarm_iac.solver.sake import moved_for
 from swarm_iac.solver.scene import Ask, scene_of
 from swarm_iac.solver.second import second_best
-from swarm_iac.solver.solution import Explanation
+from swarm_iac.solver.solution import Explanation, Mend
+from swarm_iac.solver.watch import Watch
 
 
 def why(
@@ -26,11 +27,15 @@ def why(
     last: Placement | None = None,
     today: datetime.date | None = None,
     tell: Callable[[str], None] = lambda text: None,
+    so_far: Callable[[Explanation], None] = lambda answer: None,
+    watch: Watch | None = None,
 ) -> Explanation:
     """The answer about one workload of `placement`, which was decided from `last` (else: it stands already).
 
-    `tell` hears what is being tried. Raises KeyError for an unknown workload.
+    `tell` hears what is being tried, and `so_far` the answer as it grows. A watch that is stopped ends it with what is
+    known. Raises KeyError for an unknown workload.
     """
+    watch = watch or Watch()
     scene = scene_of(stack, placement, today)
     ask, room = scene.asks[workload], room_of(scene, placement)
     placed = room.counts[workload].total()
@@ -42,34 +47,40 @@ def why(
         missing=missing,
         fits=wording.fits_here(scene, room, ask),
         moved=moved_for(stack, placement, workload, before, today),
+        cut=True,
     )
     if not missing:
+        so_far(answer)
         tell("the second best")
-        return answer.model_copy(update={"second": second_best(stack, placement, workload, before, today)})
-    bench = Bench(stack, placement, workload, before, today, tell)
-    moves = bench.needed_moves()
-    reasons = reasons_of(room, ask, moves)
-    return answer.model_copy(update={"reasons": reasons, "mends": mends(bench, moves)})
+        second = second_best(stack, placement, workload, before, today, watch)
+        return answer.model_copy(update={"second": second, "cut": watch.stopped})
+    causes = Causes(room)
+    seen = causes.seen(ask)
+    conflict = conflict_of(seen, ask)
+    reasons = reasons_of(causes, ask, conflict)
+    answer = answer.model_copy(update={"reasons": reasons})
+    so_far(answer)
+    bench = Bench(stack, placement, workload, before, today, tell, watch)
+    moves = bench.needed_moves(conflict)
+    if moves is not None and moves > stack.solve.moves and conflict.rules and ask.members == ask.wanted:
+        answer = answer.model_copy(update={"reasons": (*reasons, wording.budget(scene, moves))})
+        so_far(answer)
+
+    def found(some: tuple[Mend, ...]) -> None:
+        so_far(answer.model_copy(update={"mends": some}))
+
+    return answer.model_copy(update={"mends": mends(bench, seen, conflict, moves, found), "cut": watch.stopped})
 
 
-def reasons_of(room: Room, ask: Ask, moves: int | None = None) -> tuple[Reason, ...]:
-    """The conflict in words: its rules, the closed nodes, who holds the room, and why those stay.
-
-    `moves`: so many moves would make room, more than the budget; None where moving does not help.
-    """
-    causes, all_that_stands = Causes(room), room
-    room = causes.seen(ask)
-    found = conflict_of(room, ask)
+def reasons_of(causes: Causes, ask: Ask, found: Conflict) -> tuple[Reason, ...]:
+    """The conflict in words: its rules, the closed nodes, who holds the room, and why those stay."""
     if not found.rules or ask.members < ask.wanted:
         return causes.of(ask)
+    room = causes.seen(ask)
     core = frozenset(found.rules)
-    told = [
-        wording.forbids(room, ask, rule, core, besides=room is not all_that_stands) for rule in found.rules if rule != STATES
-    ]
+    told = [wording.forbids(room, ask, rule, core, besides=room is not causes.room) for rule in found.rules if rule != STATES]
     told += [wording.closed(room.scene, node) for node in found.closed]
     told += [wording.holds(room, name, found.rules) for name in reversed(found.holders)]
     if found.holders:
         told.append(wording.not_stopped(room, ask, found.holders))
-    if moves is not None and moves > room.scene.stack.solve.moves:
-        told.append(wording.budget(room.scene, moves))
     return tuple(told)

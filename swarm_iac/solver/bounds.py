@@ -52,8 +52,10 @@ class Bounds:
         return min(found)
 
 
-def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Limit) -> Bounds:
-    """The bounds beside the placement `counts`."""
+def level_bounds(
+    scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Limit, *, columns: bool = True
+) -> Bounds:
+    """The bounds beside the placement `counts`; without `columns` those that take no time."""
     placed = by_workload(counts)
     found = Bounds()
     held = above = 0
@@ -76,9 +78,9 @@ def level_bounds(scene: Scene, counts: Pairs, possible: dict[str, int], effort: 
 
         if (whole := relaxed_bound(problem, groups, share)) is not None:
             found.own[level] = max(now, whole + closed)
-        if open_still() and not share():
+        if columns and open_still() and not share():
             found.together[level] = max(held, _together(scene, asks, effort, share))
-        if open_still() and not share() and any(ask.priority > level for ask in scene.asks.values()):
+        if columns and open_still() and not share() and any(ask.priority > level for ask in scene.asks.values()):
             bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first) + 1e-6)
             found.own[level] = max(now, min(found.own.get(level, counted), bound + closed))
         stop.spend(before - share.left)

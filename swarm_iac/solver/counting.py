@@ -7,7 +7,7 @@ Exact by counting, because replicas of one workload are interchangeable: the mos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import FIT
@@ -23,6 +23,8 @@ USER_RULES = tuple(f"user_stays_under_limits {what}" for what in CEILINGS)
 CLUSTER_RULES = tuple(f"cluster_stays_under_limits {what}" for what in CEILINGS)
 SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
 EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES))
+#: The rule about the state of nodes.
+STATES = "node_is_ready"
 #: Of `spread` and `within`.
 LEVELS = ("node", "rack")
 assert len(NODE_RULES) == len(NODE_DIMS)
@@ -61,7 +63,7 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
     """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
     for name, fits in FIT:
         if name in rules and not fits(ask, bin_):
-            if name != "node_is_ready" or bin_.state != "cordon" or not home:
+            if name != STATES or bin_.state != "cordon" or not home:
                 return 0
             left = min(left, home[bin_.name])
     for name, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True):
@@ -78,6 +80,60 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
         inside = group_of(bin_, ask.spread)
         left = 0 if any(group_of(room.scene.bins[node], ask.spread) == inside for node in counts) else min(left, 1)
     return left
+
+
+class Tally:
+    """`reach`, kept up to date while the room changes: only the nodes that changed, and their racks, are counted again."""
+
+    def __init__(self, room: Room, ask: Ask, rules: Set[str] = EVERY) -> None:
+        self.room, self.ask, self.rules = room, ask, rules
+        self._stateless = frozenset(rules - {STATES})
+        self._opened: set[str] = set()
+        self._missing = ask.members - room.counts[ask.name].total()
+        self._found: dict[str, dict[str, tuple[int, int]]] = {}  # power and most replicas of each node, by group
+        for bin_ in room.scene.bins.values():
+            self._count(bin_)
+        self._most = {group: self._of(group) for group in self._found}
+        self._total = sum(self._most.values())
+
+    def reach(self) -> int:
+        """The most replicas that can be added now."""
+        room, ask = self.room, self.ask
+        left = self._missing
+        for rules, free in ((USER_RULES, room.users[ask.user]), (CLUSTER_RULES, room.cluster)):
+            for name, need, rest in zip(rules, ask.usage, free, strict=True):
+                if need and name in self.rules:
+                    left = min(left, rest // need)
+        together = ask.within and "within_keeps_together" in self.rules
+        return max(0, min(left, max(self._most.values(), default=0) if together else self._total))
+
+    def changed(self, nodes: Iterable[str]) -> None:
+        """Something came to these nodes or left them, or their racks have another budget."""
+        for group in {self._count(self.room.scene.bins[name]) for name in nodes}:
+            self._total -= self._most[group]
+            self._most[group] = self._of(group)
+            self._total += self._most[group]
+
+    def open(self, node: str) -> None:
+        """Count the node as ready."""
+        self._opened.add(node)
+        self.changed((node,))
+
+    def close(self, node: str) -> None:
+        """Count it in its own state again."""
+        self._opened.discard(node)
+        self.changed((node,))
+
+    def _count(self, bin_: Bin) -> str:
+        rules = self._stateless if bin_.name in self._opened else self.rules
+        group = _gathered(self.ask, bin_, rules)
+        cap = on_node(self.room, self.ask, bin_, rules, max(0, self._missing))
+        self._found.setdefault(group, {})[bin_.name] = (bin_.power_of(self.ask), cap)
+        return group
+
+    def _of(self, group: str) -> int:
+        found = [one for one in self._found[group].values() if one[1] > 0]
+        return _in_rack(self.room, self.ask, group, found, self.rules) if found else 0
 
 
 def keeping_out(room: Room, ask: Ask) -> frozenset[frozenset[str]]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 if "pandas" in sys.modules:
@@ -22,9 +25,11 @@ else:
     finally:
         del sys.modules["pandas"]
 
-__all__ = ["SEED", "cp_model", "known_bound", "one_worker", "run", "solved", "spent"]
+__all__ = ["SEED", "cp_model", "ended_by", "known_bound", "one_worker", "run", "solved", "spent"]
 
 SEED = 7
+#: How often somebody looks whether a search is to end. [s]
+_LOOK = 0.1
 #: What CP-SAT says of an objective that nothing bounds.
 UNBOUNDED = 2.0**62
 
@@ -53,6 +58,25 @@ def run(
     except (RuntimeError, ValueError, OverflowError):
         return cp_model.UNKNOWN
     return cp_model.UNKNOWN if status == cp_model.MODEL_INVALID else status
+
+
+@contextmanager
+def ended_by(solver: cp_model.CpSolver, stop: Callable[[], bool]) -> Iterator[None]:
+    """Whatever `solver` solves within ends soon after `stop` says so."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(_LOOK):
+            if stop():
+                solver.stop_search()
+
+    thread = threading.Thread(target=look, name="ends a search", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def solved(status: cp_model.CpSolverStatus) -> bool:

@@ -11,6 +11,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.figures import COSTS, figures, rank
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.solve import solve
+from swarm_iac.solver.watch import Watch
 
 #: Up to so many moves each number has a point; beyond, they get sparser.
 EVERY = 12
@@ -26,31 +27,48 @@ class Point:
     solution: Solution
 
 
-def point(stack: Stack, last: Placement, budget: int | None, today: datetime.date | None) -> Point:
+def point(stack: Stack, last: Placement, budget: int | None, today: datetime.date | None, watch: Watch | None = None) -> Point:
     """The best within so many moves; None: without a bound. What a drain or a new size forces out is no move."""
-    solution = solve(stack, last, repair=False, moves=budget, today=today)
+    solution = solve(stack, last, repair=False, moves=budget, today=today, watch=watch)
     moves = sum(1 for move in solution.moves if move.target and not move.forced)
     return Point(moves if budget is None else budget, moves, figures(stack, solution.placement), solution)
 
 
 def curve(
-    stack: Stack, last: Placement, today: datetime.date | None, tell: Callable[[str], None] = lambda text: None
+    stack: Stack,
+    last: Placement,
+    today: datetime.date | None,
+    tell: Callable[[str], None] = lambda text: None,
+    so_far: Callable[[tuple[Point, ...]], None] = lambda points: None,
+    watch: Watch | None = None,
 ) -> tuple[Point, ...]:
-    """Points from no move to as many as the best of all needs. More moves are never worse."""
+    """Points from no move to as many as the best of all needs. More moves are never worse.
+
+    `so_far` hears the points whenever there is one more, that of all moves last. Once the watch is stopped, no point is
+    begun, and one that was not solved to its end is left out: perhaps all.
+    """
+    watch = watch or Watch()
     tell("as many moves as it takes")
-    free = point(stack, last, None, today)
+    free = point(stack, last, None, today, watch)
     points: list[Point] = []
-    for budget in budgets(free.moves):
+
+    def told() -> tuple[Point, ...]:
+        if free.moves and rank(free.values) > rank(points[-1].values):
+            return (*(one for one in points if one.budget < free.moves), free)
+        return tuple(points)
+
+    for budget in () if watch.stopped else budgets(free.moves):
         tell(f"{budget} move{'s' if budget != 1 else ''}")
-        found = point(stack, last, budget, today)
+        found = point(stack, last, budget, today, watch)
+        if watch.stopped:
+            break
         if points and rank(found.values) <= rank(points[-1].values):
             # Nothing is gained, or effort ended too early: what fewer moves reach stands.
             best = points[-1]
             found = Point(budget, best.moves, best.values, best.solution)
         points.append(found)
-    if free.moves and rank(free.values) > rank(points[-1].values):
-        points[-1] = free
-    return tuple(points)
+        so_far(told())
+    return told() if points else ()
 
 
 def budgets(most: int) -> tuple[int, ...]:

@@ -62,8 +62,12 @@ def _forbid(room: Room, ask: Ask) -> Callable[[Set[str]], bool]:
 
 def forbidden(room: Room, ask: Ask, on: Set[str]) -> bool:
     """Do the rules `on` leave no place for one more replica (for all of a gang)?"""
-    goal = ask.members - room.counts[ask.name].total() if GANG in on else 1
-    return reach(room, ask, on) < goal
+    return reach(room, ask, on) < missing(room, ask, on)
+
+
+def missing(room: Room, ask: Ask, on: Set[str]) -> int:
+    """How many replicas need a place under the rules `on`: one more, or all of a gang."""
+    return ask.members - room.counts[ask.name].total() if GANG in on else 1
 
 
 class Causes:

@@ -7,13 +7,12 @@ seen with the rest where it stands, so a conflict holds as long as nobody moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from swarm_iac.solver.explain import conflict, forbidden, without
+from swarm_iac.solver.counting import STATES, Tally
+from swarm_iac.solver.explain import conflict, missing
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import VCPUS, Ask
-
-STATES = "node_is_ready"
 
 
 @dataclass(frozen=True)
@@ -28,21 +27,51 @@ class Conflict:
 def conflict_of(room: Room, ask: Ask) -> Conflict:
     """The smallest conflict found, rules first: what can be blamed on a rule of one node is. Empty when nothing forbids it.
 
-    Those of a lower priority are taken away before their betters, and small ones before large ones.
+    One fact after the other is taken away, and comes back where that leaves a place: those of a lower priority before
+    their betters, and small ones before large ones.
     """
     rules = conflict(room, ask)
     if not rules:
         return Conflict()
-    on = set(rules)
-    closed: tuple[str, ...] = ()
-    if STATES in on:
-        shut = [bin_.name for bin_ in room.scene.bins.values() if bin_.state != "ready"]
-        closed = irreducible(shut, lambda kept: forbidden(opened(room, set(shut) - set(kept)), ask, on))
-    seen = opened(room, {bin_.name for bin_ in room.scene.bins.values()} - set(closed)) if STATES in on else room
+    on = frozenset(rules)
+    goal = missing(room, ask, on)
+    room = room.copy()
+    tally = Tally(room, ask, on)
+    closed = _closed(tally, goal) if STATES in on else ()
     others = [name for name, counts in room.counts.items() if counts and name != ask.name]
     others.sort(key=lambda name: _weight(room, name, ask))
-    holders = irreducible(others, lambda kept: forbidden(without(seen, set(others) - set(kept)), ask, on))
-    return Conflict(rules, closed, holders)
+    return Conflict(rules, closed, tuple(name for name in others if _needed(tally, goal, name)))
+
+
+def _closed(tally: Tally, goal: int) -> tuple[str, ...]:
+    """Nodes that have to stay closed for nothing to fit. The others are counted as ready from here on."""
+    kept = []
+    for bin_ in tally.room.scene.bins.values():
+        if bin_.state != "ready":
+            tally.open(bin_.name)
+            if tally.reach() >= goal:
+                tally.close(bin_.name)
+                kept.append(bin_.name)
+    return tuple(kept)
+
+
+def _needed(tally: Tally, goal: int, name: str) -> bool:
+    """Would there be a place without this workload? If not, it is taken away; if so, it stays with its devices."""
+    room = tally.room
+    ask, counts = room.scene.asks[name], dict(room.counts[name])
+    cards = {node: tuple(room.held.get((name, node), ())) for node in counts}
+    for node, count in counts.items():
+        room.take(ask, room.scene.bins[node], -count)
+    tally.changed(counts)
+    if tally.reach() < goal:
+        return False
+    for node, count in counts.items():
+        for card in cards[node]:
+            room.take(ask, room.scene.bins[node], 1, (card,))
+        if not ask.shared:
+            room.take(ask, room.scene.bins[node], count)
+    tally.changed(counts)
+    return True
 
 
 def irreducible(items: Sequence[str], forbids: Callable[[list[str]], bool]) -> tuple[str, ...]:
@@ -63,14 +92,6 @@ def irreducible(items: Sequence[str], forbids: Callable[[list[str]], bool]) -> t
     if kept:
         drop(list(kept))
     return tuple(kept)
-
-
-def opened(room: Room, nodes: set[str]) -> Room:
-    """The same room, as if these nodes were ready."""
-    other = room.copy()
-    bins = {name: replace(bin_, state="ready") if name in nodes else bin_ for name, bin_ in room.scene.bins.items()}
-    other.scene = replace(room.scene, bins=bins)
-    return other
 
 
 def _weight(room: Room, name: str, ask: Ask) -> tuple[int, int, int, str]:

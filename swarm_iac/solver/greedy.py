@@ -127,7 +127,7 @@ def _best(task: Task, slots: Slots, ask: Ask, homes: list[str], misfits: Misfits
     best: Pairs = Counter()
     fewest = 0
     for nodes in _groups(task, slots, ask, homes):
-        picked = _fill(task, slots, ask, nodes, misfits)
+        picked = _fill(task, slots, ask, nodes, misfits, budget)
         moved = _moved(task, ask, picked)
         for (_, node), count in picked.items():
             slots.take(ask, task.scene.bins[node], -count)
@@ -219,11 +219,18 @@ def _asked(task: Task, ask: Ask, node: str) -> bool:
     return task.pairs is None or (ask.name, node) in task.pairs
 
 
-def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Pairs:
-    """Take as much as fits of the nodes, best first; `slots` is changed."""
+def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits, budget: int | None) -> Pairs:
+    """Take as much as fits of the nodes, best first, and not more moves than the budget has; `slots` is changed."""
     picked: Pairs = Counter()
     left = task.free[ask.name]
+    at_home = True
     for keep, bin_ in _ordered(task, slots, ask, nodes, misfits):
+        if at_home and not keep:
+            at_home = False
+            stayable = sum(count for (name, _), count in task.stay.items() if name == ask.name) if task.stay else 0
+            stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
+            if budget is not None and not ask.gang and stayable - stayed > budget:
+                left = min(left, budget - (picked.total() - stayed))  # each of them would be a move
         if left <= 0 or slots.room.by_ceiling(ask) <= 0:
             break
         fit = min(slots.room.most(ask, bin_), left)

@@ -11,6 +11,7 @@ from collections import Counter
 
 from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.greedy import greedy
+from swarm_iac.solver.restore import room_beside
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import MEMORY, Scene
 from swarm_iac.solver.task import Pairs, Settled, Task, by_workload
@@ -22,16 +23,18 @@ def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
     """What is worth the most, with at least as many replicas of each workload: `counts`, or one of two ways home."""
     stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
     gone = stand - counts
-    leavers = Counter({name: k for name, k in by_workload(gone).items() if simple(scene.asks[name])})
-    if not leavers:
+    left = by_workload(gone)
+    if not left:
         return counts
-    order = sorted(leavers, key=lambda name: _rank(scene, name))
+    order = sorted(left, key=lambda name: _rank(scene, name))
     homes = {name: sorted(node for one, node in gone if one == name) for name in order}
+    alone = {name: nodes for name, nodes in homes.items() if simple(scene.asks[name])}
     most = max(moves_of(scene, settled, counts), int(scene.stack.solve.moves))
     ways = [counts]
-    for way in (_all_anew, _one_by_one):
+    for way, whose in ((_all_anew, alone), (_one_by_one, homes)):
+        leavers = Counter({name: left[name] for name in whose})
         place = _Place(scene, settled, counts & stand)
-        way(place, counts - stand, gone, homes, Counter(leavers))
+        way(place, counts - stand, gone, whose, leavers)
         found = place.counts + greedy(Task(scene, place.room, _missing(scene, place.counts)))
         if not by_workload(counts) - by_workload(found) and moves_of(scene, settled, found) <= most:
             ways.append(found)
@@ -41,6 +44,30 @@ def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
 def net(scene: Scene, settled: Settled, counts: Pairs) -> int:
     """What is placed, less what it moves."""
     return total(scene, counts) - MOVE * moves_of(scene, settled, counts)
+
+
+def eased(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
+    """The same, with every replica that had to change at home again, if its node has room for what it is now."""
+    stood: Pairs = Counter((a.workload, a.node) for a in (*settled.stay.values(), *settled.soft.values()))
+    soft = {(a.workload, a.node) for a in settled.soft.values()}
+    left = [pair for pair in sorted(stood - counts) if pair in soft and simple(scene.asks[pair[0]])]
+    if not left:
+        return counts
+    room, found, away = room_beside(scene, settled, counts), Counter(counts), counts - stood
+    for name, home in left:
+        ask, bin_ = scene.asks[name], scene.bins[home]
+        for there in sorted(node for one, node in away if one == name):
+            while away[name, there] and found[name, home] < stood[name, home]:
+                room.take(ask, scene.bins[there], -1)
+                if room.most(ask, bin_) <= 0:
+                    room.take(ask, scene.bins[there], 1)
+                    break
+                room.take(ask, bin_, 1)
+                found[name, there] -= 1
+                away[name, there] -= 1
+                found[name, home] += 1
+    found = +found
+    return found if moves_of(scene, settled, found) <= moves_of(scene, settled, counts) else counts
 
 
 Homes = dict[str, list[str]]
@@ -112,13 +139,14 @@ class _Place:
     def back(self, name: str, node: str, given: Pairs) -> bool:
         """Does one go home from a place that it was given, or from nowhere? If not, all is as before."""
         ask = self.scene.asks[name]
-        there = min((there for (one, there), count in given.items() if one == name and count), default=None)
-        if there is not None:
+        theres = sorted(there for (one, there), count in given.items() if one == name and count)
+        if not theres:  # a gang starts whole, or not at all
+            return not ask.gang and self.put(name, node, 1, home=True) == 1
+        for there in theres:  # who spreads over racks may have to leave one of them
             self.room.take(ask, self.scene.bins[there], -1)
-        found = self.put(name, node, 1, home=True) == 1
-        if there is not None and found:
-            self.counts[name, there] -= 1
-            given[name, there] -= 1
-        elif there is not None:
+            if self.put(name, node, 1, home=True) == 1:
+                self.counts[name, there] -= 1
+                given[name, there] -= 1
+                return True
             self.room.take(ask, self.scene.bins[there], 1)
-        return found
+        return False

@@ -13,9 +13,9 @@ from typing import Literal
 from swarm_iac.model.edit import Edit, changed
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
+from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, STATES, Tally, on_node, reach
 from swarm_iac.solver.explain import GANG, without
-from swarm_iac.solver.facts import STATES, Conflict, opened
+from swarm_iac.solver.facts import Conflict
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, UPLINK, Ask, ask_of
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
@@ -76,10 +76,13 @@ class Offers:
         return reach(room or self.room, ask or self.ask) >= self.goal
 
     def _nodes(self) -> Iterator[Offer]:
+        tally = Tally(self.room, self.ask)
         for name, bin_ in self.room.scene.bins.items():
             if bin_.state != "ready" and on_node(self.room, self.ask, bin_, EVERY - {STATES}, 1) > 0:
+                tally.open(name)
                 edit = Edit(path=f"nodes.{name}.state", value="ready")
-                yield Offer("node", edit, 1000 * _STATES[bin_.state], self._fits(opened(self.room, {name})))
+                yield Offer("node", edit, 1000 * _STATES[bin_.state], tally.reach() >= self.goal)
+                tally.close(name)
 
     def _less(self, rule: str) -> Iterator[Offer]:
         """The most of one thing that would find room, in round figures."""
@@ -175,14 +178,15 @@ class Offers:
             whole = self._fits(without(self.room, {holder}))
             yield Offer("request", Edit(path=f"workloads.{holder}"), 8000 + other.gpus * other.members, whole)
             return
-        for gone in range(1, counts.total() + 1):
-            room, left = self.room.copy(), gone
-            for node, count in sorted(counts.items()):
-                room.take(other, room.scene.bins[node], -min(left, count))
-                left -= min(left, count)
-            if self._fits(room) or gone == counts.total():
+        room = self.room.copy()
+        tally = Tally(room, self.ask)
+        for gone, node in enumerate(sorted(counts.elements()), 1):
+            room.take(other, room.scene.bins[node], -1)
+            tally.changed((node,))
+            whole = tally.reach() >= self.goal
+            if whole or gone == counts.total():
                 edit = Edit(path=f"workloads.{holder}.replicas", value=other.wanted - gone)
-                yield Offer("request", edit, 4000 + 1000 * gone, self._fits(room))
+                yield Offer("request", edit, 4000 + 1000 * gone, whole)
                 return
 
     def _ended(self) -> Iterator[Offer]:
@@ -204,7 +208,7 @@ class Offers:
         for i in (i for i, name in enumerate(CEILING_KEYS) if name == key):
             values[i] += more
         path = self._user_path(key) if level == "user" else f"limits.cluster.{key}"
-        yield self._raised(path, key, whole, more, room)
+        yield self._raised(path, key, whole, more, sure=self._fits(room))
 
     def _user_path(self, key: str) -> str:
         """The exception of the user that holds for the ceiling, else the limit of all."""
@@ -219,50 +223,58 @@ class Offers:
         i, key = NODE_RULES.index(rule), CEILING_KEYS[CEILINGS.index(what)]
         both = [CAPPED + j for j, name in enumerate(CEILING_KEYS) if name == key]
 
-        def raised(more: int) -> Room:
+        def fits(more: int) -> bool:
             room = self.room.copy()
             for free in room.free.values():
                 for j in both:
                     free[j] += more
-            return room
+            return self._fits(room)
 
         short = self._short(self.ask.need[i], (free[i] for free in self.room.free.values()))
-        more = _smallest(short, lambda value: self._fits(raised(value)))
+        more = _smallest(short, fits)
         whole = next(iter(self.room.scene.bins.values())).room[i] if self.room.scene.bins else ENDLESS
         for value in dict.fromkeys((more, short[0] if short else None)):
             if value is not None:
-                yield self._raised(f"limits.node.{key}", key, whole, value, raised(value))
+                yield self._raised(f"limits.node.{key}", key, whole, value, sure=fits(value))
 
     def _racks(self, rule: str) -> Iterator[Offer]:
         i = RACK_RULES.index(rule)
+        room = self.room.copy()
+        tally = Tally(room, self.ask)
         for name, left in self.room.racks.items():
             bins = [b for b in self.room.scene.bins.values() if b.rack == name]
             needs = {b.power_of(self.ask) for b in bins} if i == 2 else {self.ask.need[UPLINK[i]]}
 
-            def raised(more: int, name: str = name) -> Room:
-                room = self.room.copy()
+            def fits(
+                more: int, rack: list[int] = room.racks[name], inside: tuple[str, ...] = tuple(b.name for b in bins[:1])
+            ) -> bool:
+                before = list(rack)
                 for j in (2,) if i == 2 else (0, 1):
-                    room.racks[name][j] += more
-                return room
+                    rack[j] += more
+                tally.changed(inside)
+                enough = tally.reach() >= self.goal
+                rack[:] = before
+                tally.changed(inside)
+                return enough
 
             short = sorted({more for need in needs if need for more in self._short(need, [left[i]])})
-            more = _smallest(short, lambda value: self._fits(raised(value)))
+            more = _smallest(short, fits)
             for value in dict.fromkeys((more, short[0] if short else None)):
                 if value is not None and left[i] < ENDLESS // 2:
                     key = "power" if i == 2 else "uplink"
                     given = getattr(self.stack.racks[name], key)
                     unit: type[int] = Watts if i == 2 else BitsPerSecond
                     edit = Edit(path=f"racks.{name}.{key}", value=str(unit(int(given) + value)))
-                    yield Offer("limit", edit, 1000 * value // max(1, int(given)), self._fits(raised(value)))
+                    yield Offer("limit", edit, 1000 * value // max(1, int(given)), fits(value))
 
     def _short(self, need: int, left: Iterable[int]) -> list[int]:
         """What is short for one replica, for two, and so on, over places with so much left; ascending."""
         return sorted({more for free in left for k in range(1, min(self.goal, 16) + 1) if (more := k * need - free) > 0})
 
-    def _raised(self, path: str, key: str, whole: int, more: int, room: Room) -> Offer:
+    def _raised(self, path: str, key: str, whole: int, more: int, *, sure: bool) -> Offer:
         value = _CEILING_UNITS[key](whole + more)
         written = int(value) if key == "gpus" else str(value)
-        return Offer("limit", Edit(path=path, value=written), 1000 * more // max(1, whole), self._fits(room))
+        return Offer("limit", Edit(path=path, value=written), 1000 * more // max(1, whole), sure)
 
 
 def _largest(values: list[int], fits: Callable[[int], bool]) -> int | None:

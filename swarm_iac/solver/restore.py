@@ -17,27 +17,46 @@ from swarm_iac.solver.task import Pairs, Settled, Task, by_workload
 
 
 def restored(scene: Scene, settled: Settled, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
-    """`counts`, and all that fits beside it. Parts of GPUs are left out: how they share cards is not known here."""
+    """`counts`, and all that fits beside it, without a move more than the budget has left."""
     placed = by_workload(counts)
     free = {
         name: ask.members - placed[name]
         for name, ask in scene.asks.items()
-        if placed[name] < ask.members and not ask.shared and not (ask.gang and placed[name])
+        if placed[name] < ask.members and not (ask.gang and placed[name])
     }
     if not free:
         return counts
     stood: Pairs = Counter((a.workload, a.node) for a in settled.stay.values() if a.workload in free)
     soft: Pairs = Counter((a.workload, a.node) for a in settled.soft.values() if a.workload in free)
+    room = room_beside(scene, settled, counts)
+    moved = moves_of(scene, settled, counts)
     task = Task(
         scene,
-        room_beside(scene, settled, counts),
+        room,
         free,
         stay=stood - counts,
         soft=soft,
         running=Counter({name: len(found) for name, found in scene.running.items() if name in free}),
-        budget=max(0, int(scene.stack.solve.moves) - moves_of(scene, settled, counts)),
+        budget=max(0, int(scene.stack.solve.moves) - moved),
+        cards=_left_cards(scene, settled, free, room),
     )
-    return counts + greedy(task, stop)
+    found = counts + greedy(task, stop)
+    # How parts of GPUs share cards is exact only for all of them together.
+    return found if moves_of(scene, settled, found) <= max(moved, int(scene.stack.solve.moves)) else counts
+
+
+def _left_cards(scene: Scene, settled: Settled, free: dict[str, int], room: Room) -> dict[str, dict[str, Counter[int]]]:
+    """The cards that parts of GPUs held which have no place now, by node and workload."""
+    found: dict[str, dict[str, Counter[int]]] = {}
+    held = {pair: Counter(cards) for pair, cards in room.held.items()}
+    for a in settled.stay.values():
+        if a.workload in free and scene.asks[a.workload].shared:
+            stays = held.get((a.workload, a.node), Counter())
+            if stays[a.gpus[0]]:
+                stays[a.gpus[0]] -= 1
+            else:
+                found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.gpus[0]] += 1
+    return found
 
 
 def room_beside(scene: Scene, settled: Settled, counts: Pairs) -> Room:

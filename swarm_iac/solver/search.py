@@ -23,8 +23,10 @@ from swarm_iac.solver.watch import Watch
 EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
 #: Once a goal was not proven, the goals after it get this part of the effort.
 TIRED = 0.25
-#: Up to so much effort one search strategy is better than turns of several.
+#: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
 BRIEF = 0.1
+#: Part of the effort that is for linear programs.
+PROVING = 1.0
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
 BUILT = 1e-4
 #: And for each solve: hints, presolve and reading the answer, which deterministic time leaves out.
@@ -75,12 +77,12 @@ def search(
     tired = board.cut
     skip = len(board.x) > TOO_LARGE
     used = BUILT * len(board.x)
-    for aim in table:
+    for i, aim in enumerate(table):
         value = aim.measure(values)
         bound = capped(aim, value, gpus, scores)
         skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
-            limit = min(effort * aim.share * (TIRED if tired else 1), in_all - used)
+            limit = min(effort * aim.share * (TIRED if tired else 1), (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
             values, proven, took = _solve(board, aim, values, limit, watch)
             value = aim.measure(values)
             used += took
@@ -100,6 +102,13 @@ def search(
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
     return Found(board.counts(values), scores, used)
+
+
+def _waiting(table: list[Aim], values: Values) -> int:
+    """Priorities that are to have some of the effort as well, since not all of theirs is placed."""
+    return sum(
+        aim.places is not None and bool(aim.terms) and aim.measure(values) // aim.base < aim.best // aim.base for aim in table
+    )
 
 
 def capped(aim: Aim, value: int, gpus: Bounds | None, scores: list[Score]) -> int:
@@ -152,7 +161,7 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
     (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
     solver = one_worker(effort)
     if aim.share == 1.0 and effort > BRIEF:
-        solver.parameters.interleave_search = True  # one worker takes turns: neighbourhoods find, linear programs prove
+        solver.parameters.linearization_level = 2  # gangs and ceilings: without linear programs it finds and proves little
     if len(board.highs) > HEAVY:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0

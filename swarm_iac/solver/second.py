@@ -11,6 +11,7 @@ from swarm_iac.model.workload import Replicas
 from swarm_iac.solver.figures import figures, rank, worse
 from swarm_iac.solver.solution import Second
 from swarm_iac.solver.solve import solve
+from swarm_iac.solver.watch import Watch
 
 #: So many of its nodes are tried; the best answer counts.
 NODES = 3
@@ -18,19 +19,27 @@ _LABEL = "elsewhere"
 
 
 def second_best(
-    stack: Stack, placement: Placement, workload: str, last: Placement, today: datetime.date | None
+    stack: Stack,
+    placement: Placement,
+    workload: str,
+    last: Placement,
+    today: datetime.date | None,
+    watch: Watch | None = None,
 ) -> Second | None:
     """The best placement in which one of the workload's nodes is closed to it; None when it stands nowhere.
 
-    What ran in `last` and leaves its node for it is a move, its own replicas too.
+    What ran in `last` and leaves its node for it is a move, its own replicas too. Once the watch is stopped, the best of
+    the nodes that were tried to the end.
     """
     runs = {(a.name, a.node) for a in last.allocations}
-    stack = _placed_only(stack, placement)
+    stack, watch = placed_only(stack, placement), watch or Watch()
     here = sorted({a.node for a in placement.allocations if a.workload == workload})
     base = figures(stack, placement)
     best: tuple[tuple[int, ...], Second] | None = None
     for node in here[:NODES]:
-        found = solve(_avoiding(stack, workload, node), placement, today=today)
+        found = solve(_avoiding(stack, workload, node), placement, today=today, watch=watch, reasons=False)
+        if watch.stopped:
+            break
         moved = sum(1 for move in found.moves if move.target and (move.name, move.source) in runs)
         now = figures(stack, found.placement, moved)
         nodes = tuple(sorted(a.node for a in found.placement.allocations if a.workload == workload))
@@ -40,12 +49,14 @@ def second_best(
     return best[1] if best else None
 
 
-def _placed_only(stack: Stack, placement: Placement) -> Stack:
-    """The stack with only what has a place, so that nobody gains by the workload's going."""
+def placed_only(stack: Stack, placement: Placement, besides: str = "") -> Stack:
+    """The stack with only what has a place, so that nobody gains by a workload's going; `besides` as it is."""
     counts = Counter(a.workload for a in placement.allocations)
     workloads = {}
     for name, wish in stack.workloads.items():
-        if wish.gang is None and 0 < counts[name] < wish.members:
+        if name == besides:
+            workloads[name] = wish
+        elif wish.gang is None and 0 < counts[name] < wish.members:
             replicas = Replicas(least=counts[name], most=counts[name])
             workloads[name] = wish.model_copy(update={"replicas": replicas})
         elif counts[name]:

@@ -12,7 +12,7 @@ from swarm_iac.solver.clear import cleared, fewer
 from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.fewest import moves_goal
 from swarm_iac.solver.greedy import ORDERS, greedy
-from swarm_iac.solver.homeward import homeward
+from swarm_iac.solver.homeward import eased, homeward
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.neighbourhood import short
 from swarm_iac.solver.restore import restored
@@ -46,7 +46,7 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
     counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
     watch.phase("filling nodes by columns")
     counts = max(counts, fill(task, counts, effort, columns(scene, watch)).counts, key=lambda one: total(scene, one))
-    bounds = level_bounds(scene, counts, most, effort, columns(scene, watch))
+    bounds = level_bounds(scene, counts, most, effort, columns(scene, watch), columns=False)
     watch.phase("improving the placement")
 
     def below(counts: Pairs, priority: int) -> Pairs:
@@ -58,13 +58,13 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
         return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
 
     best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
-    return _bounded_again(scene, most, best, counts, watch)
+    return _bounded_again(scene, most, best, watch)
 
 
-def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, before: Pairs, watch: Watch) -> Answer:
-    """The same answer; where higher priorities hold other replicas than when it was bounded, with what that leaves."""
+def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, watch: Watch) -> Answer:
+    """The same answer; where it is not proven, bounded by columns beside what higher priorities hold in it."""
     found, counts, cut = answer
-    if counts == before or not _lacking(found.scores) or watch.stopped:
+    if not _lacking(found.scores) or watch.stopped:
         return answer
     bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch))
     scores = [
@@ -81,13 +81,33 @@ def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     counts = fixed_by(task) + greedy(task, watch.ended)
     left = in_all(scene, CHANGE)
     if watch.stopped or complete(counts, most) or not settled.stay:
-        return attempt(scene, task, most, counts, True, watch, left=left)
-    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch))
-    first = attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds)
+        return _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left))
+    effort = scene.stack.solve.effort
+    bounds = level_bounds(scene, counts, most, effort, columns(scene, watch), columns=False)
+    first = _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds))
     if not _lacking(first[0].scores) or watch.stopped:
+        return first
+    bounds = level_bounds(scene, first[1], most, effort, columns(scene, watch))
+    if watch.stopped:
         return first
     watch.phase("making room for what has no place")
     return _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
+
+
+def _eased(scene: Scene, settled: Settled, task: Task, most: dict[str, int], answer: Answer) -> Answer:
+    """The same, with those at home that a search which ended has shifted."""
+    other = eased(scene, settled, answer[1])
+    return answer if other == answer[1] else _better(scene, task, most, answer, other, answer[0].scores)
+
+
+def _better(
+    scene: Scene, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score], gpus: Bounds | None = None
+) -> Answer:
+    """The better of an answer and another placement, which is measured only; `proven` are bounds that hold for both."""
+    if other == best[1]:
+        return best
+    found, _, cut = attempt(scene, task, most, other, True, Watch(), gpus=gpus, enough=lambda scores: True)
+    return max(best, (replace(found, scores=stricter(found.scores, proven)), other, cut), key=_values)
 
 
 def _all_at_once(
@@ -107,11 +127,7 @@ def _all_at_once(
     left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:
-        if other == best[1]:
-            return best
-        task = wide(scene, settled)
-        found, _, cut = attempt(scene, task, most, other, True, watch, gpus=gpus, enough=lambda scores: True)
-        return max(best, (replace(found, scores=stricter(found.scores, first[0].scores)), other, cut), key=_values)
+        return _better(scene, wide(scene, settled), most, best, other, first[0].scores, gpus)
 
     if _open(best[0].scores) and not watch.stopped and left > 0:
         found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
@@ -122,6 +138,7 @@ def _all_at_once(
         best = better(best, moved)
         if not short(scene, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
+    best = better(best, eased(scene, settled, best[1]))
     for aim, value, bound in best[0].scores:
         watch.reached(aim, value, bound)
     return best

@@ -59,6 +59,7 @@ class Explanation(Value):
     second: Second | None = None
     reasons: tuple[Reason, ...] = Field(default=(), description="Rules and facts that together forbid what is missing.")
     mends: tuple[Mend, ...] = Field(default=(), description="Changes that would place it, cheapest first in each kind.")
+    cut: bool = Field(default=False, description="Ended by hand: there may be more to say.")
 
 
 def digest(placement: Placement) -> str:

@@ -15,7 +15,8 @@ proof and never a placement.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,17 +28,18 @@ from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.attempt import attempt
 from swarm_iac.solver.bounds import Bounds, level_bounds
 from swarm_iac.solver.clear import cleared, fewer
+from swarm_iac.solver.columns.linear import listening
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
-from swarm_iac.solver.explain import Causes
+from swarm_iac.solver.explain import Causes, room_of
 from swarm_iac.solver.fewest import moves_goal
 from swarm_iac.solver.greedy import ORDERS, greedy
+from swarm_iac.solver.homeward import eased
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
 from swarm_iac.solver.restore import restored
-from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import Scene, scene_of
 from swarm_iac.solver.search import EFFORT, Found, never
 from swarm_iac.solver.slack import without_slack
@@ -64,22 +66,37 @@ def solve(
     moves: int | None = None,
     today: datetime.date | None = None,
     watch: Watch | None = None,
+    reasons: bool = True,
 ) -> Solution:
     """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
 
     `moves` bounds a rebalance; a repair has `stack.solve.moves`. `watch` sees each goal improve and may end the search:
     the answer is then the best so far, and the proof's parameters say so.
-    Without `today` every limit exception holds. Pure: the same arguments give the same answer.
+    Without `today` every limit exception holds. Without `reasons` nobody looks for those of what is pending.
+    Pure: the same arguments give the same answer.
     """
     watch = watch or Watch()
     watch.phase("reading the fleet")
     scene = without_slack(scene_of(stack, last, today))
     settled = settle(scene)
     most = possible(scene)
-    try:
-        return _best(scene, settled, most, moves, watch, repair=repair)
-    except Exception as error:
-        return rescued(scene, settled, most, error, watch)
+    with listening() as failures:
+        try:
+            found = _best(scene, settled, most, moves, watch, repair=repair)
+        except Exception as error:
+            found = rescued(scene, settled, most, error, watch)
+    found = _failures_told(found, failures)
+    return _reasoned(found, scene, watch) if reasons else found
+
+
+def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
+    """The proof names the engines of linear programs that gave no answer; what took their place bounds as well."""
+    if not failures:
+        return solution
+    counts = Counter(failures)
+    text = ", ".join(f"{what} ({times} times)" if times > 1 else what for what, times in counts.items())
+    parameters = {**solution.proof.parameters, "failed_linear": text}
+    return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
 
 
 def rescued(scene: Scene, settled: Settled, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
@@ -159,7 +176,7 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         watch.phase("making room for what has no place")
         before = counts
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)
-        counts = restored(scene, settled, counts, watch.ended)
+        counts = eased(scene, settled, restored(scene, settled, counts, watch.ended))
         if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
             bounds = Bounds(bounds.together)
     watch.phase("counting the fewest moves")
@@ -194,20 +211,30 @@ def _large_solution(
 def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> Placement:
     watch.phase("assigning devices")
     allocations = assemble(scene, settled, counts)
-    room = Room(scene)
     indices: dict[str, set[int]] = {}
     for a in allocations:
-        room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
         indices.setdefault(a.workload, set()).add(a.index)
-    unplaced: list[Unplaced] = []
-    watch.phase("finding the reasons of what is pending")
-    causes = Causes(room)
+    unplaced = []
     for name, ask in scene.asks.items():
         missing = tuple(i for i in range(ask.wanted) if i not in indices.get(name, ()))
         if missing:
-            reasons = (UNSEEN,) if watch.stopped and len(unplaced) >= SEEN else causes.of(ask)
-            unplaced.append(Unplaced(workload=name, missing=missing, reasons=reasons))
+            unplaced.append(Unplaced(workload=name, missing=missing))
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
+
+
+def _reasoned(solution: Solution, scene: Scene, watch: Watch) -> Solution:
+    """With the reasons of what is pending; of SEEN workloads where the search was ended by hand."""
+    if not solution.placement.unplaced:
+        return solution
+    watch.phase("finding the reasons of what is pending")
+    causes = Causes(room_of(scene, solution.placement))
+    told: list[Unplaced] = []
+    for gone in solution.placement.unplaced:
+        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(scene.asks[gone.workload])
+        told.append(gone.model_copy(update={"reasons": reasons}))
+    placement = solution.placement.model_copy(update={"unplaced": tuple(told)})
+    proof = solution.proof.model_copy(update={"placement": digest(placement)})
+    return solution.model_copy(update={"placement": placement, "proof": proof})
 
 
 def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool, stopped: bool) -> Proof:

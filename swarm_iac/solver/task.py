@@ -91,6 +91,7 @@ def settle(scene: Scene) -> Settled:
             # A card may be held by several, as long as each holds only a part of it and there is so much left.
             open_ = {card for card, left in room.partial(bin_.name).items() if ask.shared and left >= ask.share}
             devices = _free(allocation.gpus, bin_.room[GPUS], gpus - open_) and _free(allocation.cpus, bin_.room[CORES], cpus)
+            devices = devices and all(numa < scene.stack.hardware_of(bin_.name).numa for numa in allocation.numa)
             if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
                 room.take(ask, bin_, 1, allocation.gpus)
                 gpus.update(allocation.gpus)

@@ -1,4 +1,4 @@
-"""Does counting say the same about one replica in both of its ways?"""
+"""Does counting say the same in each of its ways?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import random
 
 from swarm_iac.solver import solve
-from swarm_iac.solver.counting import EVERY, keeping_out, reach
+from swarm_iac.solver.counting import EVERY, STATES, Tally, keeping_out, reach
 from swarm_iac.solver.explain import room_of
 from swarm_iac.solver.scene import scene_of
 from tests.solver.crowded import crowded
@@ -28,3 +28,30 @@ def test_rules_that_keep_one_replica_out_are_those_under_which_none_can_be_added
                     tried += 1
                     assert all(rules & out for out in nodes) == (reach(room, ask, rules) < 1), (seed, ask.name, rules)
     assert tried > 120
+
+
+def test_a_tally_counts_what_is_reached_whoever_leaves_and_whichever_node_opens() -> None:
+    reached: set[int] = set()
+    for seed in range(60):
+        before, stack = crowded(seed)
+        placement = solve(before).placement
+        scene = scene_of(stack, placement)
+        rng = random.Random(seed)
+        for ask in scene.asks.values():
+            room = room_of(scene, placement)
+            rules = frozenset(rng.sample(sorted(EVERY), rng.randrange(len(EVERY)))) if rng.random() < 0.5 else EVERY
+            tally = Tally(room, ask, rules)
+            others = [(scene.asks[name], dict(counts)) for name, counts in room.counts.items() if counts and name != ask.name]
+            for other, counts in others:
+                for node, count in counts.items():
+                    room.take(other, scene.bins[node], -count)
+                tally.changed(counts)
+                assert tally.reach() == reach(room, ask, rules), (seed, ask.name, other.name)
+                reached.add(tally.reach())
+            for name in scene.bins:
+                tally.open(name)
+            assert tally.reach() == reach(room, ask, rules - {STATES}), (seed, ask.name)
+            for name in scene.bins:
+                tally.close(name)
+            assert tally.reach() == reach(room, ask, rules), (seed, ask.name)
+    assert len(reached) >= 4

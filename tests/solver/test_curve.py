@@ -9,8 +9,8 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import solve
-from swarm_iac.solver.curve import budgets, curve, gained, share
+from swarm_iac.solver import Watch, solve
+from swarm_iac.solver.curve import Point, budgets, curve, gained, share
 from swarm_iac.solver.figures import rank
 from tests.solver.crowded import crowded
 from tests.solver.fleets import some_fleet, stack_of
@@ -57,6 +57,25 @@ def test_the_last_point_is_the_rebalance_of_all(seed: int) -> None:
 def test_two_moves_cure_what_no_single_move_does() -> None:
     stack, last = fragmented()
     assert [one.values["normal_gpus"] for one in curve(stack, last, None)][:3] == [14, 14, 22]
+
+
+@pytest.mark.parametrize("after", range(1, 5))
+def test_ended_early_it_keeps_the_points_that_were_solved_to_their_end(after: int) -> None:
+    stack, last = fragmented()
+    whole = curve(stack, last, None)
+    watch, heard, tried = Watch(), list[tuple[Point, ...]](), list[str]()
+
+    def tell(text: str) -> None:
+        tried.append(text)
+        if len(tried) == after:
+            watch.stop()
+
+    points = curve(stack, last, None, tell, heard.append, watch)
+    assert len(tried) == after
+    assert points == (heard[-1] if heard else ())
+    known = [one.values for one in whole]
+    assert [one.values for one in points][: after - 2] == known[: max(0, after - 2)]
+    assert all(one.values in known for one in points) and bool(points) == (after > 2)
 
 
 def test_budgets_are_every_number_and_then_grow_by_half() -> None:

@@ -5,6 +5,7 @@ Tiny fleets, so that each answer is judged by `limits`, and each bound against e
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
+from swarm_iac.solver.columns.linear import Linear
 from swarm_iac.solver.cpsat import cp_model
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_change, check_fill
@@ -129,6 +131,31 @@ def test_any_one_solve_that_fails_leaves_an_answer_whose_bounds_hold(path: str, 
     with failing(answer, call, 1):
         check_fill(PATHS[path], after())
         check_change(PATHS[path], before(), after())
+
+
+@pytest.mark.parametrize("failing_calls", [1, 10**9], ids=["one call", "all"])
+def test_engines_of_linear_programs_that_failed_stand_in_the_proof(failing_calls: int) -> None:
+    with failing(mathopt.TerminationReason.IMPRECISE, 1, failing_calls):
+        told = str(as_large(after()).proof.parameters["failed_linear"])
+    assert "GLOP: imprecise" in told and "GLOP from nothing: imprecise" in told
+    assert ("HiGHS" in told) == (failing_calls > 1), told
+    assert "failed_linear" not in as_large(after()).proof.parameters
+
+
+@pytest.mark.parametrize("engine", ["_again", "_anew", "_other"])
+def test_each_engine_solves_a_linear_program(engine: str) -> None:
+    """max 2a + 3b where a + 2b <= 4"""
+    program = Linear("one", maximize=True)
+    row = program.row(most=4.0)
+    for cost, use in ((2.0, 1.0), (3.0, 2.0)):
+        program.variable(cost, {row: use})
+    names = {"_again", "_anew", "_other"} - {engine}
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(mock.patch.object(program, name, side_effect=RuntimeError("no answer")))
+        found = program.solve()
+    assert found is not None, program.failures
+    assert (found.value, found.values, found.prices) == (8.0, (4.0, 0.0), (2.0,))
 
 
 @pytest.mark.rescue

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import sys
+import time
 
 import pytest
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.solver import Watch, solve
+from swarm_iac.solver.cpsat import cp_model, ended_by, one_worker, run
 from tests.solver.fleets import some_fleet
 
 
@@ -69,3 +72,17 @@ def test_a_search_that_is_stopped_before_it_begins_still_answers(
     assert len(cut.placement.allocations) >= max(1, len(last.allocations))
     assert cut.moves == ()
     assert cut.proof.parameters["cut"] == "by hand"
+
+
+def test_a_search_without_goals_ends_soon_after_somebody_says_so() -> None:
+    """One that nothing is told of, such as whole columns of those that stay."""
+    rng, model = random.Random(0), cp_model.CpModel()
+    x = [model.new_bool_var("") for _ in range(400)]
+    for _ in range(40):
+        model.add(sum(var * rng.randint(1, 1000) for var in x) <= 60_000)
+    model.maximize(sum(var * rng.randint(400, 600) for var in x))
+    begin = time.monotonic()
+    solver = one_worker(1000.0)
+    with ended_by(solver, lambda: time.monotonic() - begin > 0.5):
+        run(solver, model)
+    assert 0.5 < time.monotonic() - begin < 2.0

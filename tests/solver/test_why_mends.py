@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 
 import pytest
@@ -10,7 +11,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.edit import changed, current
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Mend, solve, why
+from swarm_iac.solver import Explanation, Mend, Watch, solve, why
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 
@@ -29,7 +30,10 @@ def still(placement: Placement, last: Placement) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("part", range(6))
-def test_every_mend_mends_at_the_price_it_names(part: int) -> None:
+@pytest.mark.parametrize("few", [False, True], ids=["all are searched", "few are searched"])
+def test_every_mend_mends_at_the_price_it_names(part: int, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if few:
+        monkeypatch.setattr(sys.modules["swarm_iac.solver.mends"], "TINY", 0)
     kinds: Counter[str] = Counter()
     for seed in range(part * FLEETS // 6, (part + 1) * FLEETS // 6):
         before, stack = crowded(seed)
@@ -90,6 +94,27 @@ def test_fragmentation_is_blamed_on_holders_and_the_budget_and_mended_by_each_ki
     assert {("node", "nodes.c.state=ready"), ("move", "solve.moves=1"), ("request", "workloads.big.each.gpus=4")} <= told
     (move,) = (mend for mend in answer.mends if mend.kind == "move")
     assert len(move.moves) == 1 and move.stops == ()
+
+
+@pytest.mark.parametrize("after", range(1, 6))
+def test_ended_early_it_answers_with_what_is_known_by_then(after: int) -> None:
+    stack, last = one_of_each()
+    placement = solve(stack, last).placement
+    whole = why(stack, placement, "big", last=last)
+    watch, heard, tried = Watch(), list[Explanation](), list[str]()
+
+    def tell(text: str) -> None:
+        tried.append(text)
+        if len(tried) == after:
+            watch.stop()
+
+    cut = why(stack, placement, "big", last=last, tell=tell, so_far=heard.append, watch=watch)
+    assert cut.cut and not whole.cut and len(tried) == after
+    assert cut.reasons == whole.reasons[: len(cut.reasons)] and cut.reasons
+    assert {str(one.edits) for one in cut.mends} < {str(one.edits) for one in whole.mends}
+    assert (cut.reasons, cut.mends) == (heard[-1].reasons, heard[-1].mends)
+    assert tried[-1] not in {" ".join(map(str, one.edits)) for one in cut.mends}, "it was not solved to its end"
+    assert len(cut.mends) >= after - 3  # of the first two, moving and what it came to, only the second is one
 
 
 def test_a_ceiling_is_mended_by_exactly_what_is_short() -> None:

@@ -6,17 +6,35 @@ In this order, until one gives an optimal basis with its prices:
 2  GLOP from nothing, by the dual simplex, with scaling and without presolve
 3  HiGHS
 4  the last answer, as it was: its prices still make a valid Lagrangian bound, whatever they are
+
+Each engine that gives no answer is told to whoever listens, so that a proof can name it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ortools.math_opt.python import mathopt
 
 #: Values of variables and prices of rows, each in the order in which they were added.
 Vector = tuple[float, ...]
+
+_HEARD: ContextVar[list[str] | None] = ContextVar("engines that gave no answer", default=None)
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """The engines that give no answer while the body runs, and how each ended, in the order in which they were asked."""
+    heard: list[str] = []
+    before = _HEARD.set(heard)
+    try:
+        yield heard
+    finally:
+        _HEARD.reset(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +77,22 @@ class Linear:
 
     def solve(self) -> Optimum | None:
         """An optimal basis, or None where no engine finds one."""
-        for engine in (self._again, self._anew, self._other):
+        for name, engine in (("GLOP", self._again), ("GLOP from nothing", self._anew), ("HiGHS", self._other)):
             try:
-                if found := self._optimum(engine()):
-                    return found
+                found = self._optimum(engine())
             except Exception as error:
-                self.failures.append(f"{engine.__name__.strip('_')}: {type(error).__name__}")
+                found = type(error).__name__
+            if isinstance(found, Optimum):
+                return found
+            self._failed(f"{name}: {found}")
             self._solver = None  # its basis is not to be trusted
         return None
+
+    def _failed(self, what: str) -> None:
+        self.failures.append(what)
+        heard = _HEARD.get()
+        if heard is not None:
+            heard.append(what)
 
     def _again(self) -> mathopt.SolveResult:
         if self._solver is None:
@@ -80,14 +106,18 @@ class Linear:
         return mathopt.solve(self.model, mathopt.SolverType.GLOP, params=parameters)
 
     def _other(self) -> mathopt.SolveResult:
-        return mathopt.solve(self.model, mathopt.SolverType.HIGHS, params=mathopt.SolveParameters(random_seed=7, threads=1))
+        return mathopt.solve(
+            self.model, mathopt.SolverType.HIGHS, params=mathopt.SolveParameters(random_seed=7)
+        )  # it refuses to be told of threads
 
-    def _optimum(self, result: mathopt.SolveResult) -> Optimum | None:
-        if result.termination.reason != mathopt.TerminationReason.OPTIMAL or not result.has_dual_feasible_solution():
-            self.failures.append(result.termination.reason.name.lower())
-            return None
+    def _optimum(self, result: mathopt.SolveResult) -> Optimum | str:
+        """What was found, or how it ended in place of an optimum."""
+        if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
+            return str(result.termination.reason.name).lower()
+        if not result.has_dual_feasible_solution():
+            return "no prices"
         values, prices = result.variable_values(), result.dual_values()
         found = Optimum(
             result.objective_value(), tuple(values[var] for var in self.variables), tuple(prices[row] for row in self.rows)
         )
-        return found if all(map(math.isfinite, (found.value, *found.values, *found.prices))) else None
+        return found if all(map(math.isfinite, (found.value, *found.values, *found.prices))) else "no numbers"

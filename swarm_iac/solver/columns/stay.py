@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from swarm_iac.solver.columns.linear import Linear
 from swarm_iac.solver.columns.price import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
-from swarm_iac.solver.cpsat import cp_model, one_worker, run, solved
+from swarm_iac.solver.cpsat import cp_model, ended_by, one_worker, run, solved
 
 #: One move in the units of the pricing problem.
 MOVE = 1000
@@ -165,11 +165,11 @@ def fewest_moves(
                 break
             elif not added:
                 smooth = 0.0 if smooth < 0.2 else smooth / 2
-    state.moves, state.plan = _whole(program, wanted, HURRY if stop() else EFFORT)
+    state.moves, state.plan = _whole(program, wanted, stop)
     return state
 
 
-def _whole(program: _Program, wanted: Sequence[int], effort: float) -> tuple[int | None, dict[Column, int]]:
+def _whole(program: _Program, wanted: Sequence[int], stop: Callable[[], bool]) -> tuple[int | None, dict[Column, int]]:
     """The fewest moves with a whole number of nodes for each column found."""
     shapes = program.problem.shapes
     model = cp_model.CpModel()
@@ -186,8 +186,11 @@ def _whole(program: _Program, wanted: Sequence[int], effort: float) -> tuple[int
     for h, found in by_shape.items():
         model.add(sum(found) <= shapes[h].count)
     model.minimize(sum(var * program.moves(*column) for column, var in nodes.items()))
-    solver = one_worker(effort)
-    if not solved(run(solver, model)):
+    hurry = stop()
+    solver = one_worker(HURRY if hurry else EFFORT)
+    with ended_by(solver, (lambda: False) if hurry else stop):
+        status = run(solver, model)
+    if not solved(status):
         return None, {}
     return round(solver.objective_value), {column: n for column, var in nodes.items() if (n := solver.value(var))}
 

@@ -1,0 +1,39 @@
+"""Does every answer on fleets as people write them keep the rules, and change nothing that nobody asked for?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.fleets.run import Order, rows_of
+
+#: Small ones, and two that stopped what had room.
+SEEDS = (5005, 5008, *range(8000, 8008))
+
+
+def _problems(seed: int, machines: tuple[int, int], changes: int) -> list[str]:
+    found = []
+    for row in rows_of(Order(seed, machines, changes)):
+        where = f"seed {seed}, edit {row['edit']} ({row['what']})"
+        found += [f"{where}: {row['traceback']}"] if "error" in row else []
+        found += [f"{where}: {rule}: {text}" for rule, text in row.get("findings", ())]
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fleet_and_its_edits(seed: int) -> None:
+    """`limits` and a second judge find nothing, and nothing has moved, stopped or changed its devices without need."""
+    machines, changes = ((5, 60), 2) if seed < 8000 else ((3, 12), 3)
+    assert _problems(seed, machines, changes) == []
+
+
+def test_gpus_that_linear_programs_find() -> None:
+    """Gangs, users' limits and three priorities: a search without them left 26 of 90 GPUs of normal priority empty."""
+    row = next(iter(rows_of(Order(5024, (5, 60), 0))))
+    assert row["gap_percent"] < 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(20_000, 20_100, 10))
+def test_a_hundred_fleets(first: int) -> None:
+    """Ten at a time, five edits of each."""
+    assert [text for seed in range(first, first + 10) for text in _problems(seed, (5, 40), 5)] == []
