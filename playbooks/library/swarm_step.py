@@ -54,6 +54,11 @@ def program(module):
     return path, True
 
 
+def python():
+    """The words that run Python as root. Those of sudo stand in a rule: see docs/operations.md."""
+    return [sys.executable or "python3"] if os.geteuid() == 0 else ["sudo", "-n", "--", "/usr/bin/python3"]
+
+
 def perform(module, path):
     """The program's answer."""
     parameters = module.params
@@ -63,10 +68,14 @@ def perform(module, path):
     given = asked["guard"]
     request["guard"] = {name: given[name] for name in ("fleet", "lineage", "serial", "run")}
     request["run"] = {name: given.get(name, "") for name in ("who", "commit")}
-    done = subprocess.run([sys.executable or "python3", "-I", "-S", path, "step"], input=json.dumps(request),
+    done = subprocess.run([*python(), "-I", "-S", path, "step"], input=json.dumps(request),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)  # fmt: skip
     if done.returncode:
-        module.fail_json(msg=done.stderr.strip()[-1000:] or "the node program ended with %d" % done.returncode)
+        words = done.stderr.strip()[-1000:] or "the node program ended with %d" % done.returncode
+        if words.startswith("sudo:") and not path.startswith(parameters["home"] + "/"):
+            words = "%s: the node program %s is not installed here, and this account may not bring it: see `swarm program`" % (
+                words, parameters["digest"])  # fmt: skip
+        module.fail_json(msg=words)
     return json.loads(done.stdout)["results"]
 
 

@@ -34,6 +34,7 @@ def converge(
     ssh_config: Path | None = None,
     lineage: str,
     serial: int,
+    run: str = "",
     who: str = "",
     commit: str = "",
     on_progress: Progress = lambda line: None,
@@ -43,18 +44,19 @@ def converge(
     """Run the steps of `plan`. Step id → what became of it, for every step.
 
     A failed step skips those that wait for it; all others go on. When `stop` is set, the steps in hand end and no
-    further one begins. `check`: nothing changes, and each result says whether it would. `lineage` and `serial` are
-    what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. Raises ToolMissing, never for one node.
+    further one begins. `check`: nothing changes, and each result says whether it would. `lineage`, `serial` and `run` (see
+    `claimed`) are what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. Raises ToolMissing,
+    never for one node.
     """
     stop = stop or threading.Event()
     folder = play.folder()
     try:
         play.prepare(folder)
         course = _Course(plan, on_progress)
-        guard = {"lineage": lineage, "serial": serial, "run": secrets.token_hex(8), "who": who, "commit": commit}
+        guard = {"lineage": lineage, "serial": serial, "run": run or secrets.token_hex(8), "who": who, "commit": commit}
         while chosen := course.next(stop):
-            run = _Run(folder, chosen, on_progress, stop, check)
-            course.take(run.go(desired, ssh_config, guard, course.began))
+            each = _Run(folder, chosen, on_progress, stop, check)
+            course.take(each.go(desired, ssh_config, guard, course.began))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return course.done

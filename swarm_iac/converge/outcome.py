@@ -23,7 +23,9 @@ _NOISE = re.compile(
 
 #: What mitogen says of its own inner life, and what it means for the operator.
 _MEANS = {
-    "Mitogen was disconnected from the remote environment": "the connection was cut while the node was at work on it",
+    "Mitogen was disconnected from the remote environment": (
+        "the connection was cut while the node was at work on it, or it said too much"
+    ),
     "Unable to find a useable temporary directory": "no temporary directory can be written to: the disk is full or read-only",
 }
 #: A disk that takes no more. Its path says whose it is: the node's, or this machine's own.

@@ -129,16 +129,15 @@ def write_inventory(folder: Path, content: Mapping[str, Any]) -> Path:
 def environment(folder: Path, hosts: int) -> dict[str, str]:
     """Settings of ansible-playbook. Those of the user's own ansible.cfg do not apply: a run must not depend on them."""
     config = folder / "ansible.cfg"
-    found = importlib.util.find_spec("ansible_mitogen")
-    if found is None or not found.submodule_search_locations:
+    if importlib.util.find_spec("ansible_mitogen") is None:
         raise ToolMissing("mitogen is not installed here", hint="pip install mitogen")
     config.write_text(
         "\n".join(
             (
                 "[defaults]",
-                f"strategy_plugins = {Path(found.submodule_search_locations[0]) / 'plugins' / 'strategy'}",
+                f"strategy_plugins = {assets.playbooks() / 'plugins' / 'strategy'}",
                 # Each node goes its own way: one node's long grace period must not delay another's settings.
-                "strategy = mitogen_free",
+                "strategy = mitogen_bounded",
                 f"forks = {max(1, min(hosts, 50))}",
                 # Covers mitogen starting Python on a busy machine too; a dark one is told by ConnectTimeout.
                 "timeout = 60",

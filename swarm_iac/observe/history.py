@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from swarm_iac.model.base import Value
 from swarm_iac.observe.observe import AT_ONCE, call
 from swarm_iac.printable import printable, printable_all
-from swarm_iac.reach.address import parse
+from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
 
 
@@ -94,17 +94,14 @@ async def _all(
     lines: list[dict[str, Any]] = []
 
     async def one(node: str, address: str) -> None:
-        where = parse(address)
-        words = ("sh", "-c") if where.local else where.ssh(ssh_config)
-        home = "/usr/local/lib/swarm/current"
         async with gate:
             try:
-                ask = f"[ ! -d {home} ] && echo [] || exec python3 -I -S {home} history {most}"
-                code, out, err = await asyncio.wait_for(call((*words, ask), b""), timeout)
-                if code:
+                question = ask.installed(address, ssh_config, f"history {most}", program="current")
+                code, out, err = await asyncio.wait_for(call(question, b""), timeout)
+                if code and code != ask.ABSENT:
                     dark[node] = printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
                 else:
-                    found, bad = _lines(node, decode(out))
+                    found, bad = _lines(node, decode(out) if not code else [])
                     lines.extend(found)
                     if bad:
                         dark[node] = f"{bad} of its audit's lines cannot be read"

@@ -17,14 +17,14 @@ from pydantic import ValidationError
 
 from swarm_iac.model.state import Observed
 from swarm_iac.printable import printable, printable_all
-from swarm_iac.reach.address import parse
+from swarm_iac.reach import ask
 from swarm_iac.reach.answer import MOST, decode
-from swarm_iac.reach.program import agent_digest, archive
+from swarm_iac.reach.program import archive
 
-#: What the node's shell answers when the program of this digest is not there. No command of ours ends with it.
-_ABSENT = 113
 #: Nodes that are asked at the same time: each costs a process of ssh here.
 AT_ONCE = 64
+#: So many wrong values of an answer are looked at.
+_TOLD = 1000
 #: By how much a node's clock may be off before it is told. [s]
 _OFF = 30
 
@@ -54,15 +54,12 @@ async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: flo
 
 
 async def _one(node: str, address: str, ssh_config: Path | None, patience: float) -> Observed:
-    where = parse(address)
-    words = ("sh", "-c") if where.local else where.ssh(ssh_config)
-    home = f"/usr/local/lib/swarm/{agent_digest()}"
-    ask = f"[ -d {home} ] || exit {_ABSENT}; exec python3 -I -S {home} observe {patience:g}"
+    question = f"observe {patience:g}"
     began = time.time()
-    code, out, err = await call((*words, ask), b"")
-    if code == _ABSENT:
-        sent = f't=$(mktemp) && cat > "$t" && python3 -I -S "$t" observe {patience:g}; code=$?; rm -f "$t"; exit $code'
-        code, out, err = await call((*words, sent), archive())
+    code, out, err = await call(ask.installed(address, ssh_config, question), b"")
+    if code == ask.ABSENT:
+        program = archive()
+        code, out, err = await call(ask.sent(address, ssh_config, question, len(program)), program)
     if code:
         return Observed(node=node, error=_words(err, code))
     return read(node, out, (began, time.time()))
@@ -84,13 +81,32 @@ def read(node: str, answer: bytes, asked: tuple[float, float] | None = None) -> 
         steers = b"\\" in answer or not answer.decode(errors="replace").isprintable()  # a look that costs nothing
         for key in found.keys() - {"state", "node"} if steers else ():
             found[key] = printable_all(found[key])
-        return Observed.model_validate(found)
+        return _in_lines(Observed.model_validate(found))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return Observed(node=node, error=printable(f"the node's answer is not understood: {place}: {first['msg']}", 500))
+        return Observed(node=node, error=_line(f"the node's answer is not understood: {_wrong(error)}"))
     except (ValueError, TypeError, OverflowError) as error:
-        return Observed(node=node, error=printable(str(error), 500))
+        return Observed(node=node, error=_line(str(error)))
+
+
+def _in_lines(seen: Observed) -> Observed:
+    """What a node says of itself is one line each: a line end in it would begin a line of somebody else's."""
+    if not (seen.error or seen.troubles or seen.foreign):
+        return seen
+    error = _line(seen.error, 2000) or "it says that it cannot be read, and not why" if seen.error else ""
+    told = {"troubles": tuple(map(_line, seen.troubles)), "foreign": tuple(map(_line, seen.foreign))}
+    return seen.model_copy(update={"error": error, **told})
+
+
+def _line(words: str, most: int = 500) -> str:
+    return " ".join(printable(words[: 4 * most]).split())[:most]
+
+
+def _wrong(error: ValidationError) -> str:
+    """The first thing that is wrong; of very many only their number, since the list of them takes half a gigabyte."""
+    if error.error_count() > _TOLD:
+        return f"{error.error_count():,} of its values are of a wrong type"
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
 
 
 def _words(err: bytes, code: int) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from swarm_iac.provider.light import without_fork_handlers, without_sdk
+from swarm_iac.provider.light import LOADING, without_fork_handlers, without_sdk
 
 if TYPE_CHECKING:
     from swarm_iac.provider.machines import Machines
@@ -38,7 +38,8 @@ def run(machines: Machines) -> None:
 
 
 def _warm() -> None:
-    import swarm_iac.provider.fleet  # noqa: F401
+    with LOADING:
+        import swarm_iac.provider.fleet  # noqa: F401
 
 
 if __name__ == "__main__":

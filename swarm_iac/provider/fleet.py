@@ -17,7 +17,8 @@ from typing import Any
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.step import Step, Verb
-from swarm_iac.provider import placing, spec
+from swarm_iac.plan.summary import Summary, summary
+from swarm_iac.provider import mark, placing, spec
 from swarm_iac.provider.failures import divergences, failed_rows, row_of
 from swarm_iac.provider.machines import Machines
 from swarm_iac.provider.sight import Asked, Sight, as_rows, home
@@ -41,6 +42,7 @@ class Outcome:
     outputs: dict[str, Any]
     failures: dict[Row, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    refused: Refused | None = None
 
 
 def read(machines: Machines, before: Before) -> Outcome:
@@ -53,18 +55,45 @@ def read(machines: Machines, before: Before) -> Outcome:
 
 
 def foresee(machines: Machines, news: Mapping[str, Any], before: Before) -> Outcome:
-    """Rows as they would be after `apply`. Changes nothing."""
+    """Rows as they would be after `apply`, and whether that would refuse them. Changes nothing."""
     asked = Asked.of(news, before.inputs, before.outputs)
     outputs: dict[str, Any] = {**before.outputs, **spec.outputs(asked.kept)}
     if _offline():
-        return Outcome(as_rows(asked.kept), outputs, warnings=("SWARM_OFFLINE: against what was last known",))
+        rows = as_rows(asked.kept)
+        mark.foreseen(_by_rows(before.rows, rows).model_dump_json())
+        return Outcome(rows, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
     seen = Sight.look(machines, asked, **_wish())
-    seen.guard(_allowed())
+    mark.foreseen(summary(seen.plan, {}, 0).model_dump_json())
+    refused = None
+    try:
+        seen.guard(_allowed())
+    except Refused as error:
+        refused = error  # whoever is to allow it must see all of it
     wanted = seen.wanted
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
     still = (before.rows.keys() & wanted.keys() - touched) | (seen.blocked.keys() & before.rows.keys())
-    return Outcome(wanted | {row: before.rows[row] for row in still}, outputs, warnings=seen.warnings())
+    return Outcome(wanted | {row: before.rows[row] for row in still}, outputs, warnings=seen.warnings(), refused=refused)
+
+
+def _by_rows(before: Rows, after: Rows) -> Summary:
+    """What a change comes to by its rows alone, where no machine was asked."""
+    names = {kind: {name for found, name in before.keys() | after.keys() if found == kind} for kind in ("Allocation", "Node")}
+    old, new = ({name for kind, name in rows if kind == "Allocation"} for rows in (before, after))
+    both = [("Allocation", name) for name in sorted(old & new)]
+    move = [row for row in both if before[row].get("node") != after[row].get("node")]
+    return Summary(
+        start=tuple(sorted(new - old)),
+        move=tuple(name for _, name in move),
+        stop=dict.fromkeys(sorted(old - new), "no longer wanted"),
+        change=tuple(row[1] for row in both if row not in move and before[row] != after[row]),
+        configure=tuple(
+            sorted(
+                name for name in names["Node"] if ("Node", name) in after and before.get(("Node", name)) != after["Node", name]
+            )
+        ),
+        restore=tuple(sorted(name for name in names["Node"] if ("Node", name) not in after)),
+    )
 
 
 def apply(
@@ -91,16 +120,10 @@ def apply(
     now, failures = first, {}
     if first.plan.steps:
         places = [(step.node, step.allocation) for step in first.plan.steps if _places(step)]
-        placing.begin(asked.inputs.lineage, first.serial + 1, places, asked.serial)
-        results = machines.converge(
-            first.plan,
-            asked.all,
-            ssh_config=asked.inputs.ssh_config,
-            lineage=asked.inputs.lineage,
-            serial=first.serial + 1,
-            on_progress=on_progress,
-            stop=stop,
-        )
+        us: Any = {"ssh_config": asked.inputs.ssh_config, "lineage": asked.inputs.lineage, "serial": first.serial + 1}
+        with machines.claimed(first.ours, **us, on_progress=on_progress) as run:
+            placing.begin(asked.inputs.lineage, first.serial + 1, places, asked.serial)
+            results = machines.converge(first.plan, asked.all, **us, run=run, on_progress=on_progress, stop=stop)
         on_progress("reading the machines again")
         now = first.again(machines, results)
         # What is left for a later run says why itself, and where things stand.

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.errors import Place, Problem, SwarmError
-from swarm_iac.provider.wire import UNKNOWN
+from swarm_iac.provider.light import LOADING
+from swarm_iac.provider.wire import UNKNOWN, understood
 
 if TYPE_CHECKING:
     from swarm_iac.limits.board import Violation
@@ -24,12 +25,14 @@ def refusals(inputs: Mapping[str, Any]) -> list[str]:
     wish = inputs.get("wish")
     if not wish or wish == UNKNOWN:
         return []
-    from swarm_iac.limits import judge
-    from swarm_iac.provider.spec import unpack_wish
+    with LOADING:
+        from swarm_iac.limits import judge
+        from swarm_iac.provider.spec import unpack_wish
 
     given = unpack_wish(wish)
     today = datetime.date.today()
-    violations = judge(given.stack, given.placement, today, kept=given.kept)
+    with understood("`wish` of the Fleet"):  # what names a table that is not there
+        violations = judge(given.stack, given.placement, today, kept=given.kept)
     if not violations:
         return []
     source = _source(given.source, today)
@@ -38,7 +41,8 @@ def refusals(inputs: Mapping[str, Any]) -> list[str]:
 
 def _source(file: str, today: datetime.date) -> Source | None:
     """Lines of the stack file; read only now, because a YAML reader takes longer to load than all of Check."""
-    from swarm_iac.stackfile import load
+    with LOADING:
+        from swarm_iac.stackfile import load
 
     try:
         return load(Path(file), today=today).source if file and Path(file).is_file() else None

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+
+#: Held by whoever loads modules while other threads may: two that meet within a package would each be given half of it.
+LOADING = threading.Lock()
 
 
 def without_sdk() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,17 @@ class Machines(Protocol):
     def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
         """Read each node. `targets`: node → address. Never raises for one node: see Observed.error."""
 
+    def claimed(
+        self,
+        nodes: Mapping[str, Desired],
+        *,
+        ssh_config: Path | None,
+        lineage: str,
+        serial: int,
+        on_progress: Callable[[str], None],
+    ) -> AbstractContextManager[str]:
+        """With the right to change the fleet, as the name of this run. `nodes`: those that answered. Raises Refused."""
+
     def converge(
         self,
         plan: Plan,
@@ -29,6 +41,7 @@ class Machines(Protocol):
         ssh_config: Path | None,
         lineage: str,
         serial: int,
+        run: str,
         on_progress: Callable[[str], None],
         stop: threading.Event,
     ) -> dict[str, StepResult]:
@@ -51,6 +64,28 @@ class RealMachines:
 
         return observe(targets, ssh_config=ssh_config, timeout=patience())
 
+    @contextmanager
+    def claimed(
+        self,
+        nodes: Mapping[str, Desired],
+        *,
+        ssh_config: Path | None,
+        lineage: str,
+        serial: int,
+        on_progress: Callable[[str], None],
+    ) -> Iterator[str]:
+        """See Machines."""
+        import secrets
+
+        from swarm_iac.converge import claimed
+        from swarm_iac.reach.author import who
+
+        run = secrets.token_hex(8)
+        asked = {"lineage": lineage, "serial": serial, "run": run, "who": who()}
+        targets = {name: (each.address, {**asked, "fleet": each.fleet}) for name, each in nodes.items()}
+        with claimed(targets, ssh_config=ssh_config, on_progress=on_progress):
+            yield run
+
     def converge(
         self,
         plan: Plan,
@@ -59,6 +94,7 @@ class RealMachines:
         ssh_config: Path | None,
         lineage: str,
         serial: int,
+        run: str,
         on_progress: Callable[[str], None],
         stop: threading.Event,
     ) -> dict[str, StepResult]:
@@ -67,6 +103,6 @@ class RealMachines:
         from swarm_iac.reach.author import commit, who
 
         return converge(
-            plan, desired, ssh_config=ssh_config, lineage=lineage, serial=serial, who=who(), commit=commit(),
+            plan, desired, ssh_config=ssh_config, lineage=lineage, serial=serial, run=run, who=who(), commit=commit(),
             on_progress=on_progress, stop=stop,
         )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Was a change under way when the provider ended? It cannot say so itself once it was killed, so it leaves a mark."""
+"""Was a change under way when the provider ended, and what does a preview come to? Left in files for whoever started it.
+
+It cannot say the first itself once it was killed; the second is the last line, which only the last to write can say.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,19 @@ from pathlib import Path
 
 #: Names the file, for the provider; whoever starts the engine sets it and looks afterwards.
 NAME = "SWARM_IN_HAND"
+#: Names the file for what a preview comes to: a plan.summary as JSON.
+SUMMARY = "SWARM_SUMMARY"
 _IN_HAND, _ENDED = "in hand", "ended"
 
 
 def begun() -> None:
     """A change begins."""
-    _write(_IN_HAND)
+    _write(NAME, _IN_HAND)
 
 
 def ended() -> None:
     """It ended, well or not."""
-    _write(_ENDED)
+    _write(NAME, _ENDED)
 
 
 def left_in_hand(path: Path) -> bool:
@@ -26,8 +31,13 @@ def left_in_hand(path: Path) -> bool:
     return path.exists() and path.read_text() == _IN_HAND
 
 
-def _write(words: str) -> None:
-    if os.environ.get(NAME):
+def foreseen(text: str) -> None:
+    """What the preview comes to."""
+    _write(SUMMARY, text)
+
+
+def _write(name: str, words: str) -> None:
+    if os.environ.get(name):
         # Who asked for it may be gone by now; that is no reason to fail.
         with contextlib.suppress(OSError):
-            Path(os.environ[NAME]).write_text(words)
+            Path(os.environ[name]).write_text(words)

@@ -27,6 +27,7 @@ from swarm_iac import __version__
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
 from swarm_iac.provider.engine import Voice, publish
+from swarm_iac.provider.light import LOADING
 from swarm_iac.provider.serve import Busy
 from swarm_iac.provider.wire import UNKNOWN, from_struct, from_views, to_struct
 
@@ -84,14 +85,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
             if "sshConfig" in request.news:
                 answer.failures.add(property="sshConfig", reason=_NO_CONFIG)
-            for reason in await asyncio.to_thread(refusals, from_struct(request.news)):
-                answer.failures.add(property="", reason=reason)
+            async with _in_words(context):
+                for reason in await asyncio.to_thread(refusals, from_struct(request.news)):
+                    answer.failures.add(property="", reason=printable(reason))
         return answer
 
     async def Diff(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn):
             return pb.DiffResponse(changes=pb.DiffResponse.DIFF_NONE)
-        old, new, olds = from_struct(request.old_inputs), from_struct(request.news), from_struct(request.olds)
+        async with _in_words(context):
+            old, new, olds = from_struct(request.old_inputs), from_struct(request.news), from_struct(request.olds)
         answer = pb.DiffResponse(changes=pb.DiffResponse.DIFF_NONE, hasDetailedDiff=True)
         if any(old.get(key) != new.get(key) for key in _MEANT):
             answer.detailedDiff["digest"].kind = pb.PropertyDiff.UPDATE
@@ -109,9 +112,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return pb.CreateResponse(id="" if request.preview else os.environ.get("SWARM_ADOPT") or str(uuid.uuid4()))
         if self._fresh_lineage and os.environ.get("PULUMI_SKIP_CHECKPOINTS") == "true":
             await _refuse(context, "the lineage is not saved yet, and PULUMI_SKIP_CHECKPOINTS is set", _LINEAGE_HINT)
-        news = from_struct(request.properties)
-        id = str(news.get("fleet"))
-        from swarm_iac.provider.fleet import Before
+        with LOADING:
+            from swarm_iac.provider.fleet import Before
+
+        async with _in_words(context):
+            news = from_struct(request.properties)
+            id = str(news.get("fleet"))
 
         outputs = await self._change(request, context, id, news, Before())
         return pb.CreateResponse(id=id, properties=to_struct(outputs), refresh_before_update=True)
@@ -119,20 +125,24 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Update(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn):
             return pb.UpdateResponse(properties=request.olds)
-        from swarm_iac.provider.fleet import Before
+        with LOADING:
+            from swarm_iac.provider.fleet import Before
 
-        before = Before(from_struct(request.old_inputs), from_struct(request.olds), from_views(request.old_views))
-        outputs = await self._change(request, context, request.id, from_struct(request.news), before)
+        async with _in_words(context):
+            news = from_struct(request.news)
+            before = Before(from_struct(request.old_inputs), from_struct(request.olds), from_views(request.old_views))
+        outputs = await self._change(request, context, request.id, news, before)
         return pb.UpdateResponse(properties=to_struct(outputs), refresh_before_update=True)
 
     async def Read(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn) or not request.HasField("inputs") or "spec" not in request.inputs:
             return pb.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
-        from swarm_iac.provider import fleet
-        from swarm_iac.provider.views import view_steps
+        with LOADING:
+            from swarm_iac.provider import fleet
+            from swarm_iac.provider.views import view_steps
 
-        before = fleet.Before(from_struct(request.inputs), from_struct(request.properties), from_views(request.old_views))
         async with self._voice(request.urn, context) as voice:
+            before = fleet.Before(from_struct(request.inputs), from_struct(request.properties), from_views(request.old_views))
             found = await asyncio.to_thread(fleet.read, self._machines, before)
             await publish(request, view_steps(before.rows, found.rows, found=True))
             await self._tell(voice, found)
@@ -143,12 +153,15 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Delete(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn):
             return empty_pb2.Empty()
-        from swarm_iac.provider import fleet
-        from swarm_iac.provider.failures import reasons
-        from swarm_iac.provider.views import view_steps
+        with LOADING:
+            from swarm_iac.provider import fleet
+            from swarm_iac.provider.failures import reasons
+            from swarm_iac.provider.views import view_steps
 
-        before = fleet.Before(from_struct(request.old_inputs), from_struct(request.properties), from_views(request.old_views))
         async with self._voice(request.urn, context) as voice:
+            before = fleet.Before(
+                from_struct(request.old_inputs), from_struct(request.properties), from_views(request.old_views)
+            )
             with self._busy.working():
                 done = await asyncio.to_thread(
                     fleet.give_back, self._machines, before, on_progress=voice.progress, stop=self._busy.stop
@@ -163,9 +176,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _change(self, request: Any, context: Context, id: str, news: dict[str, Any], before: Before) -> dict[str, Any]:
         """Foresee or apply, publish the rows that change, and give the outputs. Ends the call when a row failed."""
-        from swarm_iac.provider import fleet
-        from swarm_iac.provider.failures import abort_in_part
-        from swarm_iac.provider.views import view_steps
+        with LOADING:
+            from swarm_iac.provider import fleet
+            from swarm_iac.provider.failures import abort_in_part
+            from swarm_iac.provider.views import view_steps
 
         async with self._voice(request.urn, context) as voice:
             if request.preview:
@@ -177,6 +191,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                     done = await asyncio.to_thread(fleet.apply, self._machines, news, before, **ways)
             await publish(request, view_steps(before.rows, done.rows, failures=done.failures))
             await self._tell(voice, done)
+            if done.refused:
+                raise done.refused
         if done.failures:
             await abort_in_part(context, id=id, inputs=news, outputs=done.outputs, failures=done.failures)
         return done.outputs
@@ -193,17 +209,25 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """A voice on the resource's row; an error of ours ends the call in plain words."""
         voice = Voice(self._engine, urn)
         try:
-            yield voice
-        except SwarmError as error:
-            await _refuse(context, error.message, error.hint)
-        except Exception as error:
-            if isinstance(error, grpc.aio.AbortError):
-                raise
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            bug = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-            await _refuse(context, bug, "this is a bug of the provider; please report it")
+            async with _in_words(context):
+                yield voice
         finally:
             await voice.close()
+
+
+@contextlib.asynccontextmanager
+async def _in_words(context: Context) -> AsyncIterator[None]:
+    """An error of ours ends the call in plain words, and no other one leaves it unsaid where it happened."""
+    try:
+        yield
+    except SwarmError as error:
+        await _refuse(context, error.message, error.hint)
+    except Exception as error:
+        if isinstance(error, grpc.aio.AbortError):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        bug = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        await _refuse(context, bug, "this is a bug of the provider; please report it")
 
 
 _NO_CONFIG = "is taken from the environment of the run alone: set SWARM_SSH_CONFIG, and leave this out"

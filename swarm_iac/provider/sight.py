@@ -23,7 +23,7 @@ from swarm_iac.plan.part import only as read_only
 from swarm_iac.provider import placing, spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.machines import Machines
-from swarm_iac.provider.wire import Row, Rows, plain
+from swarm_iac.provider.wire import Row, Rows, plain, understood
 
 #: How many killed runs in a row are thought possible; and the largest serial where the state knows of none.
 _AHEAD, _FIRST = 1000, 1 << 40
@@ -46,7 +46,8 @@ class Asked:
         """From new inputs, old inputs and old outputs. `leaving` there keeps a node until it was really restored."""
         inputs = spec.Inputs.read(news)
         before = spec.Inputs.read(old_inputs)
-        serial = int(olds.get("serial") or 0)
+        with understood("`serial` of the Fleet"):
+            serial = LedgerHead(lineage="", fleet="", serial=int(olds.get("serial") or 0)).serial
         past = spec.unpack_nodes(olds.get("leaving") or {}) | before.nodes
         gone = {
             name: value.model_copy(update={"managed": False, "state": NodeState(), "handover": {}})
@@ -59,7 +60,7 @@ class Asked:
             )
             for name, value in before.nodes.items()
         }
-        known = {name: Observed.model_validate(value) for name, value in (olds.get("known") or {}).items()}
+        known = spec.unpack_known(olds.get("known"))
         placed: dict[str, set[str]] = {}
         for name, value in (*inputs.nodes.items(), *past.items()):
             placed.setdefault(name, set()).update(value.state.allocations)
@@ -175,6 +176,17 @@ class Sight:
     def dark(self) -> dict[str, str]:
         """Nodes that did not answer → why."""
         return {name: node.error for name, node in self.observed.items() if node.error}
+
+    @property
+    def ours(self) -> dict[str, Desired]:
+        """Nodes that answered, and are this lineage's or nobody's: they say whether a run may change the fleet."""
+        lineage = self.asked.inputs.lineage
+        seen = {name: node for name, node in self.observed.items() if not node.error}
+        return {
+            name: self.asked.all[name]
+            for name, node in seen.items()
+            if (node.ledger.lineage == lineage if node.ledger else name in self.asked.kept)
+        }
 
     @cached_property
     def plan(self) -> Plan:

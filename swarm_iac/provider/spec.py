@@ -14,17 +14,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Solve, Stack
-from swarm_iac.model.state import Desired
+from swarm_iac.model.state import Desired, Observed
 from swarm_iac.plan.parking import Fits, may_stand
 from swarm_iac.plan.steps import anywhere
+from swarm_iac.provider.wire import understood
 
 _NODES = TypeAdapter(dict[str, Desired])
+Named = TypeVar("Named", Desired, Observed)
 
 
 def pack(nodes: Mapping[str, Desired]) -> str:
@@ -42,13 +44,29 @@ def digest(spec: str) -> str:
 
 
 def unpack(spec: Any) -> dict[str, Desired]:
-    """The nodes of a `spec`. Raises ValidationError when it is not one."""
-    return _NODES.validate_json(spec) if spec else {}
+    """The nodes of a `spec`. Raises Refused when it is not one."""
+    with understood("`spec` of the Fleet"):
+        return _named(_NODES.validate_json(spec)) if spec else {}
 
 
 def unpack_nodes(nodes: Mapping[str, Any]) -> dict[str, Desired]:
-    """The nodes of a mapping that came through the engine. Raises ValidationError when it holds something else."""
-    return _NODES.validate_python(nodes)
+    """The nodes of a mapping that came through the engine. Raises Refused when it holds something else."""
+    with understood("`leaving` of the Fleet"):
+        return _named(_NODES.validate_python(nodes))
+
+
+def unpack_known(known: Any) -> dict[str, Observed]:
+    """What was last seen of nodes, of the same kind. Raises Refused when it holds something else."""
+    with understood("`known` of the Fleet"):
+        return _named({str(name): Observed.model_validate(value) for name, value in (known or {}).items()})
+
+
+def _named(nodes: dict[str, Named]) -> dict[str, Named]:
+    """Each under its own name: a plan asks for both, and they are one."""
+    for name, node in nodes.items():
+        if node.node != name:
+            raise ValueError(f"{name}: it is said of {node.node}")
+    return nodes
 
 
 @dataclass(frozen=True)
@@ -86,13 +104,14 @@ def pack_guard(stack: Stack) -> str:
 
 def _unpack_guard(guard: Any, wish: Any) -> dict[str, Any]:
     """Without one the defaults of a stack file hold. The wish is read only when a detour asks where one may stand."""
-    given = json.loads(guard) if guard else {}
+    with understood("`guard` of the Fleet"):
+        given = json.loads(guard) if guard else {}
+        found = {"solve": Solve.model_validate(given.get("solve") or {}), "lost": frozenset(map(str, given.get("lost") or ()))}
 
     @functools.cache
     def stack() -> Stack:
         return unpack_wish(wish).stack
 
-    found = {"solve": Solve.model_validate(given.get("solve") or {}), "lost": frozenset(given.get("lost") or ())}
     if not wish:
         return found
     return {**found, "fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
@@ -141,11 +160,12 @@ class Wish:
 
 
 def unpack_wish(wish: str) -> Wish:
-    """The reverse of pack_wish. Raises ValidationError when it is something else."""
-    raw = json.loads(wish)
-    return Wish(
-        stack=Stack.model_validate(raw["stack"]),
-        placement=Placement.model_validate(raw["placement"]),
-        kept=frozenset(raw.get("kept") or ()),
-        source=str(raw.get("source") or ""),
-    )
+    """The reverse of pack_wish. Raises Refused when it is something else."""
+    with understood("`wish` of the Fleet"):
+        raw = json.loads(wish)
+        return Wish(
+            stack=Stack.model_validate(raw["stack"]),
+            placement=Placement.model_validate(raw["placement"]),
+            kept=frozenset(map(str, raw.get("kept") or ())),
+            source=str(raw.get("source") or ""),
+        )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
+
+from swarm_iac.errors import Refused
 
 #: What the engine sends in a preview in place of a value that is not known yet.
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -35,8 +38,22 @@ def to_struct(value: Mapping[str, Any]) -> Struct:
 
 def from_struct(struct: Struct) -> dict[str, Any]:
     """What the engine sent. Every number arrives as a float, so 20.0 becomes 20 again."""
-    value: dict[str, Any] = plain(json_format.MessageToDict(struct))
+    with understood("a value of the call"):
+        value: dict[str, Any] = plain(json_format.MessageToDict(struct))
     return value
+
+
+@contextlib.contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Raises Refused in place of whatever reading something else than `what` should be brings about."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, json_format.Error) as error:
+        words = " ".join(str(error).split())[:300] or type(error).__name__
+        raise Refused(
+            f"{what} is not understood: {words}",
+            hint="inputs come from the program, the rest from the state: `pulumi stack export` shows it",
+        ) from None
 
 
 def from_views(views: Iterable[Any]) -> Rows:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
 #: Of one answer: its size, how deep values lie within values, how many there are, and how large a number is.
 MOST = 4 << 20
-_DEPTH, _VALUES, _LARGEST = 32, 500_000, 1 << 63
+_DEPTH, _VALUES, _LARGEST = 32, 200_000, 1 << 63
+#: Of one list or mapping the entries, of one text the characters: each entry may become a line of a plan, and steps.
+#: The kernel takes no variable of a program that is longer.
+_ENTRIES, _CHARACTERS = 10_000, 1 << 18
 #: How JSON writes half of a character, or half of a pair that is one.
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -39,12 +41,17 @@ def _check(value: Any) -> None:
     for _ in range(_DEPTH):
         below: list[Any] = []
         for each in level:
+            if isinstance(each, (dict, list)) and len(each) > _ENTRIES:
+                raise ValueError(f"the node's answer holds a list of more than {_ENTRIES:,} entries")
             if isinstance(each, dict):
                 below += each
                 below += each.values()
             elif isinstance(each, list):
                 below += each
-            elif isinstance(each, (int, float)) and not (math.isfinite(each) and -_LARGEST < each < _LARGEST):
+            elif isinstance(each, str):
+                if len(each) > _CHARACTERS:
+                    raise ValueError(f"the node's answer holds a text of more than {_CHARACTERS >> 10} Ki characters")
+            elif isinstance(each, (int, float)) and not -_LARGEST < each < _LARGEST:
                 raise ValueError("the node's answer holds a number that is none of a machine's")
         count += len(level)
         if count + len(below) > _VALUES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,11 @@ class Fleet:
     def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
         return {name: self.seen[name] for name in targets}
 
+    def claimed(self, nodes: Mapping[str, Desired], **more: Any) -> AbstractContextManager[str]:
+        return nullcontext("a-run")
+
     def converge(
-        self, plan: Plan, desired: Mapping[str, Desired], *, ssh_config: Path | None, lineage: str, serial: int,
+        self, plan: Plan, desired: Mapping[str, Desired], *, ssh_config: Path | None, lineage: str, serial: int, run: str,
         on_progress: Callable[[str], None], stop: threading.Event,
     ) -> dict[str, StepResult]:  # fmt: skip
         self.ran += plan.steps

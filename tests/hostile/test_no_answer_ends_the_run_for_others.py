@@ -86,6 +86,7 @@ def test_an_observation_is_of_one_node_alone(asked: dict[str, str]) -> None:
     told = {name: found[name].error for name in (*BAD, "flood", "flood-err")}
     assert all(0 < len(error) <= 600 for error in told.values()), told
     assert "larger than 4 MiB" in told["flood"] and "too deep" in told["deep"]
+    assert "a number that is none of a machine's" in told["huge"] and "a number that is none" in told["infinite"]
     assert {found[name].error for name in ODD} == {""}
     json.dumps(found["half"].facts.hostname, ensure_ascii=False).encode()
 
@@ -156,3 +157,14 @@ print(json.dumps({"results": [outcome(one, **more) for one in asked["steps"]]}))
 """)
     found = nodes.converge(*(Step(id=f"{node}/gpus", node=node, verb=Verb.GPUS) for node in "abcdz"))
     assert {name: result.ok for name, result in found.items()} == {"z/gpus": True} | {f"{node}/gpus": False for node in "abcd"}
+
+
+def test_a_node_that_says_too_much_at_once_is_cut_off_before_it_is_in_memory(nodes: Nodes) -> None:
+    """Fails on 9edab55: Mitogen takes messages of 4 GiB, and one of 64 MiB made a run take 415 MiB."""
+    nodes.program("""
+many = (64 << 20) * (asked["steps"][0]["id"] == "a/gpus")
+print(json.dumps({"results": [outcome(one, message="x" * many) for one in asked["steps"]]}))
+""")
+    found = nodes.converge(*(Step(id=f"{node}/gpus", node=node, verb=Verb.GPUS) for node in "az"))
+    assert found["z/gpus"].ok and not found["a/gpus"].ok
+    assert "it said too much" in found["a/gpus"].message

@@ -1,33 +1,49 @@
-"""Which question is this program asked? `observe [SECONDS]`, `step` (a request as JSON on stdin) or `boot`, `history [LINES]`; JSON on stdout."""
+"""Which question is this program asked?
+
+`observe [SECONDS]`, `step` (a request as JSON on stdin), `claim` (see claim.py), `boot` or `history [LINES]`; JSON on stdout.
+`install`, for root by hand: the digest of what is installed then.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import List
+from typing import Any, List
 
 
 def main(arguments: List[str]) -> int:
     """Exit status 0 when an answer was given (failures of steps stand in the answer), 2 when the question is unknown."""
     verb = arguments[0] if arguments else ""
-    if verb == "observe":
-        from .observe import watched
-
-        json.dump(watched(float(arguments[1]) if arguments[1:] else 0), sys.stdout)
-        return 0
-    if verb == "step":
-        from .step import perform
-
-        json.dump(perform(json.load(sys.stdin), apart=True), sys.stdout)
-        return 0
     if verb == "boot":
         from .boot import run
 
         return run(apart=True)
+    if verb == "claim":
+        from .claim import hold
+
+        hold()
+        return 0
+    if verb not in ("observe", "step", "history", "install"):
+        print("usage: observe [SECONDS] | step | claim | boot | history [LINES] | install", file=sys.stderr)
+        return 2
+    json.dump(_answer(verb, arguments[1:]), sys.stdout)
+    return 0
+
+
+def _answer(verb: str, words: List[str]) -> Any:
+    # Each is imported where it is asked for: starting Python is most of what a short answer costs.
+    if verb == "observe":
+        from .observe import watched
+
+        return watched(float(words[0]) if words else 0)
+    if verb == "step":
+        from .step import perform
+
+        return perform(json.load(sys.stdin), apart=True)
     if verb == "history":
         from .audit import lines
 
-        json.dump(lines(most=int(arguments[1]) if arguments[1:] else 200), sys.stdout)
-        return 0
-    print("usage: observe [SECONDS] | step | boot | history [LINES]", file=sys.stderr)
-    return 2
+        return lines(most=int(words[0]) if words else 200)
+    from .install import alone
+
+    return alone()

@@ -40,11 +40,11 @@ def lines(root: str = "/", most: int = 200) -> List[Dict[str, Any]]:
     """The last lines, oldest first. A line that was cut by a power loss is left out."""
     found = []
     try:
-        with open(_below(root), encoding="utf-8") as file:
+        with open(_below(root), encoding="utf-8", errors="replace") as file:
             for text in file.readlines()[-most:]:
                 try:
                     found.append(json.loads(text))
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
     except OSError:
         return []
@@ -54,7 +54,7 @@ def lines(root: str = "/", most: int = 200) -> List[Dict[str, Any]]:
 def _halve(path: str) -> None:
     from .run import replace
 
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         kept = file.readlines()
     replace(path, "".join(kept[len(kept) // 2 :]), 0o600)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from typing import Any, Callable, Dict, List
 
 from . import install, ledger
@@ -84,19 +85,26 @@ def run(root: str = "/", *, apart: bool = False) -> int:
 
     `apart`: each part runs in a process of its own, so that one that hangs does not keep the rest from running.
     """
-    failed = 0
-    with ledger.opened(check=False, root=root, wait_s=300) as book:
-        context = Context(book, root=root)
-        try:
-            for name, act in _acts(context):
-                try:
-                    _apart(context, act) if apart else act()
-                except Exception as error:  # one part's surprise must not keep the rest from running
-                    failed = 1
-                    words = str(error) if isinstance(error, (NodeError, OSError)) else f"{type(error).__name__}: {error}"
-                    print(f"{name}: {words}", file=sys.stderr)
-        finally:
-            context.write(_DONE, "")
+    try:
+        with ledger.opened(check=False, root=root, wait_s=300, whole=False) as book:
+            return _restored(book, root, apart=apart)
+    except NodeError as error:  # a ledger that cannot be read, or is not to be had
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _restored(book: ledger.Ledger, root: str, *, apart: bool) -> int:
+    failed, context = 0, Context(book, root=root)
+    try:
+        for name, act in _acts(context):
+            try:
+                _apart(context, act) if apart else act()
+            except Exception as error:  # one part's surprise must not keep the rest from running
+                failed = 1
+                words = str(error) if isinstance(error, (NodeError, OSError)) else f"{type(error).__name__}: {error}"
+                print(f"{name}: {words}", file=sys.stderr)
+    finally:
+        context.write(_DONE, "")
     return failed
 
 
@@ -134,7 +142,10 @@ def _acts(context: Context) -> List[Any]:
         add("gpus", gpus.apply, "", state["gpus"])
     if state.get("disk"):
         add("storage", storage.apply, "", {"disk": state["disk"]})
-    allocations = sorted((state.get("allocations") or {}).items())
+    held = sorted((state.get("allocations") or {}).items())
+    # One that is damaged keeps no other from starting, and is told.
+    acts += [(name, partial(_damaged, ledger.torn(name, whole))) for name, whole in held if ledger.torn(name, whole)]
+    allocations = [(name, whole) for name, whole in held if not ledger.torn(name, whole)]
     for name, whole in allocations:
         if whole.get("slice") is not None:
             part = {"slice": whole["slice"], "gpus": whole.get("gpus") or []}
@@ -147,6 +158,10 @@ def _acts(context: Context) -> List[Any]:
         want = {"interface": state["interface"], "interface_bps": state.get("interface_bps", 0), "allocations": classes}
         add("traffic", traffic.apply, "", want)
     return acts
+
+
+def _damaged(words: str) -> None:
+    raise NodeError(f"{ledger.LEDGER} is damaged: {words}")
 
 
 def _start(context: Context, allocation: str, whole: Dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import time
 from typing import Any, Dict, Iterator, Optional
 
@@ -15,6 +16,12 @@ from .run import NodeError, replace
 
 LEDGER = "/var/lib/swarm/ledger.json"
 LOCK = "/run/swarm/lock"
+#: See claim.py.
+CLAIM = "/run/swarm/claim"
+
+
+class Busy(NodeError):
+    """Another run has the lock."""
 
 
 class Ledger:
@@ -147,8 +154,8 @@ class Ledger:
         if self.check:
             return
         self.confirm()
-        private(os.path.dirname(_below(self.root, LEDGER)))
-        replace(_below(self.root, LEDGER), json.dumps(self.data, indent=1, sort_keys=True) + "\n", 0o600)
+        private(os.path.dirname(below(self.root, LEDGER)))
+        replace(below(self.root, LEDGER), json.dumps(self.data, indent=1, sort_keys=True) + "\n", 0o600)
         self.present = True
 
     def delete(self) -> None:
@@ -158,35 +165,121 @@ class Ledger:
         if not self.check:
             self.confirm()
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(_below(self.root, LEDGER))
+                os.unlink(below(self.root, LEDGER))
             for path in (LOCK, AUDIT):
                 with contextlib.suppress(OSError):
-                    os.unlink(_below(self.root, path))
-            for folder in (os.path.dirname(_below(self.root, path)) for path in (LEDGER, LOCK)):
+                    os.unlink(below(self.root, path))
+            _unlink_unheld(below(self.root, CLAIM))
+            for folder in (os.path.dirname(below(self.root, path)) for path in (LEDGER, LOCK)):
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
 
 
-def load(root: str = "/", *, check: bool = True) -> Ledger:
-    """The ledger as it stands, without a lock: for reading. NodeError when it is damaged."""
+def load(root: str = "/", *, check: bool = True, whole: bool = True) -> Ledger:
+    """The ledger as it stands, without a lock: for reading. NodeError when it is damaged.
+
+    `whole`: also when one allocation is; otherwise whoever asks looks at each with `torn`.
+    """
     try:
-        with open(_below(root, LEDGER), encoding="utf-8") as file:
+        with open(below(root, LEDGER), encoding="utf-8") as file:
             data = json.load(file)
     except FileNotFoundError:
         return Ledger(None, check=check, root=root)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NodeError(f"{LEDGER} cannot be read: {error}") from None
+    wrong = _wrong(data)
+    if whole and not wrong:
+        held = (data.get("state") or {}).get("allocations") or {}
+        wrong = next(filter(None, (torn(name, one) for name, one in held.items())), "")
+    if wrong:
+        raise NodeError(f"{LEDGER} is damaged: {wrong}")
     return Ledger(data, check=check, root=root)
 
 
+#: What each part of an allocation is; a part may be missing, or None.
+_PARTS = {"workload": str, "gpus": list, "slice": dict, "scratch": dict, "cache": dict, "bandwidth": dict, "unit": dict}
+#: The same of the state's other parts.
+_STATE = {"settings": dict, "gpus": dict, "interface": str, "interface_bps": int, "disk": str, "allocations": dict}
+#: Names of an allocation reach paths and units.
+_ALLOCATION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*-[0-9]+")
+
+
+def _wrong(data: Any) -> str:
+    """Where a ledger is not what one is, so that nobody acts on half of it; empty for a whole one. See `torn` for the rest.
+
+    Only root writes it, and a disk, a restore from elsewhere or a hand may have: then a person has to look.
+    """
+    if not isinstance(data, dict):
+        return "it is no mapping"
+    for table in (data, data.get("state")):
+        empty = sorted(key for key, value in table.items() if value is None) if isinstance(table, dict) else []
+        if empty:
+            return f"{empty[0][:60]!r} has no value"
+    owner = isinstance(data.get("lineage"), str) and isinstance(data.get("fleet"), str) and _whole(data.get("serial"))
+    if "lineage" in data and not owner:
+        return "whose it is cannot be read"
+    tables = {"run": str, "state": dict, "gpus_pci": dict, "originals": dict, "setbacks": dict, "rollout": dict}
+    return _types(data, tables) or _entries(data)
+
+
+def _entries(data: Dict[str, Any]) -> str:
+    state = data.get("state") or {}
+    wrong = _types(state, _STATE, "state.") or _types(state.get("settings") or {}, {"sysctl": dict}, "state.settings.")
+    if wrong:
+        return wrong
+    for index, one in (state.get("gpus") or {}).items():
+        if not (index.isascii() and index.isdigit() and len(index) < 5 and isinstance(one, dict)):
+            return f"state.gpus[{index[:60]!r}] is none"
+    bad = next((path for path, one in (data.get("setbacks") or {}).items() if not isinstance(one, dict)), None)
+    return "" if bad is None else f"setbacks[{bad[:60]!r}] is none"
+
+
+def torn(name: str, one: Any) -> str:
+    """Where what the ledger holds of one allocation is damaged; empty where it is whole."""
+    at = f"state.allocations[{name[:60]!r}]"
+    if not _ALLOCATION.fullmatch(name) or not isinstance(one, dict) or not isinstance(one.get("workload"), str):
+        return f"{at} is none"
+    wrong = _types(one, _PARTS, f"{at}.")
+    if wrong:
+        return wrong
+    unit = one.get("unit") or {}
+    env = unit.get("env") or {}
+    if unit and not isinstance(unit.get("user"), str):
+        return f"{at}.unit has no user"
+    if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
+        return f"{at}.unit.env is no mapping of texts"
+    if not all(_whole(index) for index in one.get("gpus") or ()):
+        return f"{at}.gpus is no list of numbers"
+    texts = ("command", "healthy", "stop_signal", "on_boot")
+    wrong = _types(unit, dict({key: str for key in texts}, grace_s=int, port=int), f"{at}.unit.")
+    for kind in ("scratch", "cache"):
+        wrong = wrong or _types(one.get(kind) or {}, {"quota": int, "owner": str, "mode": str}, f"{at}.{kind}.")
+    return wrong or _types(one.get("bandwidth") or {}, {"out_bps": int, "in_bps": int}, f"{at}.bandwidth.")
+
+
+def _types(data: Dict[str, Any], types: Dict[str, Any], at: str = "") -> str:
+    for key, kind in types.items():
+        value = data.get(key)
+        if value is not None and (not isinstance(value, kind) or (kind is int and not _whole(value))):
+            return f"{at}{key} is no {kind.__name__}"
+    return ""
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
 @contextlib.contextmanager
-def opened(*, check: bool, root: str = "/", wait_s: float = 60) -> Iterator[Ledger]:
-    """The ledger under its lock (in check mode without). NodeError when another run holds the lock for `wait_s`."""
+def opened(*, check: bool, root: str = "/", wait_s: float = 60, whole: bool = True) -> Iterator[Ledger]:
+    """The ledger under its lock (in check mode without). NodeError when another run holds the lock for `wait_s`.
+
+    `whole`: see `load`.
+    """
     if check:
-        yield load(root, check=True)
+        yield load(root, check=True, whole=whole)
         return
-    with _locked(_below(root, LOCK), wait_s):
-        ledger = load(root, check=False)
+    with _locked(below(root, LOCK), wait_s):
+        ledger = load(root, check=False, whole=whole)
         try:
             yield ledger
         finally:
@@ -199,9 +292,9 @@ def alone(root: str = "/", wait_s: float = 5) -> Iterator[bool]:
     with contextlib.ExitStack() as held:
         got = False
         # A node that was given back gets no folder of ours again.
-        if os.path.exists(_below(root, LEDGER)):
+        if os.path.exists(below(root, LEDGER)):
             with contextlib.suppress(NodeError, OSError):
-                held.enter_context(_locked(_below(root, LOCK), wait_s))
+                held.enter_context(_locked(below(root, LOCK), wait_s))
                 got = True
         yield got
 
@@ -210,7 +303,11 @@ def alone(root: str = "/", wait_s: float = 5) -> Iterator[bool]:
 def _locked(path: str, wait_s: float) -> Iterator[None]:
     while True:
         private(os.path.dirname(path))
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+", encoding="utf-8") as lock:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except FileNotFoundError:  # a claim ended at this moment, and took the empty folder along
+            continue
+        with open(handle, "a+", encoding="utf-8") as lock:
             _lock(lock, wait_s)
             # Whoever restored this node removed the file while we waited: then we hold what nobody else will look at.
             if not os.path.exists(path) or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
@@ -229,7 +326,7 @@ def _lock(lock: Any, wait_s: float) -> None:
                 raise
             if time.monotonic() > deadline:
                 lock.seek(0)
-                raise NodeError(f"another run (process {lock.read().strip() or '?'}) holds {LOCK}") from None
+                raise Busy(f"another run (process {lock.read().strip() or '?'}) holds {LOCK}") from None
             time.sleep(0.1)
         else:
             lock.seek(0)
@@ -239,6 +336,13 @@ def _lock(lock: Any, wait_s: float) -> None:
             return
 
 
+def _unlink_unheld(path: str) -> None:
+    """Remove a claim that nobody holds. Whoever does removes it, so that it holds until the end of the run."""
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+
+
 def private(folder: str) -> None:
     """Make a folder that only root may enter: in it are all users' commands, and a lock that anyone who can open it could hold."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -246,5 +350,6 @@ def private(folder: str) -> None:
         os.chmod(folder, 0o700)
 
 
-def _below(root: str, path: str) -> str:
+def below(root: str, path: str) -> str:
+    """`path` on the machine below root."""
     return path if root == "/" else os.path.join(root, path.lstrip("/"))

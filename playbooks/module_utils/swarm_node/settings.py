@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from functools import partial
 from typing import Any, Dict, List, Optional
 
@@ -13,6 +14,8 @@ from .undo import Value, whole
 SYSCTL_FILE = "/etc/sysctl.d/90-swarm.conf"
 HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 GOVERNORS = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
+#: As in a stack file. A value never names a program: the kernel would run it as root.
+_NAME, _VALUE = re.compile(r"[a-z0-9_]+([./][A-Za-z0-9_.-]+)+"), re.compile(r"[A-Za-z0-9 ._-]+")
 #: Kernel modules that a value needs, where the module is not part of the kernel.
 MODULES = {("net.ipv4.tcp_congestion_control", "bbr"): "tcp_bbr", ("net.core.default_qdisc", "fq"): "sch_fq"}
 
@@ -90,8 +93,8 @@ def sysctl(context: Context, key: str) -> Optional[str]:
 
 
 def _proc(key: str) -> str:
-    if ".." in key or not key:
-        raise NodeError(f"{key!r} is no sysctl")
+    if ".." in key or not _NAME.fullmatch(key):
+        raise NodeError(f"{key[:80]!r} is no sysctl")
     # As sysctl(8) has it: when the first separator is '/', dots belong to names (net/ipv4/conf/eth0.10/rp_filter).
     first = next((letter for letter in key if letter in "./"), ".")
     return "/proc/sys/" + (key if first == "/" else key.translate(str.maketrans("./", "/.")))
@@ -99,6 +102,8 @@ def _proc(key: str) -> str:
 
 def _set_sysctl(context: Context, key: str, value: str) -> List[Change]:
     value = " ".join(value.split())
+    if not _VALUE.fullmatch(value):
+        raise NodeError(f"sysctl {key}: {value[:80]!r} is no value that is set here")
     module = MODULES.get((key, value))
     if module and not context.check:
         context.act(["modprobe", "-q", module], ok=(0, 1))  # part of the kernel on some: then the write tells
