@@ -26,6 +26,7 @@ from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
+from swarm_iac.stackfile import text as texts
 from swarm_iac.stackfile.stakes import stakes
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
             place=now.source.place(first.path),
             hint="this is a bug; please report it",
         )
-    proof = solution.proof.model_copy(update={"placement": lock.digest_placement(solution.placement)})
+    of = {"placement": lock.digest_placement(solution.placement), "problem": proofs.problem_of(now.stack, today)}
+    proof = solution.proof.model_copy(update=of)
     return replace(now, placement=solution.placement, proof=proof)
 
 
@@ -181,7 +183,8 @@ def _load(files: Files, today: datetime.date, progress: Progress | None) -> Load
     except StackFileError as error:
         found = None
         with contextlib.suppress(OSError, SwarmError):  # of a lock that cannot be read, nothing is known
-            found = stakes(files.stack.read_bytes(), str(_relative(files.stack)), _read(files.lock).placement)
+            raw = texts.read(files.stack, str(files.stack))
+            found = stakes(raw, str(_relative(files.stack)), _read(files.lock).placement)
         raise StackFileError((*error.problems, *([found] if found else []))) from None
 
 
@@ -213,10 +216,13 @@ def _decide(
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
     _tell(progress, f"judging {_relative(files.lock)}")
+    problem = proofs.problem_of(loaded.stack, today)
     stale = _stale(last, loaded.stack, today, last.placement)
+    proof = None if stale else _proof(files.proof)
+    stale = stale or proofs.pending_again(last.placement, proof, problem)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)
     if not stale:
-        return replace(now, proof=_proof(files.proof, last.placement))
+        return replace(now, proof=_belonging(proof, last.placement, problem))
     if environment.get("SWARM_FROZEN", "") not in ("", "0"):
         raise StaleLock(
             f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
@@ -225,8 +231,9 @@ def _decide(
     if files.candidate:
         candidate = _read(files.candidate)
         if not _stale(candidate, loaded.stack, today, last.placement):
-            proof = _proof(files.candidate_proof, candidate.placement)
-            return replace(now, placement=candidate.placement, proof=proof)
+            proof = _proof(files.candidate_proof)
+            if not proofs.pending_again(candidate.placement, proof, problem):
+                return replace(now, placement=candidate.placement, proof=_belonging(proof, candidate.placement, problem))
     return _solve(now, today, write=write, progress=progress)
 
 
@@ -263,15 +270,32 @@ def still(running: Placement, now: Placement) -> frozenset[str]:
 
 def _read(path: Path, progress: Progress | None = None) -> lock.Lock:
     _tell(progress, f"reading {_relative(path)}")
-    return lock.parse(path.read_text(), str(_relative(path))) if path.exists() else lock.Lock()
+    raw = _bytes(path, lock.MAX_BYTES)
+    return lock.Lock() if raw is None else lock.parse(raw, str(_relative(path)))
 
 
-def _proof(path: Path | None, placement: Placement) -> Proof | None:
-    """The proof on disk if it belongs to this placement; a stale one proves nothing."""
-    if path is None or not path.exists():
+def _bytes(path: Path, most: int = texts.MAX_BYTES) -> bytes | None:
+    """What a file of ours holds; None where there is none. Raises StackFileError for what is no file, or cannot be read.
+
+    A checkout may bring a link under its name: to nothing, which is not no lock, or to what never ends.
+    """
+    if not os.path.lexists(path):
         return None
-    proof = proofs.parse(path.read_text(), str(_relative(path)))
-    return proof if proofs.belongs(proof, placement) else None
+    name = str(_relative(path))
+    if path.exists() and not path.is_file():
+        raise StackFileError((Problem(Place(name, 1, 1), "", "this is no file", "remove it; `swarm solve` writes it anew"),))
+    return texts.read(path, name, most)
+
+
+def _proof(path: Path | None) -> Proof | None:
+    """The proof on disk, of whatever placement."""
+    raw = None if path is None else _bytes(path)
+    return None if path is None or raw is None else proofs.parse(raw, str(_relative(path)))
+
+
+def _belonging(proof: Proof | None, placement: Placement, problem: dict[str, str]) -> Proof | None:
+    """The proof if it is one of this placement for this problem; another proves nothing."""
+    return proof if proof is not None and proofs.belongs(proof, placement, problem) else None
 
 
 def _relative(path: Path) -> Path:
@@ -281,7 +305,7 @@ def _relative(path: Path) -> Path:
 
 def write_whole(path: Path, text: str) -> bool:
     """Write all of it or nothing, whenever the process ends. False where the file says so already."""
-    if path.exists() and path.read_text() == text:
+    if _says(path, text.encode()):
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -289,6 +313,17 @@ def write_whole(path: Path, text: str) -> bool:
     except OSError as error:
         raise SwarmError(f"{path}: {error.strerror}", place=Place(str(path))) from None
     return True
+
+
+def _says(path: Path, raw: bytes) -> bool:
+    """Is it a file with just this in it? What else lies there is never read to its end, and replaced."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(raw) + 1) == raw
+    except OSError:
+        return False
 
 
 def _replace(path: Path, text: str) -> None:
@@ -299,7 +334,7 @@ def _replace(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o644 & ~_umask())
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.is_file() else 0o644 & ~_umask())
             os.fsync(file.fileno())
         fresh.replace(path)
     except BaseException:

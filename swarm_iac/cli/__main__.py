@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 
-from swarm_iac.cli import interrupt
+from swarm_iac.cli import exitcode, interrupt
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
 
@@ -24,14 +24,16 @@ def main() -> None:
         app()
     except SwarmError as error:
         sys.stderr.write(f"{printable(str(error))}\n")
-        interrupt.leave(error.exit_code)
+        interrupt.leave(exitcode.code(error.exit_code, sys.argv))
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         interrupt.leave(0)
     except (KeyboardInterrupt, SystemExit) as end:
         if not interrupt.by_hand(end):
-            raise
+            # A question that was ended may have left its thread at work.
+            own = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 0
+            interrupt.leave(own if isinstance(end, exitcode.Changes) else exitcode.code(own, sys.argv))
         sys.stderr.write("interrupted\n")
         interrupt.leave(interrupt.CODE)
 

@@ -40,7 +40,7 @@ class Found:
 
 def find(stack: str) -> Found:
     """Read every node's ledger. Changes nothing."""
-    view = fleet.look(stack)
+    view = fleet.look(stack, planned=False)
     by: dict[tuple[str, str], list[str]] = {}
     for name, seen in sorted(view.observed.items()):
         if seen.ledger is not None and not seen.error:

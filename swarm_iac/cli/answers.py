@@ -11,23 +11,35 @@ from swarm_iac.cli.live import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver import Explanation, Mend, Move, why
+from swarm_iac.solver import Explanation, Move, why
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.wording import nearest
 
+#: So many reasons of one kind are read by a person.
+SHOWN = 20
 _KINDS = {
     "limit": "a limit", "node": "a node", "move": "moves", "request": "a request", "together": "several together",
 }  # fmt: skip
 
 
-def explain(decision: Decision, workload: str, today: datetime.date, progress: Following) -> Explanation:
-    """The whole answer about one workload. Raises SwarmError for an unknown one."""
+def explain(decision: Decision, workload: str, today: datetime.date, progress: Following) -> tuple[Decision, Explanation]:
+    """The whole answer about one workload; once its reasons are known, Ctrl-C ends it with those and the changes so far.
+
+    Raises SwarmError for an unknown one.
+    """
     if workload not in decision.stack.workloads:
         near = nearest(workload, decision.stack.workloads)
         raise SwarmError(f"there is no workload {workload}", hint=near.replace("'", "") or "see: swarm ps")
     stack, placement, last = decision.stack, decision.placement, decision.last
-    progress.asks(f"looking for the reasons of {workload}")
-    return why(stack, placement, workload, last=last, today=today, tell=lambda text: progress.phase(f"trying {text}"))
+    watch = progress.asks(f"looking for the reasons of {workload}")
+
+    def tell(text: str) -> None:
+        progress.phase(f"trying {text}")
+
+    def so_far(answer: Explanation) -> None:
+        progress.found((decision, answer))
+
+    return decision, why(stack, placement, workload, last=last, today=today, tell=tell, so_far=so_far, watch=watch)
 
 
 def as_json(answer: Explanation, decision: Decision) -> dict[str, Any]:
@@ -71,16 +83,20 @@ def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str
     if answer.second:
         yield "\nThe second best"
         yield f"  {_second(answer)}"
+    elif answer.cut and not answer.missing:
+        yield "\nEnded by hand before a second best was found."
     if answer.reasons:
-        yield "\nTogether these forbid it; without any one of them there would be a place"
+        yield "\nTogether these leave it no place; each of them is needed for that"
         yield from _reasons(answer.reasons, source)
-        yield from _mends(answer.mends, source, options)
+        yield from _mends(answer, source, options)
 
 
 def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:
-    for reason in reasons:
+    for reason in reasons[:SHOWN]:
         yield f"  {reason.text}"
         yield f"    {place(source, reason.path)}  {reason.path}  ({reason.rule})"
+    if len(reasons) > SHOWN:
+        yield f"  and {len(reasons) - SHOWN} more; --json has all"
 
 
 def _second(answer: Explanation) -> str:
@@ -94,9 +110,11 @@ def _second(answer: Explanation) -> str:
     return f"without {second.avoids}: on {where}; the price: {price}"
 
 
-def _mends(mends: tuple[Mend, ...], source: Source, options: str) -> Iterator[str]:
+def _mends(answer: Explanation, source: Source, options: str) -> Iterator[str]:
+    mends = answer.mends
     if not mends:
-        yield "\nNo change of up to three values was found that places it."
+        none = "Ended by hand before a change was found" if answer.cut else "No change of up to three values was found"
+        yield f"\n{none} that places it."
         return
     yield "\nWhat would place it, each tried by solving, cheapest first"
     kind = ""
@@ -111,6 +129,8 @@ def _mends(mends: tuple[Mend, ...], source: Source, options: str) -> Iterator[st
             yield f"      moves {', '.join(_move(move) for move in mend.moves)}"
         if mend.stops:
             yield f"      stops {', '.join(mend.stops)}"
+    if answer.cut:
+        yield "\nEnded by hand: other changes may place it, too."
 
 
 def _new(value: object) -> str:

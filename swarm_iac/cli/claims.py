@@ -7,7 +7,21 @@ from collections.abc import Mapping
 from swarm_iac.decision import Decision
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.plan import claims
+from swarm_iac.printable import printable
 from swarm_iac.provider import placing
+
+
+def disowned(decision: Decision, seen: Mapping[str, Observed]) -> dict[str, Observed]:
+    """The nodes, with those unreadable that are a few among many and name another fleet, though the lock says what runs.
+
+    As `swarm up` has it (provider.sight): one of many cannot be believed; where most do, the stack file is wrong.
+    """
+    mine = decision.stack.fleet
+    others = {node: one.ledger.fleet for node, one in seen.items() if not one.error and one.ledger and one.ledger.fleet != mine}
+    if not decision.last.allocations or 2 * len(others) > sum(not one.error for one in seen.values()):
+        return dict(seen)
+    told = {node: f"its ledger names fleet {printable(fleet, 60)}, and it is of {mine}" for node, fleet in others.items()}
+    return {**seen, **{node: Observed(node=node, error=words) for node, words in told.items()}}
 
 
 def believed(

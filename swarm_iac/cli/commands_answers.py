@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swarm_iac.cli import decisions
-from swarm_iac.cli.commands_engine import Stack
+from swarm_iac.cli import decisions, exitcode
+from swarm_iac.cli.commands_engine import Detailed, Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision, Progress
@@ -21,32 +21,45 @@ if TYPE_CHECKING:
 #: A record of 1,000 nodes and 2,000 workloads has about 4 MB.
 RECORD_BYTES = 200_000_000
 
-From = Annotated[Path | None, typer.Option("--from", help="A stack file anywhere, its lock beside it; in place of --stack.")]
+From = Annotated[Path | None, typer.Option("--from", help="The same as --stack FILE.", hidden=True)]
 
 
 def why(
-    workload: Annotated[str, typer.Argument(help="Name of a workload.")],
+    workload: Annotated[str, typer.Argument(help="Name of a workload, or of a node.")],
     stack: Stack = "dev",
     source: From = None,
     json: Json = False,
 ) -> None:
     """Say why a workload stands where it stands, or what keeps it out and which changes would place it.
 
+    Of a node: its state, what stands on it and what is free.
+
     Placed: why each node takes it, and the price of the second best. Moved: for whose sake. Not placed: the smallest set
-    of rules and facts that forbids it, each with its line, and the cheapest changes, each tried by solving. Exits 0.
+    of rules and facts that forbids it, each with its line, and the cheapest changes, each tried by solving. Ctrl-C ends it
+    with the reasons and changes found so far. Exits 0.
 
     Example: swarm why pretrain
     """
     from swarm_iac.cli import live
 
-    def answered(progress: live.Following) -> tuple[Decision, Explanation]:
+    def answered(progress: live.Following) -> tuple[Decision, Explanation | None]:
         decision = _standing(stack, source, progress)
+        if workload in decision.stack.nodes and workload not in decision.stack.workloads:
+            return decision, None
         progress.phase("loading the solver")
         from swarm_iac.cli import answers
 
-        return decision, answers.explain(decision, workload, datetime.date.today(), progress)
+        return answers.explain(decision, workload, datetime.date.today(), progress)
 
     decision, answer = live.followed(answered, quiet=json)
+    if answer is None:
+        from swarm_iac.cli import standing
+
+        if json:
+            show_json(standing.as_json(decision, workload))
+        else:
+            typer.echo("\n".join(standing.lines(decision, workload)))
+        return
     from swarm_iac.cli import answers
 
     if json:
@@ -66,6 +79,7 @@ def what_if(
     stack: Stack = "dev",
     source: From = None,
     json: Json = False,
+    detailed: Detailed = False,
 ) -> None:
     """Show what a change of the stack file would do: placement, moves, limits and cost, before and after.
 
@@ -89,10 +103,11 @@ def what_if(
 
     if json:
         show_json(whatif.as_json(now, then, edits or [], today))
-        return
-    show(*whatif.sections(now, then, today))
-    say(decisions.verdict_line(then))
-    say("nothing was written")
+    else:
+        show(*whatif.sections(now, then, today))
+        say(decisions.verdict_line(then))
+        say("nothing was written")
+    exitcode.tell(detailed, whatif.changes(now, then))
 
 
 def rebalance(
@@ -104,42 +119,43 @@ def rebalance(
     """Show what n moves of running allocations would gain, n = 0 to all; with --moves N, write that point.
 
     A solve keeps what runs within solve.moves; this is the explicit wish to optimise all. The point is written as swarm
-    solve writes its own: stacks/NAME.lock.yaml and NAME.proof.yaml. Exits 0.
+    solve writes its own: stacks/NAME.lock.yaml and NAME.proof.yaml. Ctrl-C ends the curve with the points found so far, and
+    the search for a point with the best so far, which is written unless what runs is better. Exits 0.
 
     Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
     """
     from swarm_iac.cli import live
     from swarm_iac.cli.commands_stack import show_decision
-    from swarm_iac.errors import SwarmError
 
     today = datetime.date.today()
     if moves is not None:
-        if source:
-            raise SwarmError(f"{source} has no lock to write", hint="move it to stacks/, or leave --moves out to look")
+        name = decisions.inside(str(source) if source else stack)
 
         def chosen(progress: live.Following) -> Decision:
             progress.phase("loading the solver")
             from swarm_iac.cli import rebalance as curves
 
-            return curves.chosen(stack, moves, today, progress)
+            return curves.chosen(name, moves, today, progress)
 
         show_decision(live.followed(chosen, quiet=json), json=json)
         return
 
-    def tried(progress: live.Following) -> tuple[Decision, tuple[Point, ...]]:
+    def tried(progress: live.Following) -> tuple[Decision, tuple[Point, ...], bool]:
         now = _standing(stack, source, progress)
         progress.phase("loading the solver")
         from swarm_iac.cli import rebalance as curves
 
-        return now, curves.tried(now, today, progress)
+        return curves.tried(now, today, progress)
 
-    now, points = live.followed(tried, quiet=json)
+    now, points, cut = live.followed(tried, quiet=json)
     from swarm_iac.cli import rebalance as curves
 
     if json:
         show_json(curves.as_json(now, points))
     else:
         show(*curves.sections(now, points))
+    if cut:
+        say("ended by hand: the other numbers of moves were not tried")
 
 
 def replay(
@@ -174,7 +190,7 @@ def replay(
 
 def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
     """What holds now, and nothing is written to find out."""
-    return decisions.of_file(source, progress) if source else decisions.peek(stack, progress)
+    return decisions.peek(str(source) if source else stack, progress)
 
 
 def _options(stack: str, source: Path | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 import tempfile
 from pathlib import Path
@@ -9,18 +10,24 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli import engine
+from swarm_iac.cli import engine, exitcode
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.provider import mark
 
-Stack = Annotated[str, typer.Option("--stack", "-s", help="Name of the stack: stacks/NAME.yaml.", envvar="SWARM_STACK_NAME")]
+Stack = Annotated[
+    str, typer.Option("--stack", "-s", help="Name of the stack (stacks/NAME.yaml), or its file.", envvar="SWARM_STACK_NAME")
+]
+Positional = Annotated[str, typer.Argument(metavar="[STACK]", help="Name of the stack or its file; the same as --stack.")]
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 AllowStop = Annotated[
     int,
     typer.Option("--allow-stop", min=0, metavar="N", help="Running allocations this run may stop, in place of solve.stops."),
+]
+Detailed = Annotated[
+    bool, typer.Option(exitcode.NAME, help="End with 0 when nothing would change, 2 when something would, 1 on an error.")
 ]
 Retry = Annotated[bool, typer.Option("--retry", help="Try a roll-out again that halted, on the node where it failed first.")]
 Only = Annotated[
@@ -32,32 +39,62 @@ Only = Annotated[
 ]  # fmt: skip
 
 
-def _run(verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bool = False, only: str = "") -> None:
-    root = engine.repository()
+def _run(
+    verb: str, stack: str, extra: list[str], allow_stop: int = 0, retry: bool = False, only: str = "", *, detailed: bool = False
+) -> None:
+    from swarm_iac.cli import decisions
+
+    stack, root = decisions.inside(stack), engine.repository()
     more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
     more |= {"SWARM_RETRY": "1"} if retry else {}
     more |= {"SWARM_ONLY": only} if only else {}
     if verb == "up":
         more |= engine.at_once(root, stack, say)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "in-hand"
-        status = engine.pulumi(root, stack, [verb, *extra], say, more={**more, mark.NAME: str(file)}).returncode
+        file, foreseen = Path(folder) / "in-hand", Path(folder) / "foreseen"
+        more |= {mark.NAME: str(file)} | ({mark.SUMMARY: str(foreseen)} if verb == "preview" else {})
+        status = engine.pulumi(root, stack, [verb, *extra], say, more=more).returncode
         in_hand = mark.left_in_hand(file)
+        changes = verb == "preview" and _sum_up(stack, foreseen, status, quiet="--json" in extra)
     if status < 0:
         say("")  # it ended in the middle of a line
     for line in engine.ending(verb, status, in_hand):
         say(line)
+    if status == 0:
+        exitcode.tell(detailed, changes)
     raise SystemExit(status if status >= 0 else 128 - status)
 
 
+def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
+    """Say what a preview came to, as the last line; would anything change? `quiet`: stdout is a document.
+
+    The engine asks the provider for nothing where nothing changes, and then there is no file.
+    """
+    from swarm_iac.cli import decisions
+    from swarm_iac.plan.stops import why_stopped
+    from swarm_iac.plan.summary import Summary
+
+    if status and not file.exists():
+        return False  # it failed before anything was known
+    found = Summary.model_validate_json(file.read_bytes()) if file.exists() else Summary()
+    decision = decisions.peek(stack)
+    why = why_stopped(decision.stack, decision.last, decision.placement, datetime.date.today())
+    stops = {name: why.get(name, told) for name, told in found.stop.items()}
+    pending = sum(len(one.missing) for one in decision.placement.unplaced)
+    line = found.model_copy(update={"stop": stops, "pending": pending}).line()
+    (say if quiet else typer.echo)(f"{decision.stack.fleet}: {line}")
+    return found.changes
+
+
 def preview(
-    context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = ""
-) -> None:
+    context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "",
+    detailed: Detailed = False,
+) -> None:  # fmt: skip
     """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
 
     Examples: swarm preview --diff; swarm preview --expect-no-changes; swarm preview --only gpu-03
     """
-    _run("preview", stack, context.args, allow_stop, retry, only)
+    _run("preview", stack, context.args, allow_stop, retry, only, detailed=detailed)
 
 
 def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "") -> None:
@@ -88,7 +125,9 @@ def adopt(
     Examples: swarm adopt; swarm adopt 0b0c…; then swarm up, which changes only what differs
     """
     from swarm_iac.cli import adopt as adoption
+    from swarm_iac.cli import decisions
 
+    stack = decisions.inside(stack)
     if lineage is None:
         found = adoption.find(stack)
         if json:

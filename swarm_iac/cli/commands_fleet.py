@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import fleet
-from swarm_iac.cli.commands_engine import Stack
+from swarm_iac.cli.commands_engine import Positional, Stack
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document for machines.")]
 
 
-def status(stack: Stack = "dev", json: Json = False) -> None:
+def status(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
-    view = fleet.look(stack, quiet=json)
+    view = fleet.look(named or stack, quiet=json, planned=False)
     if json:
         show_json({name: seen.model_dump(mode="json") for name, seen in view.observed.items()})
     else:
@@ -26,18 +26,28 @@ def status(stack: Stack = "dev", json: Json = False) -> None:
         raise SystemExit(4)
 
 
-def ps(stack: Stack = "dev", json: Json = False) -> None:
-    """The workloads: where each replica is, what it holds, and how it is."""
-    view = fleet.look(stack, quiet=json)
+def ps(
+    named: Positional = "",
+    stack: Stack = "dev",
+    json: Json = False,
+    user: Annotated[str, typer.Option("--user", "-u", help="Only this user's.")] = "",
+    node: Annotated[str, typer.Option("--node", "-n", help="Only what stands on this node.")] = "",
+    pending: Annotated[bool, typer.Option("--pending", help="Only what found no place; asks no machine.")] = False,
+) -> None:
+    """The workloads: where each replica is, what it holds, and how it is.
+
+    Examples: swarm ps --user ada; swarm ps --node gpu-03; swarm ps --pending
+    """
+    view = fleet.shown(named or stack, fleet.Wanted(user, node, pending), quiet=json)
     if json:
         show_json(fleet.allocations_json(view))
     else:
         show(table("workloads", fleet.ALLOCATION_HEADS, fleet.allocation_rows(view)))
 
 
-def assert_(stack: Stack = "dev", json: Json = False) -> None:
+def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:
     """Exit 0 only when every node is as desired; name each difference otherwise. Changes nothing."""
-    view = fleet.look(stack, quiet=json)
+    view = fleet.look(named or stack, quiet=json)
     differences = fleet.differences(view)
     if json:
         show_json([{"node": node, "what": what} for node, what in differences])
@@ -94,6 +104,7 @@ def discover(
 
 
 def history(
+    named: Positional = "",
     stack: Stack = "dev",
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many runs, newest first.")] = 20,
     json: Json = False,
@@ -102,7 +113,7 @@ def history(
 
     Example: swarm history -n 5
     """
-    runs, dark = fleet.history(stack)
+    runs, dark = fleet.history(named or stack)
     if json:
         show_json([{**vars(run), "nodes": run.nodes} for run in runs[:lines]])
     else:

@@ -5,21 +5,29 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from swarm_iac.cli import engine
+from swarm_iac.cli import decisions, engine
 from swarm_iac.cli.commands_engine import Stack
 from swarm_iac.cli.screen import say
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.stack import NodeState
+from swarm_iac.model.stack import Stack as Declared
 from swarm_iac.units import Seconds
 
-Nodes = Annotated[list[str], typer.Argument(metavar="NODE…", help="Nodes, or ranges such as gpu-[01-04].")]
+Nodes = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NODE…", help="Nodes, ranges such as gpu-[01-04], lists with commas, rack=r1, or a label: KEY=VALUE."
+    ),
+]
 Why = Annotated[str | None, typer.Option("--why", help="The reason, for whoever reads it next.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the difference, and write nothing.")]
+_COMMA = re.compile(r",(?![^\[]*\])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -37,7 +45,7 @@ def drain(
 
     With a deadline, nothing new comes and what runs may end by itself; the first `up` after it moves what is left.
 
-    Examples: swarm drain gpu-07 --why fan; swarm drain gpu-[01-04] --by "8 h"
+    Examples: swarm drain gpu-07 --why fan; swarm drain gpu-[01-04] --by "8 h"; swarm drain rack=r1 --why "power works"
     """
     moment = deadline(by, datetime.datetime.now().astimezone()) if by else None
     _restate(stack, nodes, "drain", moment, why, dry_run=dry_run)
@@ -85,15 +93,16 @@ def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
 def _restate(
     stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, why: str | None, *, dry_run: bool
 ) -> None:
-    from swarm_iac.stackfile.load import nearest_policy
+    from swarm_iac.stackfile.load import load, nearest_policy
     from swarm_iac.stackfile.restate import restate
     from swarm_iac.stackfile.text import read
 
-    path = engine.repository() / "stacks" / f"{stack}.yaml"
+    path = Path(stack).resolve() if decisions.is_file(stack) else engine.repository() / "stacks" / f"{stack}.yaml"
     file = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     old = new = read(path, file)
-    for pattern in nodes:
-        new = restate(new, file, pattern, state, datetime.date.today(), by=by, why=why, policies=nearest_policy(path))
+    today, policies = datetime.date.today(), nearest_policy(path)
+    for pattern in _chosen(nodes, lambda: load(path, today=today, policies=policies).stack):
+        new = restate(new, file, pattern, state, today, by=by, why=why, policies=policies)
     if new == old:
         say(f"{file} says so already: nothing to change")
         return
@@ -110,7 +119,33 @@ def _restate(
     say("`swarm plan` shows what this moves, `swarm up` does it; commit the stack file with its lock")
 
 
+def _chosen(words: list[str], stack: Callable[[], Declared]) -> Iterator[str]:
+    """Nodes and ranges of all words, each once; `stack` is read only where a rack or a label is named.
+
+    A comma within brackets belongs to a range. Raises SwarmError for a rack or label that no node has.
+    """
+    found: dict[str, None] = {}
+    for word in (part for text in words for part in _COMMA.split(text) if part):
+        key, is_label, value = word.partition("=")
+        if not is_label:
+            found[word] = None
+            continue
+        nodes = stack().nodes
+        labels = {name: {**node.labels, **({"rack": node.rack} if node.rack else {})} for name, node in nodes.items()}
+        named = [name for name, each in labels.items() if each.get(key) == value]
+        if not named:
+            known = sorted({each[key] for each in labels.values() if key in each})
+            keys = sorted({key for each in labels.values() for key in each})
+            hint = f"{key} is one of: {', '.join(known)}" if known else f"the labels here: {', '.join(keys) or 'none'}"
+            raise SwarmError(f"no node has {word}", hint=hint)
+        found |= dict.fromkeys(named)
+    yield from found
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     for command in (drain, cordon, lost, ready):
         app.command()(command)
+    # Both words that an operator knows from elsewhere, for what is one thing here.
+    for name in ("undrain", "uncordon"):
+        app.command(name, help="The same as `ready`: new work may come to nodes again.")(ready)

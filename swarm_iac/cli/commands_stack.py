@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli import decisions
-from swarm_iac.cli.commands_engine import AllowStop, Only, Retry, Stack
+from swarm_iac.cli import decisions, exitcode
+from swarm_iac.cli.commands_engine import AllowStop, Detailed, Only, Positional, Retry, Stack
 from swarm_iac.cli.commands_fleet import Json
 from swarm_iac.cli.interrupt import Interrupted
 from swarm_iac.cli.screen import say, show, show_json, table
@@ -22,13 +22,16 @@ def validate(
 ) -> None:
     """Check stack files: every mistake with file, line, column and a hint. Exits 2 when there is one.
 
-    Lock and proof files, which stand beside them, are passed over.
+    Warnings are for what is legal and surely not meant; they change no exit code. Lock and proof files, which stand beside
+    stack files, are passed over.
 
     Example: swarm validate stacks/*.yaml
     """
     from swarm_iac.errors import Problem, StackFileError
     from swarm_iac.stackfile import load
+    from swarm_iac.stackfile.doubts import doubts
 
+    warnings: list[Problem] = []
     problems: list[Problem] = []
     for file in files:
         if file.name.endswith((".lock.yaml", ".proof.yaml")):
@@ -38,12 +41,17 @@ def validate(
         except StackFileError as error:
             problems += error.problems
             continue
+        found = doubts(loaded, datetime.date.today())
+        warnings += found
         if not json:
+            for one in found:
+                say(f"warning: {one}")
             stack = loaded.stack
             say(f"{file}: {len(stack.nodes)} nodes, {len(stack.workloads)} workloads, no mistakes")
     if json:
         show_json([{"file": p.place.file, "line": p.place.line, "column": p.place.column, "path": p.path,
-                    "message": p.message, "hint": p.hint} for p in problems])  # fmt: skip
+                    "message": p.message, "hint": p.hint, "severity": "warning" if p in warnings else "error"}
+                   for p in (*problems, *warnings)])  # fmt: skip
     if problems:
         if not json:
             raise StackFileError(tuple(problems))
@@ -71,7 +79,21 @@ def schema(
         show_json(document())
 
 
+def program(
+    output: Annotated[Path, typer.Argument(help="Where to: a zip that Python runs.")] = Path("swarm-node.zip"),
+) -> None:
+    """Write the node program, for nodes whose operators may not bring it themselves: see docs/operations.md.
+
+    Example: swarm program; then on each node, as root: python3 -I -S swarm-node.zip install
+    """
+    from swarm_iac.reach.program import agent_digest, archive
+
+    output.write_bytes(archive())
+    say(f"{output}: {agent_digest()}")
+
+
 def solve(
+    named: Positional = "",
     stack: Stack = "dev",
     json: Json = False,
     record: Annotated[Path | None, typer.Option("--record", help="Also write what was solved, for swarm replay.")] = None,
@@ -87,7 +109,7 @@ def solve(
     from swarm_iac.cli.live import Following, followed
 
     def solved(progress: Following) -> Decision:
-        return decisions.recorded(stack, record, progress) if record else decisions.solve(stack, progress)
+        return decisions.recorded(named or stack, record, progress) if record else decisions.solve(named or stack, progress)
 
     decision = followed(solved, quiet=json)
     try:
@@ -113,16 +135,22 @@ def show_decision(decision: Decision, *, json: bool) -> None:
 
 
 def plan(
-    file: Annotated[Path | None, typer.Argument(help="A stack file anywhere, its lock beside it; in place of --stack.")] = None,
+    named: Positional = "",
     stack: Stack = "dev",
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no machine: take each as the lock file leaves it.")] = False,
+    offline: Annotated[
+        bool,
+        typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: take each as the lock file leaves it."),
+    ] = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
     only: Only = "",
+    detailed: Detailed = False,
 ) -> None:
     """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
+
+    The last line sums it up. A plan that stops more than solve.stops is shown in full, too, and ends with 3.
 
     Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown;
     swarm plan --only gpu-03,research
@@ -131,17 +159,21 @@ def plan(
         raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli import fleet
 
-    view = fleet.look(stack, file=file, offline=offline, retry=retry, only=only, quiet=json or markdown)
-    fleet.guard(view, allow_stop)
+    view = fleet.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
+    refused = fleet.guard(view, allow_stop)
     if json:
-        show_json(fleet.plan_json(view))
+        told = {"message": refused.message, "hint": refused.hint} if refused else None
+        show_json({**fleet.plan_json(view), "refused": told})
     elif markdown:
         typer.echo(fleet.plan_markdown(view), nl=False)
     else:
         show(*fleet.plan_text(view))
+    if refused:
+        raise refused
+    exitcode.tell(detailed, fleet.changes(view))
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (validate, schema, solve, plan):
+    for command in (validate, schema, program, solve, plan):
         app.command()(command)

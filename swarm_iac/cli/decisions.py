@@ -21,19 +21,45 @@ def policies(file: Path) -> Path | None:
     return nearest_policy(file)
 
 
-def current(name: str, progress: Progress | None = None) -> Decision:
-    """What holds for stacks/NAME.yaml today."""
-    return decide(repository(), name, today=datetime.date.today(), progress=progress)
+def is_file(name: str) -> bool:
+    """Is a stack named by its file, and not by NAME of stacks/NAME.yaml?"""
+    return name.endswith((".yaml", ".yml")) or "/" in name
+
+
+def home(name: str) -> tuple[Path, str] | None:
+    """Fleet repository and NAME of a stack, however it is named; None for a file that lies in no repository's stacks/.
+
+    Raises SwarmError outside a repository.
+    """
+    if not is_file(name):
+        return repository(), name
+    path = Path(name).resolve()
+    if path.parent.name == "stacks" and (path.parents[1] / "Pulumi.yaml").is_file():
+        return path.parents[1], path.stem
+    return None
+
+
+def inside(name: str) -> str:
+    """NAME of a stack, however it is named, for what only a repository's own stacks can do. Raises SwarmError."""
+    found = home(name)
+    if found is None:
+        raise SwarmError(
+            f"{name} lies in no fleet repository's stacks/", hint="move it there; elsewhere it can be planned only"
+        )
+    return found[1]
+
+
+def current(name: str, progress: Progress | None = None, *, write: bool = True) -> Decision:
+    """What holds today for stacks/NAME.yaml, or for a stack file by its path. Of the latter nothing is written elsewhere."""
+    today, found = datetime.date.today(), home(name)
+    if found is None:
+        return decide_file(Path(name), today=today, progress=progress)
+    return decide(*found, today=today, write=write, progress=progress)
 
 
 def peek(name: str, progress: Progress | None = None) -> Decision:
     """The same, and nothing is written."""
-    return decide(repository(), name, today=datetime.date.today(), write=False, progress=progress)
-
-
-def of_file(file: Path, progress: Progress | None = None) -> Decision:
-    """What holds for a stack file anywhere today. Nothing is written."""
-    return decide_file(file, today=datetime.date.today(), progress=progress)
+    return current(name, progress, write=False)
 
 
 def recorded(name: str, file: Path, progress: Progress | None = None) -> Decision:
@@ -41,7 +67,7 @@ def recorded(name: str, file: Path, progress: Progress | None = None) -> Decisio
     from swarm_iac.solver.record import record
 
     today = datetime.date.today()
-    decision = resolve(repository(), name, today=today, progress=progress)
+    decision = resolve(repository(), inside(name), today=today, progress=progress)
     assert decision.proof is not None
     keep(decision, progress)
     try:
@@ -56,10 +82,10 @@ def recorded(name: str, file: Path, progress: Progress | None = None) -> Decisio
 
 def solve(name: str, progress: Progress | None = None) -> Decision:
     """Solve if there is anything to decide or to gain, and write lock and proof."""
-    decision = decide(repository(), name, today=datetime.date.today(), progress=progress)
+    decision = current(name, progress)
     cut = decision.proof is not None and "cut" in decision.proof.parameters
-    if not decision.stale and (decision.proof is None or cut or decision.placement.unplaced):
-        # The lock is valid, but its proof is gone, its search was cut, or something waits for room: look again.
+    if not decision.stale and (decision.proof is None or cut):
+        # The lock is valid, but its proof is of another stack file, or its search was cut: look again.
         other = again(decision, today=datetime.date.today(), progress=progress)
         same = other.placement.allocations == decision.placement.allocations
         if same or cut or len(other.placement.allocations) > len(decision.placement.allocations):
@@ -113,6 +139,8 @@ def verdict_line(decision: Decision) -> str:
     cut = "; the search was cut by hand, and `swarm solve` goes on" if "cut" in proof.parameters else ""
     failed = proof.parameters.get("failed")
     told = f"; the search failed ({failed}), and what fits was placed without one: please report this" if failed else ""
+    linear = proof.parameters.get("failed_linear")
+    told += f"; engines that failed on a linear program: {linear}" if linear else ""
     return f"proof: {verdict} by {proof.solver}{cut}{told}"
 
 

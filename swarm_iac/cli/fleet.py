@@ -9,28 +9,31 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli import decisions
-from swarm_iac.cli.claims import believed
+from swarm_iac.cli.claims import believed, disowned
 from swarm_iac.cli.engine import reaching
 from swarm_iac.decision import Decision
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model import deadline
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
+from swarm_iac.model.workload import Workload
 from swarm_iac.plan.hardware import unlike
 from swarm_iac.printable import printable
 from swarm_iac.reach.address import patience
+from swarm_iac.stackfile.wording import nearest
 from swarm_iac.units import BitsPerSecond, Bytes
 
 if TYPE_CHECKING:
     from swarm_iac.observe import Run
+    from swarm_iac.plan.summary import Summary
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
 #: What YAML takes for more than text.
@@ -80,16 +83,17 @@ def ssh_config(root: Path) -> Path | None:
 def look(
     name: str,
     *,
-    file: Path | None = None,
     offline: bool = False,
     retry: bool = False,
     only: str = "",
     quiet: bool = False,
+    planned: bool = True,
 ) -> View:
-    """Decide (for stacks/NAME.yaml, or for `file`), read every machine, and plan. Offline: as the lock file leaves them.
+    """Decide (for stacks/NAME.yaml, or the file that `name` is), read every machine, and plan.
 
+    Offline: as the lock file leaves them.
     `retry`: roll-outs that halted go on. `only`: the nodes and teams that are to change. Shown on a terminal as it goes
-    on, unless `quiet`.
+    on, unless `quiet`. Not `planned`: the plan is empty, for who only looks: no order of steps need be safe for that.
     """
     from swarm_iac.cli.live import doing, followed
     from swarm_iac.converge import agent_digest
@@ -98,35 +102,47 @@ def look(
     from swarm_iac.plan.claims import given_back
     from swarm_iac.plan.parking import may_stand
     from swarm_iac.plan.part import only as read_only
+    from swarm_iac.stackfile import Loaded
+    from swarm_iac.stackfile.doubts import doubts
 
-    decision = followed(
-        lambda progress: decisions.of_file(file, progress) if file else decisions.current(name, progress), quiet=quiet
-    )
+    decision = followed(lambda progress: decisions.current(name, progress), quiet=quiet)
     wanted = desired(decision.stack, decision.placement)
     budget, fits = decision.stack.solve, partial(may_stand, decision.stack)
     chosen = read_only(only, wanted, decision.stack)
+    today = datetime.date.today()
+    meant = tuple(str(one) for one in doubts(Loaded(decision.stack, decision.source), today))
     if offline:
         with doing("planning", quiet=quiet):
             seen = _as_locked(decision, wanted)
-            return View(decision, wanted, seen, steps(seen, wanted, "", budget, fits, only=chosen))
+            return View(decision, wanted, seen, _warned(steps(seen, wanted, "", budget, fits, only=chosen), meant))
     targets = {node: one.address for node, one in wanted.items()}
     with doing(f"asking {len(targets)} machines", quiet=quiet):
         seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
     with doing("planning", quiet=quiet):
-        seen, named = believed(decision, wanted, seen)
+        if not planned:
+            return View(decision, wanted, believed(decision, wanted, seen)[0], Plan())
+        seen, named = believed(decision, wanted, disowned(decision, seen))
         plan = steps(seen, wanted, agent_digest(), budget, fits, retry, chosen)
         named = {node: each for node, each in named.items() if chosen is None or node in chosen.nodes}
-        return View(decision, wanted, seen, given_back(plan, named))
+        return View(decision, wanted, seen, _warned(given_back(plan, named), meant))
 
 
-def guard(view: View, allowed: int) -> None:
-    """Raises Refused where `up` would: see plan.guards."""
+def _warned(plan: Plan, more: tuple[str, ...]) -> Plan:
+    return plan.model_copy(update={"warnings": (*plan.warnings, *more)}) if more else plan
+
+
+def guard(view: View, allowed: int) -> Refused | None:
+    """The refusal that `up` would end with, if any: see plan.guards."""
     from swarm_iac.plan import guards
 
-    guards.refuse_rename(view.observed, view.desired)
-    stopped = guards.stopped(view.plan, view.desired)
-    guards.refuse_mass_stop(stopped, view.decision.stack.solve.stops, allowed)
-    guards.refuse_emptied(stopped, view.desired, allowed)
+    try:
+        guards.refuse_rename(view.observed, view.desired)
+        stopped = guards.stopped(view.plan, view.desired)
+        guards.refuse_mass_stop(stopped, view.decision.stack.solve.stops, allowed)
+        guards.refuse_emptied(stopped, view.desired, allowed)
+    except Refused as refused:
+        return refused
+    return None
 
 
 def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
@@ -137,7 +153,9 @@ def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, O
     from swarm_iac.plan import desired
 
     stack, known = decision.stack, decision.last.allocations
-    known = tuple(one for one in known if one.workload in stack.workloads and one.node in stack.nodes)
+    known = tuple(one for one in known if one.node in stack.nodes)
+    # Of what was taken out of the stack file, the lock says what it holds, and not whose it was.
+    gone = {one.workload: Workload(user=min(stack.users(), default="nobody")) for one in known}
     # What is drained now was not when the lock was written, else the lock would hold nothing there.
     nodes = {
         name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
@@ -146,7 +164,8 @@ def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, O
     if nodes == stack.nodes and known == decision.placement.allocations:
         was = wanted
     else:
-        was = desired(stack.model_copy(update={"nodes": nodes}), decision.last.model_copy(update={"allocations": known}))
+        then = {"nodes": nodes, "workloads": {**gone, **stack.workloads}}
+        was = desired(stack.model_copy(update=then), decision.last.model_copy(update={"allocations": known}))
     if not known:
         return {name: Observed(node=name) for name in was}
     return {
@@ -206,6 +225,38 @@ def _held(seen: Observed) -> str:
     return " ".join(sorted(seen.state.allocations)) or "-"
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which allocations are to be shown; empty: all."""
+
+    user: str = ""
+    node: str = ""
+    pending: bool = False
+
+
+def shown(name: str, wanted: Wanted, *, quiet: bool) -> View:
+    """As `look`, with only what is wanted. What is pending stands on no machine, so none is asked for it.
+
+    Raises SwarmError for a user or node that the stack file does not have.
+    """
+    view = look(name, offline=wanted.pending, quiet=quiet, planned=False)
+    stack, placement = view.decision.stack, view.decision.placement
+    for what, asked, known in (("user", wanted.user, stack.users()), ("node", wanted.node, stack.nodes.keys())):
+        if asked and asked not in known:
+            near = nearest(asked, known)
+            raise SwarmError(f"there is no {what} {asked}", hint=near.replace("'", "") or f"see the {what}s in the stack file")
+
+    def mine(workload: str) -> bool:
+        return wanted.user in ("", stack.workloads[workload].user)
+
+    allocations = tuple(
+        one for one in placement.allocations if mine(one.workload) and wanted.node in ("", one.node) and not wanted.pending
+    )
+    unplaced = tuple(one for one in placement.unplaced if mine(one.workload) and not wanted.node)
+    less = placement.model_copy(update={"allocations": allocations, "unplaced": unplaced})
+    return replace(view, decision=replace(view.decision, placement=less))
+
+
 def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
     """One row per allocation, and one per workload without a place."""
     from swarm_iac.plan.rows import health_words
@@ -250,6 +301,12 @@ def _shown(value: Any) -> str:
     return "absent" if value is None else str(value)
 
 
+def changes(view: View) -> bool:
+    """Would `up` change anything, now or as soon as a node answers?"""
+    summary: Summary = _context(view).summary(view.plan)
+    return summary.changes
+
+
 def plan_json(view: View) -> dict[str, Any]:
     """The plan for machines."""
     from swarm_iac.plan.render import as_json
@@ -279,6 +336,7 @@ def _context(view: View) -> Any:
         before=view.decision.last,
         after=view.decision.placement,
         proof=view.decision.proof,
+        today=datetime.date.today(),
     )
 
 

@@ -2,7 +2,8 @@
 
 The decision is made in a thread of its own: this one draws, and hears Ctrl-C. Before anything is being solved, the first
 ends the command: nothing is found yet that could be kept. From then on the first ends the search with the best so far,
-and the second ends the command. What is being written is written to its end, which takes a moment.
+and the second ends the command. What is being written is written to its end, which takes a moment. A question is answered
+with what is known so far, whatever the other thread is doing then.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from swarm_iac.cli import interrupt
 from swarm_iac.cli.screen import say
@@ -33,6 +34,8 @@ _REFRESH = 0.1
 _SOON = 0.3
 #: So long is waited for what is being written, should its disk hang. [s]
 _PATIENCE = 1.5
+#: So long a question that was ended may take to finish by itself. [s]
+_GRACE = 0.7
 
 
 def gap(goal: Goal) -> str:
@@ -63,6 +66,8 @@ class Following:
         self.since = time.monotonic()
         self.ending = False
         self.solving: Watch | None = None
+        self.so_far: Any = None  # what `followed` gives if it is ended now
+        self._asking: Watch | None = None
         self._goals: dict[str, Goal] = {}
         self._lock = threading.Lock()
 
@@ -86,18 +91,27 @@ class Following:
     def stop(self) -> None:
         """End the search with the best so far; called by the thread that waits."""
         self.ending = True
-        if self.solving is not None:
-            self.solving.stop()
+        for watch in (self.solving, self._asking):
+            if watch is not None:
+                watch.stop()
 
-    def asks(self, text: str) -> None:
-        """A phase that begins, and that nobody can end early: an interrupt ends the command again.
+    def asks(self, text: str) -> Watch:
+        """A question that begins; its watch, of which nothing is shown but what it is told as a phase.
 
+        An interrupt ends the command again, and from the first `found` on the question, with what was found last.
         Raises Interrupted where one came already: the search before it was ended for an answer that is wanted no more.
         """
         if self.ending:
             raise interrupt.Interrupted(f"interrupted before {text}; nothing was written")
+        from swarm_iac.solver import Watch
+
         self.phase(text)
-        self.solving = None
+        self.solving, self._asking = None, Watch()
+        return self._asking
+
+    def found(self, answer: Any) -> None:
+        """What `followed` gives if it is ended now."""
+        self.so_far = answer
 
     def shown(self) -> RenderableType:
         """Phase and goals as they are now."""
@@ -107,7 +121,9 @@ class Following:
 
         with self._lock:
             text, seconds, rows = self.text, time.monotonic() - self.since, goal_rows(tuple(self._goals.values()))
-        hint = "ending" if self.ending else "Ctrl-C keeps the best so far" if self.solving else "Ctrl-C ends"
+        keeps = "Ctrl-C keeps the best so far" if self.solving else ""
+        known = "Ctrl-C ends with what is known" if self.so_far is not None else ""
+        hint = "ending" if self.ending else keeps or known or "Ctrl-C ends"
         line = Text(f"{text or 'starting'}, {seconds:.0f} s; {hint}", style="dim")
         if not rows:
             return line
@@ -130,6 +146,7 @@ class _Worker(Generic[T]):
         self.terminal = not quiet and sys.stderr.isatty()
         self.interrupts = 0
         self.heard = 0
+        self.until = float("inf")
         self.results: list[T] = []
         self.errors: list[BaseException] = []
 
@@ -150,7 +167,10 @@ class _Worker(Generic[T]):
                 signal.signal(signal.SIGINT, before)
         if self.errors:
             raise self.errors[0]
-        return self.results[0]
+        if self.results:
+            return self.results[0]
+        answer: T = self.following.so_far
+        return answer
 
     def _work(self) -> None:
         try:
@@ -168,7 +188,7 @@ class _Worker(Generic[T]):
         while self.heard < self.interrupts and thread.is_alive():
             self.heard += 1
             self._heed(thread)
-        return thread.is_alive()
+        return thread.is_alive() and time.monotonic() < self.until
 
     def _heed(self, thread: threading.Thread) -> None:
         if self.following.text == WRITING:
@@ -177,6 +197,11 @@ class _Worker(Generic[T]):
                 return
         if self.following.ending:
             raise interrupt.Interrupted("ended at once; nothing of this search is kept")
+        if self.following.so_far is not None:
+            say("ending; what is known so far follows (once more to end at once)")
+            self.until = time.monotonic() + _GRACE
+            self.following.stop()
+            return
         if self.following.solving is None:
             raise interrupt.Interrupted(f"interrupted while {self.following.text or 'starting'}; nothing was written")
         say("ending the search; the best so far is kept (once more to end at once)")

@@ -10,29 +10,43 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from swarm_iac.cli.engine import repository
+from swarm_iac.cli.interrupt import Interrupted
 from swarm_iac.cli.live import Following
 from swarm_iac.cli.screen import table
 from swarm_iac.decision import Decision, adopt, keep, running
 from swarm_iac.model import cost
 from swarm_iac.solver.curve import Point, better, curve, gained, point, share
+from swarm_iac.solver.figures import figures, rank
 
 BAR = 18
 _HEADS = {"moves": "moves", "misfit": "misfit", "nodes": "nodes in use"}
 
 
 def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:
-    """The best placement within so many moves, kept as `swarm solve` keeps its own. Raises LimitExceeded."""
+    """The best placement within so many moves, kept as `swarm solve` keeps its own. Raises LimitExceeded.
+
+    Ctrl-C ends the search. Raises Interrupted where what it found by then is not as good as what runs.
+    """
     now = running(repository(), name, today=today, progress=progress)
-    progress.asks(f"trying {moves} move{'s' if moves != 1 else ''}")
-    decision = adopt(now, point(now.stack, now.last, moves, today).solution, today=today)
+    progress.phase(f"trying {moves} move{'s' if moves != 1 else ''}")
+    watch = progress.watch()
+    found = point(now.stack, now.last, moves, today, watch)
+    if watch.stopped and rank(found.values) < rank(figures(now.stack, now.last)):
+        raise Interrupted("ended before anything better than what runs was found; nothing was written")
+    decision = adopt(now, found.solution, today=today)
     keep(decision, progress)
     return decision
 
 
-def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Point, ...]:
-    """The whole curve."""
-    progress.asks("trying moves")
-    return curve(now.stack, now.last, today, lambda text: progress.phase(f"trying {text}"))
+def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Decision, tuple[Point, ...], bool]:
+    """The whole curve; True with those of its points that Ctrl-C left."""
+    watch = progress.asks("trying moves")
+
+    def so_far(points: tuple[Point, ...]) -> None:
+        progress.found((now, points, True))
+
+    points = curve(now.stack, now.last, today, lambda text: progress.phase(f"trying {text}"), so_far, watch)
+    return now, points, watch.stopped
 
 
 def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableType]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from swarm_iac.cli.grid import Grid
 from swarm_iac.printable import printable
@@ -27,10 +28,20 @@ def say(text: str) -> None:
 
 
 def show(*things: RenderableType) -> None:
-    """Results, on stdout."""
+    """Results, on stdout. In a pipe no line ends in spaces that only a terminal's columns need."""
     console = _console()
+    if not sys.stdout.isatty():
+        with console.capture() as captured:
+            _print(console, things)
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        return
+    _print(console, things)
+
+
+def _print(console: Console, things: Iterable[RenderableType]) -> None:
     for thing in things:
-        console.print(thing)
+        # A sentence is folded by the terminal, if at all, so that whoever greps for it finds one line.
+        console.print(thing, soft_wrap=isinstance(thing, Text))
 
 
 def show_json(value: Any) -> None:

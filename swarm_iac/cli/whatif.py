@@ -56,6 +56,12 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
         yield Text(told)
 
 
+def changes(now: Decision, then: Decision) -> bool:
+    """Would anything stand elsewhere, or would something else be pending?"""
+    missing = [{one.workload: one.missing for one in each.placement.unplaced} for each in (now, then)]
+    return now.placement.allocations != then.placement.allocations or missing[0] != missing[1]
+
+
 def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:
     """The difference for machines."""
     before, after = cost.cost(now.stack, now.placement), cost.cost(then.stack, then.placement)

@@ -6,19 +6,31 @@ import datetime
 import re
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 #: Names reach paths, unit names and cgroups, so they are bound tightly.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=40)]
 #: A unix account.
 Account = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]*$", max_length=32)]
 
+#: More CPUs than any kernel counts, and more cards than any machine holds: what is above is no number of one.
+CPUS, CARDS = 1 << 16, 1 << 12
+#: Number of a card on its machine, and of a CPU or NUMA node.
+Card = Annotated[int, Field(ge=0, lt=CARDS)]
+Core = Annotated[int, Field(ge=0, lt=CPUS)]
+
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def _read_moment(value: Any) -> Any:
-    """pydantic alone would take a number for seconds since 1970."""
-    if isinstance(value, datetime.datetime) or (isinstance(value, str) and _MOMENT.fullmatch(value)):
+    """pydantic alone would take a number for seconds since 1970.
+
+    A moment at either end of the calendar has no name in another zone.
+    """
+    year = value.year if isinstance(value, datetime.datetime) else 0
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        year = int(value[:4])
+    if 1970 <= year <= 9000:
         return value
     raise ValueError(f"{str(value)[:40]!r} is no moment; write it with its zone, such as 2027-01-31T08:00Z")
 

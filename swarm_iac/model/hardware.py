@@ -6,9 +6,9 @@ import itertools
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
-from swarm_iac.model.base import Value
+from swarm_iac.model.base import CPUS, Value
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 #: Memory of one card by model, where the stack file does not say otherwise (vendors' data sheets).
@@ -96,11 +96,18 @@ GpusField = Annotated[
 ]
 
 
+def _no_more_than_there_are(value: Cpus) -> Cpus:
+    """Each is counted and may be pinned by its number."""
+    if value > 1000 * CPUS:
+        raise ValueError(f"{value} hardware threads are more than any machine has; at most {CPUS:,}")
+    return value
+
+
 class Hardware(Value):
     """A named machine shape. Declared, so that a plan needs no fleet."""
 
     gpus: GpusField = Field(default=Gpus(count=0), description="GPUs of the machine, as in `8 x H100`.")
-    vcpus: Cpus = Field(description="Hardware threads.")
+    vcpus: Annotated[Cpus, AfterValidator(_no_more_than_there_are)] = Field(description="Hardware threads.")
     memory: Bytes = Field(description="RAM that workloads may use.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
     nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, each way.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from swarm_iac.model.base import Name, Value
+from swarm_iac.model.base import Card, Core, Name, Value
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 
@@ -15,9 +15,9 @@ class Allocation(Value):
     workload: Name
     index: int = Field(ge=0)
     node: Name
-    gpus: tuple[int, ...] = ()
-    cpus: tuple[int, ...] = Field(default=(), description="Pinned CPUs; empty when it shares.")
-    numa: tuple[int, ...] = Field(default=(), description="NUMA nodes it is bound to; empty when it is not.")
+    gpus: tuple[Card, ...] = ()
+    cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs; empty when it shares.")
+    numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes it is bound to; empty when it is not.")
     vcpus: Cpus
     memory: Bytes
     storage: Bytes = Bytes(0)
@@ -72,3 +72,4 @@ class Proof(Value):
     solver: str = Field(description="Name and version.")
     parameters: dict[str, int | str] = {}
     placement: str = Field(description="Digest of the placement that it belongs to.")
+    problem: dict[str, str] = Field(default={}, description="Digests of what was decided: nodes, limits, workloads, solve.")

@@ -10,11 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from swarm_iac.model.base import Name, Value
+from swarm_iac.model.base import CPUS, Card, Name, Value
 from swarm_iac.model.workload import OnBoot
-
-#: More CPUs than any kernel counts.
-_CPUS = 1 << 16
 
 
 def _list_form(text: str) -> str:
@@ -25,14 +22,12 @@ def _list_form(text: str) -> str:
         if not (first.isascii() and first.isdigit() and len(first) <= 5 and (not dash or (last.isascii() and last.isdigit()))):
             raise ValueError(f"{text[:40]!r} is no list of CPUs")
         count += int(last[:6] or first) - int(first) + 1
-        if len(last) > 5 or int(last or first) < int(first) or count > _CPUS:
+        if len(last) > 5 or int(last or first) < int(first) or count > CPUS:
             raise ValueError(f"{text[:40]!r} is no list of CPUs")
     return text
 
 
 CpuList = Annotated[str, AfterValidator(_list_form)]
-#: Index of a card on its machine.
-Card = Annotated[int, Field(ge=0, lt=4096)]
 
 
 class GpuState(Value):
@@ -144,7 +139,7 @@ class Facts(Value):
 
     hostname: str = ""
     kernel: str = ""
-    cpus: int = Field(default=0, ge=0, le=_CPUS)
+    cpus: int = Field(default=0, ge=0, le=CPUS)
     memory: int = Field(default=0, ge=0, description="[bytes]")
     numa: dict[int, CpuList] = Field(default={}, description="CPU list of each NUMA node.")
     gpus: tuple[GpuFacts, ...] = ()

@@ -52,10 +52,10 @@ def given_back(plan: Plan, claims: Claims) -> Plan:
             words.append(f"{node}: {told}: {UNPLACED}: given back there, and counted nowhere else")
     if not found:
         return plan
-    before: dict[str, tuple[str, ...]] = {}
+    before: dict[str, list[str]] = {}
     for step in found:
         if step.verb is Verb.RELEASE:
-            before[step.node] = (*before.get(step.node, ()), step.id)
+            before.setdefault(step.node, []).append(step.id)
     first = {step.node: (step.id,) for step in plan.steps if step.verb is Verb.PREPARE}
     own = [step.model_copy(update={"after": (*step.after, *first.get(step.node, ()))}) for step in found]
     rest = [

@@ -16,7 +16,7 @@ from swarm_iac.plan.claims import UNPLACED
 from swarm_iac.plan.diff import ended
 
 _SERVES = ("healthy-first", "one-by-one")
-#: Names that a refusal lists.
+#: Names that a refusal lists of each node. Of what would stop it lists all: whoever allows it must have read them.
 _SHOWN = 8
 
 
@@ -34,7 +34,7 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
     found = list(names)
     if len(found) > max(stops, allowed):
         raise Refused(
-            f"this would stop {len(found)} running allocations ({_some(found)}), and solve.stops is {stops}",
+            f"this would stop {len(found)} running allocations ({', '.join(found)}), and solve.stops is {stops}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 
@@ -48,7 +48,7 @@ def refuse_emptied(names: Iterable[str], desired: Mapping[str, Desired], allowed
     asked = any(node.managed and node.state.allocations for node in desired.values())
     if len(found) > max(1, allowed) and not asked:
         raise Refused(
-            f"this would stop all {len(found)} running allocations ({_some(found)}): nothing is asked for any more",
+            f"this would stop all {len(found)} running allocations ({', '.join(found)}): nothing is asked for any more",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from swarm_iac.model.step import Plan
-from swarm_iac.plan.render import Context, Rows, Section, moves, nothing, sections
+from swarm_iac.plan.render import Context, Rows, Section, nothing, sections
 
 #: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
 MOST = 100
@@ -14,25 +14,20 @@ _SPECIAL = re.compile(r"[\\*\[\]<>|~#@&]|(?<!\w)_|_(?!\w)|://")
 
 
 def markdown(plan: Plan, context: Context) -> str:
-    """One comment: a line that sums it up, then the sections."""
-    parts = [f"**{_sum(plan, context)}**", *(_section(section) for section in sections(plan, context))]
+    """One comment: a line that sums it up, the sections, and that line once more."""
+    last = _words(f"{context.stack.fleet}: {context.summary(plan).line()}")
+    parts = [f"**{_sum(plan, context, last)}**", *(_section(section) for section in sections(plan, context)), last]
     return "\n\n".join(parts) + "\n"
 
 
-def _sum(plan: Plan, context: Context) -> str:
-    if not plan.steps:
-        return nothing(plan, context.stack)[0]
-    nodes = len({step.node for step in plan.steps})
-    told = [f"{_many(len(plan.steps), 'step')} on {_many(nodes, 'node')}"]
-    if moved := len(list(moves(context))):
-        told.append(_many(moved, "move"))
-    if missing := sum(len(one.missing) for one in context.after.unplaced):
-        told.append(f"{_many(missing, 'replica')} without a place")
-    return f"{context.stack.fleet}: {', '.join(told)}"
+def _sum(plan: Plan, context: Context, last: str) -> str:
+    """The last line, too, where anything changes: a list of pull requests shows the first only."""
+    return last if plan.steps else nothing(plan, context.stack)[0]
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def _words(line: str) -> str:
+    """Text as it is, within a sentence: each special character is escaped, as code would break the emphasis around it."""
+    return _SPECIAL.sub(lambda found: "".join(f"\\{one}" for one in found[0]), line)
 
 
 def _section(section: Section) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,6 +20,8 @@ from swarm_iac.model.placement import Placement, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import cpulist, words
+from swarm_iac.plan.stops import why_stopped
+from swarm_iac.plan.summary import Summary, summary
 from swarm_iac.printable import printable
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
@@ -29,12 +33,25 @@ _STYLES = {"+ ": "green", "- ": "red"}
 
 @dataclass(frozen=True)
 class Context:
-    """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale)."""
+    """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale).
+
+    `today`: decides which exceptions to limits hold; None: all.
+    """
 
     stack: Stack
     before: Placement
     after: Placement
     proof: Proof | None = None
+    today: datetime.date | None = None
+
+    @cached_property
+    def stops(self) -> dict[str, str]:
+        """Why each allocation stops that ran and is placed no more."""
+        return why_stopped(self.stack, self.before, self.after, self.today)
+
+    def summary(self, plan: Plan) -> Summary:
+        """What the plan comes to."""
+        return summary(plan, self.stops, sum(len(one.missing) for one in self.after.unplaced))
 
 
 @dataclass
@@ -72,11 +89,12 @@ def nothing(plan: Plan, stack: Stack) -> tuple[str, str]:
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
-    """What a plan has to say: changes, moves, order, what is left, what is not placed, limits, cost, the bound, warnings."""
+    """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
     costs = cost.told(context.stack, context.before, context.after)
     every = (
-        Section("What changes", rows=_changes(plan)),
+        Section("What changes", rows=_changes(plan, context)),
         Section("What moves, and why", rows=_moves(context)),
+        Section("What stops, and why", rows=_stops(plan, context)),
         Section("Drains that wait", rows=_drains(context)),
         Section("What waits for what", rows=_order(plan), minor=True),
         Section("What is left for later", rows=_left(plan)),
@@ -90,14 +108,17 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
 
 
 def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
-    """The sections as tables for a terminal."""
+    """The sections as tables for a terminal, and a last line that sums them up."""
     silent = () if plan.steps else (Text(*nothing(plan, context.stack)),)
-    return (*silent, *(_shown(section) for section in sections(plan, context)))
+    last = Text(f"{context.stack.fleet}: {context.summary(plan).line()}", style="bold")
+    return (*silent, *(_shown(section) for section in sections(plan, context)), last)
 
 
 def as_json(plan: Plan, context: Context) -> dict[str, Any]:
     """The same for machines; quantities of limits in base units."""
+    found = context.summary(plan)
     return {
+        "summary": {**found.model_dump(mode="json"), "line": found.line()},
         "steps": [step.model_dump(mode="json") for step in plan.steps],
         "waves": [[step.id for step in wave] for wave in plan.waves()],
         "left": [{"step": left.step.id, "why": left.why} for left in plan.left],
@@ -142,23 +163,29 @@ def _shown(section: Section) -> Group:
     return Group(Text(section.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
 
 
-def _changes(plan: Plan) -> Rows:
+def _changes(plan: Plan, context: Context) -> Rows:
     """One line per value; an allocation that comes or goes is one line."""
     table = Rows(("node", "what", "old", "new"))
     whole: dict[tuple[str, str], str] = {}
     for step in plan.steps:
         new = any(change.old is None and change.path.endswith(".slice.cpu_weight") for change in step.changes)
         if step.verb is Verb.RELEASE or new:
-            whole[step.node, step.allocation] = step.why
-    for node in sorted({step.node for step in plan.steps}):
-        mine = [step for step in plan.steps if step.node == node]
+            whole[step.node, step.allocation] = _step_why(step, context)
+    by_node: dict[str, list[Step]] = {}
+    of: dict[tuple[str, str], list[Step]] = {}
+    for step in plan.steps:
+        by_node.setdefault(step.node, []).append(step)
+        of.setdefault((step.node, step.allocation), []).append(step)
+    shown: dict[str, list[tuple[str, str]]] = {}
+    for (node, name), why in sorted(whole.items()):
+        shown.setdefault(node, []).append((name, why))
+    for node, mine in sorted(by_node.items()):
         _cards(table, node, mine)
         for step in mine:
             if (node, step.allocation) not in whole and step.verb is not Verb.GPUS:
                 _values(table, step)
-        for (home, name), why in sorted(whole.items()):
-            if home == node:
-                _whole(table, node, name, why, [step for step in mine if step.allocation == name])
+        for name, why in shown.get(node, ()):
+            _whole(table, node, name, why, of[node, name])
     return table
 
 
@@ -200,6 +227,20 @@ def short(path: str) -> str:
     if allocation:
         return f"{allocation[1]}: {allocation[2].removeprefix('slice.').removeprefix('unit.').replace('_', ' ')}"
     return words.setting(path)
+
+
+def _step_why(step: Step, context: Context) -> str:
+    """Why it is taken. Of what is placed nowhere any more, the decision says more than the step."""
+    return (context.stops.get(step.allocation) if step.verb in (Verb.STOP, Verb.RELEASE) else None) or step.why
+
+
+def _stops(plan: Plan, context: Context) -> Rows:
+    """One line for each allocation that stops for good, with its node."""
+    table = Rows(("allocation", "on", "why"))
+    nodes = {step.allocation: step.node for step in plan.steps if step.verb in (Verb.STOP, Verb.RELEASE)}
+    for name, why in context.summary(plan).stop.items():
+        table.add(name, nodes[name], why)
+    return table
 
 
 def _moves(context: Context) -> Rows:
@@ -273,7 +314,11 @@ def _limits(context: Context) -> Rows:
 def _bound(proof: Proof | None) -> Section:
     title = "How good the placement is"
     if proof is None:
-        return Section(title, "stale: the proof belongs to another placement; `swarm solve` makes it anew", style="yellow")
+        return Section(
+            title,
+            "stale: it was proven for another placement or another stack file; `swarm solve` proves it anew",
+            style="yellow",
+        )
     table = Rows(("goal", "reached", "at best"))
     for goal in proof.goals:
         table.add(goal.name, str(goal.value), str(goal.bound))

@@ -32,7 +32,7 @@ _EVERY = """Host *
   BatchMode yes
   ControlMaster auto
   ControlPersist 60s
-  ControlPath "{sockets}/c-%p"
+  ControlPath "{sockets}/c-%p-%r"
   ConnectTimeout 5
   ServerAliveInterval 5
   ServerAliveCountMax 4

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from swarm_iac.errors import Problem, StackFileError
-from swarm_iac.model.base import Name, Value
+from swarm_iac.model.base import Card, Core, Name, Value
 from swarm_iac.model.placement import Allocation, Placement, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import written
 from swarm_iac.stackfile.compose import compose
 from swarm_iac.stackfile.source import Document
 from swarm_iac.stackfile.text import decode
-from swarm_iac.stackfile.wording import problem
+from swarm_iac.stackfile.wording import problems as wrong
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 #: A block has about 200 bytes and 25 values; this is room for 50,000 allocations.
@@ -30,6 +31,8 @@ MAX_NODES = 5_000_000
 
 #: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
 _LIVE = {"run", "stop", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
+#: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
+_INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
 _ALLOCATIONS = "allocations:\n"
 
@@ -48,9 +51,9 @@ class _Block(Value):
 
     workload: Name = Field(description="The workload.")
     node: Name = Field(description="The node.")
-    gpus: tuple[int, ...] = Field(default=(), description="GPUs by index.")
-    cpus: tuple[int, ...] = Field(default=(), description="Pinned CPUs.")
-    numa: tuple[int, ...] = Field(default=(), description="NUMA nodes.")
+    gpus: tuple[Card, ...] = Field(default=(), description="GPUs by index.")
+    cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs.")
+    numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes.")
     vcpus: Cpus = Field(description="vCPUs.")
     memory: Bytes = Field(description="RAM.")
     storage: Bytes = Field(default=Bytes(0), description="Local disk.")
@@ -62,7 +65,7 @@ class _Block(Value):
 class _Missing(Value):
     """One unplaced workload as it is written."""
 
-    missing: tuple[int, ...] = Field(description="Replicas without a place.")
+    missing: tuple[Annotated[int, Field(ge=0, lt=100_000)], ...] = Field(description="Replicas without a place.")
     digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from.")
 
 
@@ -79,10 +82,10 @@ def digest_of(stack: Stack, workload: str, node: str | None) -> str:
     What is in _LIVE is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has no such
     workload or node.
     """
-    return _Decided(stack).digest(workload, node)
+    return Decided(stack).digest(workload, node)
 
 
-class _Decided:
+class Decided:
     """What allocations of one stack are decided from. Each workload and each node is written out once, for all of them."""
 
     def __init__(self, stack: Stack) -> None:
@@ -96,11 +99,12 @@ class _Decided:
         """See `digest_of`."""
         key = (workload, node)
         if key not in self._digests:
-            parts = [f'"wish":{self._wish(workload)}'] if node is None else [self._node(node), f'"wish":{self._wish(workload)}']
+            parts = [f'"wish":{self.wish(workload)}'] if node is None else [self.node(node), f'"wish":{self.wish(workload)}']
             self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
         return self._digests[key]
 
-    def _wish(self, workload: str) -> str:
+    def wish(self, workload: str) -> str:
+        """What the workload asks for, without what changes in place."""
         if workload not in self._wishes:
             wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
             each = wish.get("each", {})
@@ -111,7 +115,8 @@ class _Decided:
             self._wishes[workload] = _json(wish)
         return self._wishes[workload]
 
-    def _node(self, node: str) -> str:
+    def node(self, node: str) -> str:
+        """The shape of a node, its place and its labels."""
         if node not in self._nodes:
             one = self.stack.nodes[node]
             shape = {"hardware": self._shape(one.hardware), "rack": one.rack, "site": one.site, "labels": one.labels}
@@ -129,7 +134,7 @@ def digest_placement(placement: Placement) -> str:
     """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
     unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
     allocations = sorted((one.model_dump(mode="json") for one in placement.allocations), key=lambda one: str(one["name"]))
-    return _sha({"allocations": allocations, "unplaced": unplaced})
+    return digest({"allocations": allocations, "unplaced": unplaced})
 
 
 def make(stack: Stack, placement: Placement) -> Lock:
@@ -137,7 +142,7 @@ def make(stack: Stack, placement: Placement) -> Lock:
 
     Reasons stay out: their figures are of the whole, and would change with every neighbour.
     """
-    decided = _Decided(stack)
+    decided = Decided(stack)
     digests = {one.name: decided.digest(one.workload, one.node) for one in placement.allocations}
     unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
     bare = tuple(one.model_copy(update={"reasons": ()}) for one in placement.unplaced)
@@ -182,12 +187,12 @@ def _read(text: str, file: str) -> Lock:
     try:
         shape = _File.model_validate(data)
     except ValidationError as error:
-        raise StackFileError(tuple(problem(document, one, _File) for one in error.errors(include_url=False))) from None
+        raise StackFileError(wrong(document, error, _File)) from None
     problems: list[Problem] = []
     allocations: list[Allocation] = []
     for name, block in shape.allocations.items():
         workload, _, index = name.rpartition("-")
-        if workload != block.workload or not index.isdigit() or len(index) > 5 or str(int(index)) != index:
+        if workload != block.workload or not _INDEX.fullmatch(index):
             place = document.at(("allocations", name), key=True)
             message = f"{name[:60]!r} is no replica of {block.workload}"
             hint = f"a block is named {block.workload}-0, {block.workload}-1 and so on; `swarm solve` writes this file"
@@ -197,7 +202,7 @@ def _read(text: str, file: str) -> Lock:
         held = {key: value for key, value in block if key != "digest"}
         allocations.append(Allocation.model_construct(name=name, index=int(index), **held))
     if problems:
-        raise StackFileError(tuple(problems))
+        raise StackFileError(tuple(problems[:10]))
     unplaced = [Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items()]
     digests = {name: block.digest for name, block in shape.allocations.items()}
     return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()})
@@ -232,7 +237,7 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Why the lock is stale, a sentence each; empty when it stands. What `limits` finds is for the caller to add."""
     reasons: list[str] = []
-    current = _Decided(stack).digest
+    current = Decided(stack).digest
     decided: dict[str, set[int]] = {}
     for one in lock.placement.allocations:
         decided.setdefault(one.workload, set()).add(one.index)
@@ -266,7 +271,8 @@ def _most(stack: Stack, workload: str) -> int:
     return one.gang if one.gang is not None else one.replicas.most
 
 
-def _sha(value: object) -> str:
+def digest(value: object) -> str:
+    """12 hex digits over a value that JSON can write."""
     return _sha_of(_json(value))
 
 

@@ -18,12 +18,14 @@ def expand(pattern: str) -> tuple[str, ...]:
     pieces = _PART.split(pattern)
     if any("[" in text or "]" in text for text in pieces[::2]):
         raise ValueError("its brackets do not match; write it like gpu-[01-08]")
-    groups = [_numbers(text) for text in pieces[1::2]]
+    groups: list[list[str]] = []
     total = 1
-    for group in groups:
-        total *= len(group)
-    if total > MAX_NAMES:
-        raise ValueError(f"it stands for {total:,} nodes, and one entry may name at most {MAX_NAMES:,}")
+    for text in pieces[1::2]:
+        groups.append(_numbers(text))
+        total *= len(groups[-1])
+        # Looked at with each: a few kilobytes of brackets would else be written out as millions of numbers.
+        if total > MAX_NAMES:
+            raise ValueError(f"it stands for {total:,} nodes or more, and one entry may name at most {MAX_NAMES:,}")
     fixed = pieces[::2]
     names = tuple(
         "".join(text + number for text, number in zip(fixed, (*choice, ""), strict=True)) for choice in product(*groups)

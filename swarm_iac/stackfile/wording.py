@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from swarm_iac.errors import Problem
 from swarm_iac.stackfile.compose import describe
@@ -57,9 +59,21 @@ _EXPECTED = {
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 
+#: States of a node as others call them.
+_MEANT = {
+    "down": "a machine that is off for sure is `lost`; `drain` moves its work away first",
+    "off": "a machine that is off for sure is `lost`; `drain` moves its work away first",
+    "dead": "write `lost`",
+    "up": "write `ready`",
+    "idle": "write `ready`",
+    "maintenance": "write `drain`: all work leaves; `cordon`: what runs stays",
+}
+
 #: So many mistakes of one file are told with what was probably meant: to compare every wrong name of a large file with
 #: every right one takes minutes, and the first few tell what is wrong with the rest.
 COMPARED = 50
+#: So many of a file that a command writes.
+_SHOWN = 10
 
 
 def nearest(word: str, known: Iterable[str], what: str = "") -> str:
@@ -88,10 +102,25 @@ def problem(document: Document, error: Mapping[str, Any], model: type[BaseModel]
     return Problem(place, join(prefix + steps), message, hint)
 
 
+def problems(document: Document, error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
+    """The first of pydantic's errors, for a file that people do not write: they make it anew, and need no list."""
+    found = [problem(document, one, model) for one in error.errors(include_url=False)[:_SHOWN]]
+    if error.error_count() > _SHOWN:
+        last = found[-1]
+        more = f"there are {error.error_count() - _SHOWN:,} more mistakes in this file"
+        found.append(Problem(replace(last.place, column=last.place.column + 1), "", more, "`swarm solve` writes it anew"))
+    return tuple(found)
+
+
 def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: type[BaseModel], given: Any) -> tuple[str, str]:
     """What is wrong, and a hint."""
     context: Mapping[str, Any] = error.get("ctx", {})
-    if kind == "extra_forbidden":
+    if kind == "extra_forbidden" and loc[-1] == "<<":
+        words = (
+            "merge keys (`<<`) are not read",
+            "write the keys out, or give the entry an anchor and use it whole: `each: *small`",
+        )
+    elif kind == "extra_forbidden":
         words = f"the key {str(loc[-1])[:60]!r} is not known here", _known(str(loc[-1]), model, loc[:-1])
     elif kind == "missing":
         words = _missing(model, loc)
@@ -100,7 +129,8 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
     elif kind == "quantity":
         words = str(context["reason"]), _unit(str(context["reason"]))
     elif kind == "value_error":
-        words = str(context.get("error", error["msg"])), ""
+        reason = str(context.get("error", error["msg"]))
+        words = reason, _moment(str(given)) if " is no moment" in reason else ""
     elif kind in _BOUNDS:
         words = f"must be {_BOUNDS[kind][0]} {context[_BOUNDS[kind][1]]}, and is {given}", ""
     elif kind == "string_pattern_mismatch":
@@ -137,7 +167,8 @@ def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] 
     """Refusals of text, and of what should be text."""
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", str(context["expected"]))
-        return f"{describe(given)} is not one of {', '.join(known)}", _close(str(given), known)
+        meant = _MEANT.get(str(given).lower(), "") if "drain" in known else ""
+        return f"{describe(given)} is not one of {', '.join(known)}", meant or _close(str(given), known)
     if kind == "string_too_long":
         return f"is longer than {context['max_length']} characters", "shorten it"
     if kind == "string_too_short":
@@ -145,6 +176,15 @@ def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] 
     if kind == "string_type" and isinstance(given, (bool, int, float)):
         return f"expected text, found {describe(given)}", f'put it in quotes: "{str(given).lower()[:30]}"'
     return None
+
+
+def _moment(given: str) -> str:
+    """A hint where a day or a duration stands for a moment."""
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", given):
+        return f"as the day begins: {given}T00:00Z"
+    if re.fullmatch(r"[0-9]+ *[a-z]+", given):
+        return f'a file has no "from now on"; `swarm drain NODE --by "{given}"` writes the moment'
+    return ""
 
 
 def _pattern(pattern: str, given: Any) -> tuple[str, str]:
@@ -156,7 +196,11 @@ def _pattern(pattern: str, given: Any) -> tuple[str, str]:
 
 def _type(kind: str, model: type[BaseModel], loc: tuple[Step, ...], given: Any) -> tuple[str, str]:
     hint = ""
-    if kind in ("model_type", "model_attributes_type"):
+    if kind == "string_type" and isinstance(given, list) and loc[-1] == "command":
+        hint = f"write one line, split as a shell does: {shlex.join(map(str, given))[:60]}"
+    elif loc[-1:] == ("gpus",) and isinstance(given, float):
+        hint = "ask for whole GPUs; no node can hold a part of one apart yet"
+    elif kind in ("model_type", "model_attributes_type"):
         keys = known_keys(model, loc)
         hint = f"its keys are {', '.join(keys[:12])}" if keys else ""
     elif kind == "dict_type":

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
+from swarm_iac.model.base import CARDS, CPUS
 from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Quantity
 
@@ -54,7 +55,7 @@ def read(text: str, head: str) -> Read | None:
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
                 name=name, workload=workload, index=int(index), node=node,
-                gpus=_numbers(gpus), cpus=_numbers(pins), numa=_numbers(numa),
+                gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
                 vcpus=cpus(vcpus), memory=size(memory), storage=size(storage or "0"),
                 egress=rate(egress or "0"), ingress=rate(ingress or "0"),
             )  # fmt: skip
@@ -75,8 +76,12 @@ def read(text: str, head: str) -> Read | None:
     return list(allocations.values()), list(unplaced.values()), digests, missing
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
-    return tuple(map(int, text.split(", "))) if text else ()
+def _numbers(text: str | None, end: int = 100_000) -> tuple[int, ...]:
+    """Raises ValueError for one that is `end` or more: of what is wrong, only YAML's reading knows the line."""
+    found = tuple(map(int, text.split(", "))) if text else ()
+    if found and max(found) >= end:
+        raise ValueError(text)
+    return found
 
 
 def _reader(parse: Callable[[object], Size]) -> Callable[[str], Size]:

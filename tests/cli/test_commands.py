@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from swarm_iac.cli.application import GROUPS, application
 from swarm_iac.stackfile import schema
 from tests.cli.typed import ROOT, swarm
 
@@ -52,7 +53,7 @@ def test_validate_as_json_is_a_list_of_problems() -> None:
     found = json.loads(bad.out)
     assert (bad.code, bad.err) == (2, "")
     assert [one["path"] for one in found][:2] == ["workloads.pretrain.each.gpus", "workloads.embed.each.memory"]
-    assert found[0].keys() == {"file", "line", "column", "path", "message", "hint"}
+    assert found[0].keys() == {"file", "line", "column", "path", "message", "hint", "severity"}
     assert (found[0]["line"], found[0]["column"]) == (23, 18)
 
 
@@ -119,6 +120,12 @@ def test_solve_twice_changes_nothing_and_then_nothing_is_left_to_plan(tmp_path: 
     assert "Nothing to change" in swarm("plan", "--offline", at=fleet).out
 
 
+def test_offline_by_the_variable_that_preview_heeds(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = swarm("plan", "--offline", "--json", at=fleet)
+    monkeypatch.setenv("SWARM_OFFLINE", "1")
+    assert swarm("plan", "--json", at=fleet) == said
+
+
 def test_why_of_an_unknown_workload_offers_the_nearest(fleet: Path) -> None:
     near = swarm("why", "pretrian", at=fleet)
     assert (near.code, near.err) == (1, "there is no workload pretrian\n  hint: did you mean pretrain?\n")
@@ -160,7 +167,7 @@ def test_plan_as_markdown_is_a_comment() -> None:
     stack = "examples/06-a-drained-node/stack.yaml"
     ended = swarm("plan", "--offline", "--markdown", stack, at=ROOT)
     assert ended.code == 0, ended.err
-    assert ended.out.startswith("**drained: 11 steps on 3 nodes, 2 moves**\n\n### What changes\n")
+    assert ended.out.startswith("**drained: 2 to move**\n\n### What changes\n")
     assert "| finetune-0 | gpu-02 | gpu-04 | gpu-02: drain (fan) |\n" in ended.out
     both = swarm("plan", "--offline", "--markdown", "--json", stack, at=ROOT)
     assert both.code == 2 and "one of --json and --markdown" in both.err
@@ -172,3 +179,40 @@ def test_frozen_refuses_a_stale_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ended = swarm("plan", "--offline", at=tmp_path / "frozen")
     assert ended.code == 3
     assert "stacks/dev.lock.yaml is stale" in ended.err
+
+
+def test_help_shows_every_command_in_one_group() -> None:
+    told = swarm("--help", at=ROOT).out
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) == {one.name or str(one.callback.__name__) for one in application().registered_commands if one.callback}
+    positions = [told.index(f"{title}:") for title in GROUPS]
+    assert positions == sorted(positions)
+    for title, names in GROUPS.items():
+        section = told.partition(f"{title}:\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in section.splitlines()] == list(names)
+
+
+def test_in_a_pipe_no_line_ends_in_padding() -> None:
+    for words in (("plan", "--offline", "examples/06-a-drained-node/stack.yaml"), ("solve", "--help")):
+        ended = swarm(*words, at=ROOT)
+        assert ended.out and not [line for line in ended.out.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("way", [("dev",), ("-s", "dev"), ("stacks/dev.yaml",), ("-s", "stacks/dev.yaml"), ()])
+def test_a_stack_is_named_one_way_in_all_commands(fleet: Path, way: tuple[str, ...]) -> None:
+    """By name or file, as a word or after -s. Where the first word is something else, after -s."""
+    assert json.loads(swarm("plan", "--offline", "--json", *way, at=fleet).out)["summary"]["start"]
+    assert json.loads(swarm("ps", "--pending", "--json", *way, at=fleet).out) == []
+    option = ("-s", way[-1]) if way else ()
+    assert "chat: 2 placed" in swarm("why", "chat", *option, at=fleet).out
+    assert "tidy-1" in swarm("what-if", "workloads.tidy.replicas=2", *option, at=fleet).out
+    assert "state: cordon" in swarm("cordon", "gpu-01", "--dry-run", *option, at=fleet).out
+
+
+def test_a_file_elsewhere_is_solved_beside_it_and_never_applied(tmp_path: Path, fleet: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text((ROOT / "examples" / "01-one-gpu" / "stack.yaml").read_text())
+    assert swarm("solve", str(file), at=fleet).code == 0 and (tmp_path / "lab.lock.yaml").exists()
+    ended = swarm("up", "-s", str(file), at=fleet)
+    assert ended.code == 1 and "lies in no fleet repository's stacks/" in ended.err

@@ -147,6 +147,28 @@ def test_what_nobody_can_end_early_is_ended_with_the_command() -> None:
     assert answer(asks)[0] == "interrupted while trying 3 moves; nothing was written"
 
 
+def test_a_question_is_answered_with_what_is_known_whatever_its_thread_does() -> None:
+    def deaf(progress: Following, end: threading.Event) -> str:
+        watch = progress.asks("trying 3 moves")
+        progress.found("two reasons")
+        end.wait(10)
+        return "all" if not watch.stopped else "ended by itself"
+
+    assert answer(deaf)[0] == "two reasons"
+    assert answer(deaf, times=2)[0] == "ended at once; nothing of this search is kept"
+
+
+def test_a_question_that_listens_may_end_by_itself() -> None:
+    def listens(progress: Following, end: threading.Event) -> str:
+        watch = progress.asks("trying 3 moves")
+        progress.found("two reasons")
+        while not watch.stopped:
+            end.wait(0.05)
+        return "two reasons and a change"
+
+    assert answer(listens)[0] == "two reasons and a change"
+
+
 def test_a_second_interrupt_ends_a_search_that_does_not_listen() -> None:
     def deaf(progress: Following, end: threading.Event) -> str:
         progress.watch()

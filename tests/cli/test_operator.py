@@ -10,6 +10,7 @@ import pytest
 
 from swarm_iac.cli.commands_operator import deadline
 from swarm_iac.errors import SwarmError
+from swarm_iac.stackfile import load
 from tests.cli.typed import Ended, swarm
 
 NOW = datetime.datetime(2026, 11, 21, 19, 30, tzinfo=datetime.UTC)
@@ -135,3 +136,39 @@ def test_what_is_no_deadline_is_refused(text: str) -> None:
 def test_an_unknown_node_is_named_with_the_nearest(fleet: Path) -> None:
     ended = swarm("drain", "gpu-10", at=fleet)
     assert ended.code == 2 and "there is no node 'gpu-10'" in ended.err and "did you mean 'gpu-0" in ended.err
+
+
+@pytest.mark.parametrize(("begin", "end"), [("drain", "undrain"), ("cordon", "uncordon")])
+def test_each_word_has_its_opposite(fleet: Path, begin: str, end: str) -> None:
+    before = stack_of(fleet).read_text()
+    done(begin, "gpu-01", at=fleet)
+    assert stack_of(fleet).read_text() != before
+    done(end, "gpu-01", at=fleet)
+    assert stack_of(fleet).read_text() == before
+
+
+def drained(fleet: Path) -> set[str]:
+    stack = load(stack_of(fleet), today=datetime.date.today()).stack
+    return {name for name, node in stack.nodes.items() if node.state == "drain"}
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes"),
+    [
+        (("gpu-01,gpu-03",), {"gpu-01", "gpu-03"}),
+        (("gpu-[01,02],gpu-03",), {"gpu-01", "gpu-02", "gpu-03"}),
+        (("rack=r1",), {"gpu-01", "gpu-02", "gpu-03"}),
+        (("disk=fast", "gpu-03"), {"gpu-02", "gpu-03"}),
+    ],
+)
+def test_a_drain_takes_lists_racks_and_labels(fleet: Path, words: tuple[str, ...], nodes: set[str]) -> None:
+    text = stack_of(fleet).read_text()
+    stack_of(fleet).write_text(text.replace("\nworkloads:", "  gpu-02: {labels: {disk: fast}}\n\nworkloads:"))
+    done("drain", *words, at=fleet)
+    assert drained(fleet) == nodes
+
+
+def test_a_rack_that_is_not_there_is_refused_with_those_that_are(fleet: Path) -> None:
+    ended = swarm("drain", "rack=r9", at=fleet)
+    assert ended.code == 1 and "no node has rack=r9" in ended.err and "rack is one of: r1" in ended.err
+    assert not drained(fleet)

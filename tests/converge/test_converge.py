@@ -85,7 +85,7 @@ def _carried(text: str) -> Any:
         ({"module_stderr": "Traceback (most recent call last):\n  x\nValueError: bad"}, "ValueError: bad"),
         (
             {"msg": "Mitogen was disconnected from the remote environment while a call was in-progress. Original error was: x"},
-            "the connection was cut while the node was at work on it",
+            "the connection was cut while the node was at work on it, or it said too much",
         ),
         (
             {"msg": "builtins.OSError: [Errno 28] No space left on device: '/root/.ansible/tmp/x'\n  File \"<stdin>\", line 4"},

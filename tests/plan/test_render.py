@@ -85,7 +85,7 @@ def test_markdown_tells_what_the_text_tells() -> None:
     context, seen = scene()
     shown = markdown(steps(seen, desired(context.stack, context.after)), context)
     first = shown.splitlines()[0]
-    assert first.startswith("**f: ") and first.endswith("1 move, 1 replica without a place**")
+    assert first == "**f: 1 to move, 1 to stop (chat-0, n1: drain (fan), and no other node takes it), 1 pending**"
     assert ["tidy-0", "n1", "n2", "n1: drain (fan)"] in tables(shown)
     assert ["chat", "1", "no GPU is free (gpus_fit_node)"] in tables(shown)
     assert "<details><summary>Limits, before and after</summary>\n\n| limit of |" in shown

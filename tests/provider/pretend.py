@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,9 @@ class Pretend:
             }
         )
 
+    def claimed(self, nodes: Mapping[str, Desired], **more: Any) -> AbstractContextManager[str]:
+        return nullcontext("a-run")
+
     def converge(
         self,
         plan: Plan,
@@ -65,6 +68,7 @@ class Pretend:
         ssh_config: Path | None,
         lineage: str,
         serial: int,
+        run: str,
         on_progress: Callable[[str], None],
         stop: threading.Event,
     ) -> dict[str, StepResult]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.provider.conftest import Project, node, two_nodes
 
 NONE_MAY_STOP = {"stack": {"fleet": "lab", "solve": {"stops": 0}}, "placement": {"allocations": []}}
@@ -48,3 +50,16 @@ def test_a_node_that_is_given_up_is_forgotten_and_asked_nothing(standing: Projec
     standing.up()
     assert "serve-0" in standing.real()["n1"]["state"]["allocations"]
     assert "Node n2" not in standing.state()
+
+
+def test_a_preview_leaves_what_it_comes_to_and_a_refused_one_shows_its_rows(standing: Project) -> None:
+    file = standing.folder / "summary"
+    standing.give({"n1": node("n1"), "n2": node("n2")}, **NONE_MAY_STOP)
+    text = standing.pulumi("preview", ok=False, env={"SWARM_SUMMARY": str(file)})
+    assert "would stop 2 running allocations (serve-0, train-0), and solve.stops is 0" in text
+    assert sorted(json.loads(file.read_text())["stop"]) == ["serve-0", "train-0"]
+    rows = [line.split()[1:4] for line in text.splitlines() if "swarm:index:Allocation" in line]
+    assert sorted((row[1], row[2]) for row in rows) == [("serve-0", "delete"), ("train-0", "delete")]
+    offline = standing.pulumi("preview", env={"SWARM_SUMMARY": str(file), "SWARM_OFFLINE": "1"})
+    assert "SWARM_OFFLINE" in offline
+    assert sorted(json.loads(file.read_text())["stop"]) == ["serve-0", "train-0"]

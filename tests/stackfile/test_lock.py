@@ -137,10 +137,12 @@ def test_proof_reads_as_it_was_written_and_knows_its_lock() -> None:
         solver="CP-SAT 9.15",
         parameters={"workers": 1, "log": "no"},
         placement=lock.digest_placement(placement),
+        problem=(problem := proof.problem_of(stack(), datetime.date(2026, 6, 1))),
     )
     assert proof.parse(proof.dump(made), "dev.proof.yaml") == made
-    assert proof.belongs(made, placement)
-    assert not proof.belongs(made, placement.model_copy(update={"allocations": placement.allocations[1:]}))
+    assert proof.belongs(made, placement, problem)
+    assert not proof.belongs(made, placement.model_copy(update={"allocations": placement.allocations[1:]}), problem)
+    assert not proof.belongs(made, placement, problem | {"limits": "0" * 12})
 
 
 def test_a_workload_under_another_name_keeps_its_lock() -> None:

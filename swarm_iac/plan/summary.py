@@ -1,0 +1,115 @@
+"""What does a plan come to in one line: how much starts, moves, stops, changes in place, and what is pending?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from swarm_iac.model.base import Value
+from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.printable import printable
+
+#: Names that the line itself lists per reason; the section about stops has all of them.
+_SHOWN = 8
+
+
+class Summary(Value):
+    """Names of allocations and nodes by what becomes of them; each allocation stands in one list only."""
+
+    start: tuple[str, ...] = ()
+    move: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+    stop: dict[str, str] = {}
+    change: tuple[str, ...] = ()
+    configure: tuple[str, ...] = ()
+    restore: tuple[str, ...] = ()
+    deferred: int = 0
+    pending: int = 0
+
+    @property
+    def changes(self) -> bool:
+        """Would `swarm up` change anything, now or as soon as a node answers?"""
+        names = (self.start, self.move, self.restart, self.stop, self.change, self.configure, self.restore)
+        return any(names) or self.deferred > 0
+
+    def line(self) -> str:
+        """`2 to start, 1 to move, 1 to stop (fine-7, preempted by pretrain), 3 to change in place, 1 pending`."""
+        parts = [
+            f"{len(self.start)} to start" if self.start else "",
+            f"{len(self.move)} to move" if self.move else "",
+            f"{len(self.restart)} to restart" if self.restart else "",
+            f"{len(self.stop)} to stop ({self._stops()})" if self.stop else "",
+            f"{len(self.change)} to change in place" if self.change else "",
+            f"{_many(len(self.configure), 'node')} to configure" if self.configure else "",
+            f"{_many(len(self.restore), 'node')} to restore" if self.restore else "",
+            f"{_many(self.deferred, 'step')} deferred" if self.deferred else "",
+            f"{self.pending} pending" if self.pending else "",
+        ]
+        if not self.changes:
+            parts.insert(0, "nothing to change")
+        return printable(", ".join(filter(None, parts)))
+
+    def _stops(self) -> str:
+        """Names by reason; the reasons in the order of their first name."""
+        by: dict[str, list[str]] = {}
+        for name, why in self.stop.items():
+            by.setdefault(why, []).append(name)
+        return "; ".join(f"{_some(names)}, {why}" for why, names in by.items())
+
+
+def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
+    """What the plan comes to. `stops`: why an allocation stops for good, where more is known than the step says.
+
+    An allocation that leaves one node and comes to another moves; one that is stopped and stays restarts.
+    """
+    goes: dict[str, str] = {}
+    halts: dict[str, str] = {}
+    comes: set[str] = set()
+    starts: set[str] = set()
+    checked: set[str] = set()
+    changed: set[str] = set()
+    nodes: dict[str, list[Step]] = {}
+    for step in plan.steps:
+        name = step.allocation
+        if not name:
+            of = step.why.removeprefix("of ") if step.verb is Verb.GPUS and step.why.startswith("of ") else ""
+            if of:
+                changed.add(of)
+            else:
+                nodes.setdefault(step.node, []).append(step)
+        elif step.verb is Verb.RELEASE:
+            goes[name] = step.why
+        elif step.verb is Verb.STOP:
+            halts[name] = step.why
+        elif _new(step):
+            comes.add(name)
+        elif step.verb is Verb.START:
+            starts.add(name)
+        elif step.verb is Verb.HEALTH:
+            checked.add(name)
+        else:
+            changed.add(name)
+    move = (goes.keys() | halts.keys()) & comes
+    restart = (halts.keys() & starts) - goes.keys() - move
+    stop = {name: why for name, why in (halts | goes).items() if name not in move | restart}
+    start = (comes - move) | ((starts & checked) - halts.keys())
+    rest = (changed | starts | checked) - move - stop.keys() - restart - start
+    given = {node for node, steps in nodes.items() if any(step.verb is Verb.RESTORE for step in steps)}
+    return Summary(
+        start=tuple(sorted(start)), move=tuple(sorted(move)), restart=tuple(sorted(restart)),
+        stop={name: stops.get(name) or why or "no longer wanted" for name, why in sorted(stop.items())},
+        change=tuple(sorted(rest)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
+        deferred=len(plan.left), pending=pending,
+    )  # fmt: skip
+
+
+def _new(step: Step) -> bool:
+    return any(change.old is None and change.path.endswith(".slice.cpu_weight") for change in step.changes)
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -1,0 +1,62 @@
+"""Is what is legal and surely not meant told, with its line, and is everything else left in peace?"""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from swarm_iac.stackfile.doubts import doubts
+from swarm_iac.stackfile.load import loads
+from tests.cli.typed import ROOT
+
+TODAY = datetime.date(2026, 11, 22)
+STACK = """\
+fleet: lab
+teams: {t: {users: [ada, bo]}}
+hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}
+tuning: {capped: {gpu_power: 500 W}}
+racks: {r1: {power: 40 kW}}
+limits: {except: [{user: bo, gpus: 24, until: 2026-11-22, why: paper}]}
+nodes:
+  gpu-[01-04]: {hardware: h, rack: r1, tuning: capped, ssh: "root@{name}"}
+workloads:
+  chat: {user: ada, kind: serve, replicas: 4, each: {gpus: 1}, place: {spread: node}, run: {command: serve}}
+  tidy: {user: bo, each: {gpus: 1}}
+"""
+
+
+def told(text: str) -> list[str]:
+    return [str(one) for one in doubts(loads(text, "lab.yaml", today=TODAY), TODAY)]
+
+
+def test_a_sound_file_has_no_warning() -> None:
+    assert told(STACK) == []
+    for path in sorted((ROOT / "stacks").glob("*.yaml")):
+        if path.name.count(".") == 1:
+            assert not doubts(loads(path.read_text(), path.name, today=TODAY), TODAY), path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warning"),
+    [
+        ("replicas: 4", "replicas: 5",
+         "lab.yaml:10:80: workloads.chat.place.spread: 5 replicas on different nodes, and 4 can take them: the rest is always "
+         "pending\n  hint: ask for 4, or leave `spread` out"),
+        ("2026-11-22", "2026-11-21",
+         "lab.yaml:6:19: limits.except[0]: expired on 2026-11-21: bo may add nothing above the common ceiling\n"
+         "  hint: prolong it, or take it out"),
+        (" tuning: capped,", "",
+         "lab.yaml:5:21: racks.r1.power: bounds nothing: no GPU of this rack has a cap, and one without counts 0 W\n"
+         "  hint: give its nodes a `tuning` with `gpu_power`"),
+        (", run: {command: serve}", "",
+         "lab.yaml:10:9: workloads.chat: is a service without `run`: its place is held, and nothing is started in it\n"
+         "  hint: add `run: {command: …}`"),
+        ("tidy: {user: bo,", "tidy: {user: bo, hold: true,",
+         "lab.yaml:11:26: workloads.tidy.hold: keeps its GPUs and memory after the job has ended\n"
+         "  hint: leave `hold` out to give them back"),
+    ],
+)  # fmt: skip
+def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:
+    assert old in STACK
+    assert told(STACK.replace(old, new)) == [warning]

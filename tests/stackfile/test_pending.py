@@ -1,0 +1,120 @@
+"""Is what found no place decided again as soon as there could be one, and only then?"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.decision import Decision, decide, keep
+from swarm_iac.errors import StaleLock
+
+TODAY = datetime.date(2026, 6, 1)
+#: `b` waits: for the limit, the node that is cordoned, and the moves that it may cost. `a` and `c` hold all else.
+FLEET = """\
+fleet: quota
+teams:
+  t: {users: [ada, bo]}
+limits:
+  user: {gpus: 10}
+  except:
+    - {user: bo, gpus: 12, until: 2026-06-03, why: thesis}
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@n1"}
+  n2: {hardware: h, ssh: "root@n2"}
+  n3: {hardware: h, ssh: "root@n3", state: cordon, why: fans}
+workloads:
+  a: {user: ada, each: {gpus: 6}, run: {command: x}}
+  b: {user: ada, each: {gpus: 6}, run: {command: x}}
+solve: {moves: 0}
+"""
+
+
+def decided(root: Path, text: str, today: datetime.date = TODAY, **environment: str) -> Decision:
+    (root / "stacks").mkdir(exist_ok=True)
+    (root / "stacks" / "quota.yaml").write_text(text)
+    return decide(root, "quota", today=today, environment=environment)
+
+
+def edited(old: str, new: str) -> str:
+    assert old in FLEET
+    return FLEET.replace(old, new, 1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    keep(decided(tmp_path, "".join(line for line in FLEET.splitlines(keepends=True) if not line.startswith("  b:"))))
+    first = decided(tmp_path, FLEET)
+    assert [one.workload for one in first.placement.unplaced] == ["b"]
+    keep(first)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "placed"),
+    [
+        ("user: {gpus: 10}", "user: {gpus: 16}", "limits", True),
+        ("user: bo, gpus: 12", "user: ada, gpus: 12", "limits", True),
+        (", state: cordon, why: fans", "", "nodes", False),
+        ("  n3: {", '  n4: {hardware: h, ssh: "root@n4"}\n  n3: {', "nodes", False),
+        ("moves: 0", "moves: 4", "solve", False),
+        ("moves: 0", "moves: 0, effort: thorough", "solve", False),
+        ("b: {user: ada,", "b: {user: ada, priority: high,", "workloads", True),
+        ("b: {user: ada,", "b: {user: bo,", "it has changed", True),
+        ("a: {user: ada, each: {gpus: 6}", "a: {user: ada, each: {gpus: 2}", "a or the shape of", True),
+    ],
+)
+def test_a_change_that_could_matter(root: Path, old: str, new: str, said: str, placed: bool) -> None:
+    """It is decided again, frozen mode refuses, and everything that had a place keeps it (a stop for `high` aside)."""
+    text = edited(old, new)
+    with pytest.raises(StaleLock, match=said):
+        decided(root, text, SWARM_FROZEN="1")
+    now = decided(root, text)
+    assert said in now.stale[0]
+    assert ("b-0" in now.placement.by_name()) is placed
+    if "priority" not in new:
+        assert now.placement.by_name()["a-0"].node == now.last.by_name()["a-0"].node
+    assert now.proof is not None
+    keep(now)
+    assert decided(root, text).stale == (), "once decided it stands"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("why: fans", "why: power supply"),
+        ("command: x", "command: y"),
+        ("why: thesis", "why: paper"),
+        ("root@n1", "root@n1.lab"),
+    ],
+)
+def test_a_change_that_could_not(root: Path, old: str, new: str) -> None:
+    now = decided(root, edited(old, new), SWARM_FROZEN="1")
+    assert now.stale == ()
+    assert now.proof is not None
+
+
+def test_the_day_on_which_an_exception_ends(root: Path) -> None:
+    """What its user may have has changed, though nobody touched the file."""
+    assert decided(root, FLEET, datetime.date(2026, 6, 3)).stale == ()
+    assert "limits changed" in decided(root, FLEET, datetime.date(2026, 6, 4)).stale[0]
+
+
+def test_a_proof_is_not_shown_for_another_problem(root: Path) -> None:
+    """Nothing waits, a node comes: what runs stays where it is, and is no longer called proven."""
+    fits = edited("user: {gpus: 10}", "user: {gpus: 16}")
+    keep(decided(root, fits))
+    assert decided(root, fits).proof is not None
+    more = decided(root, fits.replace("  n3: {", '  n4: {hardware: h, ssh: "root@n4"}\n  n3: {'))
+    assert more.stale == ()
+    assert more.proof is None
+
+
+def test_without_its_proof(root: Path) -> None:
+    """Nobody knows from what it was decided: a lock of an earlier version, or two branches merged."""
+    (root / "stacks" / "quota.proof.yaml").unlink()
+    with pytest.raises(StaleLock, match="b has no place, and no proof says from what that was decided"):
+        decided(root, FLEET, SWARM_FROZEN="1")
