@@ -1,26 +1,33 @@
 """How does the command `swarm` start, and how does it end when something is wrong?
 
-Little is imported before `main`, so that Ctrl-C finds it within the first hundredth of a second.
+Ctrl-C ends it without a word while it is being loaded, when nothing is begun yet. So next to nothing is imported before
+`main`.
 """
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
-
-from swarm_iac.cli import exitcode, interrupt
-from swarm_iac.errors import SwarmError
-from swarm_iac.printable import printable
+import signal
+import threading
 
 
 def main() -> None:
     """Run the command line; every error of ours becomes text on stderr and its own exit code."""
-    try:
-        from swarm_iac.cli.application import application
+    here = threading.current_thread() is threading.main_thread()
+    if here:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    import os
+    import sys
 
-        app = application()
-        _collect_rarely()
+    from swarm_iac.cli import exitcode, interrupt
+    from swarm_iac.cli.application import application
+    from swarm_iac.errors import SwarmError
+    from swarm_iac.printable import printable
+
+    app = application()
+    _collect_rarely()
+    try:
+        if here:
+            signal.signal(signal.SIGINT, interrupt.raised)
         app()
     except SwarmError as error:
         sys.stderr.write(f"{printable(str(error))}\n")
@@ -34,7 +41,7 @@ def main() -> None:
             # A question that was ended may have left its thread at work.
             own = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 0
             interrupt.leave(own if isinstance(end, exitcode.Changes) else exitcode.code(own, sys.argv))
-        sys.stderr.write("interrupted\n")
+        sys.stderr.write(interrupt.WORD)
         interrupt.leave(interrupt.CODE)
 
 
@@ -42,6 +49,8 @@ def _collect_rarely() -> None:
     """Let the collector run after 200,000 new values in place of 700: it looks at all that lives again and again while a
     large stack is read, which takes a third of that time, and what is read is not garbage.
     """
+    import gc
+
     gc.freeze()
     gc.set_threshold(200_000, 20, 20)
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli import fleet
+from swarm_iac.cli import discover as machines
+from swarm_iac.cli import enter, fleet
 from swarm_iac.cli.commands_engine import Positional, Stack
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
@@ -69,10 +70,10 @@ def logs(
 
     Example: swarm logs chat-0 --follow
     """
-    chosen = fleet.find(stack, allocation)
+    chosen = enter.find(stack, allocation)
     more = ["--follow"] if follow else []
     command = ["journalctl", "--no-pager", "--output=short-iso", f"--lines={lines}", f"--unit={chosen.unit}", *more]
-    raise SystemExit(fleet.on_node(chosen, command, words=True))
+    raise SystemExit(enter.on_node(chosen, command, words=True))
 
 
 def shell(
@@ -84,8 +85,8 @@ def shell(
 
     Example: swarm shell notebook-0; swarm shell notebook-0 -- nvidia-smi
     """
-    chosen = fleet.find(stack, allocation)
-    raise SystemExit(fleet.on_node(chosen, fleet.enter(chosen, command or []), terminal=not command and os.isatty(0)))
+    chosen = enter.find(stack, allocation)
+    raise SystemExit(enter.on_node(chosen, enter.inside(chosen, command or []), terminal=not command and os.isatty(0)))
 
 
 def discover(
@@ -95,7 +96,7 @@ def discover(
 
     Example: swarm discover gpu-01=root@10.0.0.1 local
     """
-    text, failures = fleet.discover(addresses)
+    text, failures = machines.found(addresses)
     typer.echo(text, nl=False)
     for name, error in failures.items():
         say(f"{name}: {error}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from swarm_iac.cli import lock
+from swarm_iac.cli import interrupt, lock
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.provider import here
@@ -84,6 +84,7 @@ def pulumi(
     if arguments[0] in _CHANGING and (state := state_folder(root)):
         lock.refuse_held(state, stack)
     words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
+    interrupt.begun()
     with subprocess.Popen(
         words,
         cwd=root,

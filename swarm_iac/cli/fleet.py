@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,26 +15,20 @@ from swarm_iac.cli.engine import reaching
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model import deadline
-from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
+from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan.hardware import unlike
-from swarm_iac.printable import printable
 from swarm_iac.reach.address import patience
 from swarm_iac.stackfile.wording import nearest
-from swarm_iac.units import BitsPerSecond, Bytes
 
 if TYPE_CHECKING:
     from swarm_iac.observe import Run
     from swarm_iac.plan.summary import Summary
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
-#: What YAML takes for more than text.
-_MEANT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-#: Of a line that never ends, so much is shown at a time. [characters]
-_LINE = 1 << 16
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
 
 
@@ -51,27 +40,6 @@ class View:
     desired: Mapping[str, Desired]
     observed: Mapping[str, Observed]
     plan: Plan
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """One allocation, and how its node is reached."""
-
-    name: str
-    user: str
-    node: str
-    address: str
-    ssh_config: Path | None
-
-    @property
-    def unit(self) -> str:
-        """Its service. systemd nests slices on '-', so names carry '_' there."""
-        return f"swarm-{self.name.replace('-', '_')}.service"
-
-    @property
-    def slice(self) -> str:
-        """Its slice."""
-        return f"swarm-{self.name.replace('-', '_')}.slice"
 
 
 def ssh_config(root: Path) -> Path | None:
@@ -345,50 +313,6 @@ def proven(view: View) -> str:
     return decisions.proof_line(view.decision)
 
 
-def find(name: str, allocation: str) -> Chosen:
-    """The allocation by its name, or the only replica of a workload. Raises SwarmError."""
-    decision = decisions.current(name)
-    all_of = [one for one in decision.placement.allocations if allocation in (one.name, one.workload)]
-    if not all_of:
-        unplaced = allocation in {gone.workload for gone in decision.placement.unplaced}
-        hint = f"it found no place: swarm why {allocation}" if unplaced else "see: swarm ps"
-        raise SwarmError(f"nothing is allocated under the name {allocation}", hint=hint)
-    if len(all_of) > 1:
-        raise SwarmError(f"{allocation} has {len(all_of)} replicas", hint=f"name one: {', '.join(one.name for one in all_of)}")
-    one = all_of[0]
-    user, node = decision.stack.workloads[one.workload].user, decision.stack.nodes[one.node]
-    return Chosen(decision.stack.runs_as(one), user, one.node, node.ssh, ssh_config(decision.root))
-
-
-def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False, words: bool = False) -> int:
-    """Run a command on the allocation's node, as whom we log in; its exit status. `words`: only printable ones are shown."""
-    from swarm_iac.reach.address import parse
-
-    if chosen.address != "local":
-        way = parse(chosen.address).ssh(chosen.ssh_config)
-        command = [*("-t" if terminal and word == "-T" else word for word in way), shlex.join(command)]
-    if not words:
-        return subprocess.call(command)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", bufsize=1) as process:
-        assert process.stdout
-        while line := process.stdout.readline(_LINE):
-            sys.stdout.write(printable(line))
-            sys.stdout.flush()
-    return process.returncode
-
-
-def enter(chosen: Chosen, command: list[str]) -> list[str]:
-    """The words that run `command` (a login shell when empty) as the allocation's user within its slice.
-
-    PrivateUsers: without it the owner of a directory on XFS could move files out of their quota's project.
-    """
-    words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
-    words += ["--property=SupplementaryGroups=swarm-gpu", "--property=PrivateUsers=yes"]
-    # systemd would expand variables in the words: with its own, not with those of whoever types.
-    command = [word.replace("$", "$$") for word in command]
-    return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]
-
-
 HISTORY_HEADS = ("run", "when", "who", "commit", "nodes", "steps", "changed", "failed")
 
 
@@ -408,69 +332,3 @@ def history_rows(runs: list[Run]) -> Iterator[tuple[str, ...]]:
         failed = ", ".join(name for name, step in run.steps.items() if not step.get("ok")) or "-"
         counts = (str(len(run.steps)), str(run.count("changed")), failed)
         yield (str(run.serial), when, run.who or "-", run.commit or "-", " ".join(run.nodes), *counts)
-
-
-def discover(addresses: list[str]) -> tuple[str, dict[str, str]]:
-    """The hardware part of a stack file, and what went wrong by node. Reads only."""
-    from swarm_iac.observe import observe
-
-    targets: dict[str, str] = {}
-    for text in addresses:
-        name, _, address = text.rpartition("=")
-        targets[name or _name(address)] = address
-    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=patience(reaching(Path.cwd())))
-    shapes: dict[str, str] = {}
-    lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
-    for name, one in seen.items():
-        if one.error:
-            continue
-        shape = _hardware(one.facts)
-        if shape not in shapes:
-            shapes[shape] = f"{_shape_name(one.facts)}-{len(shapes) + 1}"
-            lines["hardware:"].append(f"  {shapes[shape]}: {{{shape}}}")
-        lines["nodes:"].append(f"  {_text(name)}: {{hardware: {shapes[shape]}, ssh: {json.dumps(targets[name])}}}")
-    text = "".join(f"{head}\n{chr(10).join(body)}\n" for head, body in lines.items() if body)
-    return text, {name: one.error.strip() for name, one in seen.items() if one.error}
-
-
-def _name(address: str) -> str:
-    host = address.rpartition("@")[2].partition(":")[0].partition(".")[0].lower()
-    return host if host and host[0].isalpha() else "node-" + host.replace(".", "-")
-
-
-def _shape_name(facts: Facts) -> str:
-    name = re.sub(r"[^a-z0-9]+", "-", gpu_model(facts.gpus[0].model).lower()).strip("-") if facts.gpus else "cpu"
-    return name[:30].strip("-") if name[:1].isalpha() else "gpu"
-
-
-def _hardware(facts: Facts) -> str:
-    """One machine shape as YAML flow. Sizes are rounded down, so that a plan never counts on more than there is."""
-    words = []
-    if facts.gpus:
-        card = facts.gpus[0]
-        model = gpu_model(card.model)
-        count, size = len(facts.gpus), _round(card.memory)
-        known = f"{count} x {model}"  # as it stands, because only a model that we know does so
-        words.append(
-            f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {_text(model)}, memory: {size}}}"
-        )
-    words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
-    disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
-    if disk:
-        words += [f"nvme: {_round(disk[1])}", f"disk: {_text(disk[0])}"]
-    nic = max(facts.interfaces.items(), key=lambda pair: pair[1], default=None)
-    if nic and nic[1] > 0:
-        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {_text(nic[0])}"]
-    if len(facts.numa) > 1:
-        words.append(f"numa: {len(facts.numa)}")
-    return ", ".join(words)
-
-
-def _text(words: str) -> str:
-    """What a machine says, as YAML: plain where that is text for sure, else quoted, so that it adds no key."""
-    return words if re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", words) and words.lower() not in _MEANT else json.dumps(words)
-
-
-def _round(size: int) -> Bytes:
-    unit = 10**9 if size >= 10 * 10**9 else 10**6
-    return Bytes(size // unit * unit)

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from swarm_iac.cli import screen
-from swarm_iac.cli.fleet import Chosen, on_node
+from swarm_iac.cli.enter import Chosen, on_node
 from swarm_iac.converge.outcome import Outcomes, words
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.state import NodeState

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from swarm_iac import decision
-from swarm_iac.cli import fleet
+from swarm_iac.cli import discover
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.state import Facts, GpuFacts, Observed
 
@@ -58,7 +58,7 @@ def test_what_a_machine_says_adds_no_key_to_a_stack_file(monkeypatch: pytest.Mon
     card = GpuFacts(index=0, pci="0", uuid="u", model="} evil: {\n- x", memory=10**10)
     facts = Facts(cpus=8, memory=10**10, gpus=(card,), disks={f"/dev/{EVIL}": 10**12}, interfaces={EVIL: 10**9})
     monkeypatch.setattr("swarm_iac.observe.observe", lambda *_, **__: {"gpu-01": Observed(node="gpu-01", facts=facts)})
-    text, failures = fleet.discover(['gpu-01=root@x"}, evil: {a: "b'])
+    text, failures = discover.found(['gpu-01=root@x"}, evil: {a: "b'])
     found = yaml.safe_load(text)
     assert not failures and found.keys() == {"hardware", "nodes"}
     (shape,) = found["hardware"].values()
@@ -70,5 +70,5 @@ def test_what_a_machine_says_adds_no_key_to_a_stack_file(monkeypatch: pytest.Mon
 def test_what_an_honest_machine_says_stands_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = Facts(cpus=8, memory=10**10, disks={"/dev/nvme0n1": 10**12}, interfaces={"eth1": 10**9})
     monkeypatch.setattr("swarm_iac.observe.observe", lambda *_, **__: {"gpu-01": Observed(node="gpu-01", facts=facts)})
-    text, _ = fleet.discover(["gpu-01=root@n"])
+    text, _ = discover.found(["gpu-01=root@n"])
     assert "disk: /dev/nvme0n1" in text and "interface: eth1" in text and '  gpu-01: {hardware: cpu-1, ssh: "root@n"}' in text
