@@ -1,6 +1,7 @@
 """Does the solver answer well on fleets as people have them, and on the edits that they make? Prints a table.
 
-    python -m tests.benchmarks.fleets --seed N --machines M [--changes K] [--fleets F] [--jobs J] [--save DIR] [--twice] [--json]
+    python -m tests.benchmarks.fleets --seed N --machines M [--changes K] [--fleets F] [--jobs J] [--save DIR] [--twice]
+        [--proven] [--json]
     python -m tests.benchmarks.fleets --replay DIR/seed3-edit2 [...]
 
 Each seed is a fleet, written as a stack file and read by the product, that is solved from nothing and then through K edits,
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--save", type=Path, help="folder for bad cases")
     parser.add_argument("--replay", type=Path, nargs="+", help="folders of saved cases")
     parser.add_argument("--twice", action="store_true", help="solve each again: is the answer the same?")
+    parser.add_argument("--proven", action="store_true", help="bound what has a gap by a thorough search (a minute each)")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -68,7 +70,8 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _drawn(asked: argparse.Namespace) -> Iterator[Row]:
-    orders = [Order(asked.seed + i, asked.machines, asked.changes, asked.save, asked.twice) for i in range(asked.fleets)]
+    rest = (asked.machines, asked.changes, asked.save, asked.twice, asked.proven)
+    orders = [Order(asked.seed + i, *rest) for i in range(asked.fleets)]
     begin, count, wrong = time.monotonic(), 0, 0
 
     def tell(row: Row) -> None:

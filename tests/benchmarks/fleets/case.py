@@ -12,7 +12,7 @@ from typing import Any
 
 from swarm_iac.limits import judge
 from swarm_iac.model.base import Value
-from swarm_iac.model.placement import Placement
+from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
 from swarm_iac.stackfile import lock
@@ -24,6 +24,8 @@ Row = dict[str, Any]
 LOCKED = 5000
 #: Kinds of findings that are no broken rule, but a change, a gap or a sentence that nothing asks for.
 SOFT = ("needless", "missed place", "reason")
+#: A gap up to this counts as closed. [%]
+CLOSE = 0.5
 
 
 class Case(Value):
@@ -43,8 +45,11 @@ class Solved:
     answer: Placement | None = None
 
 
-def solved(case: Case, label: Row, *, twice: bool = False) -> Solved:
-    """Solve, judge and measure; `twice`: is it the same again? Never raises: an error is a row with its traceback."""
+def solved(case: Case, label: Row, *, twice: bool = False, proven: bool = False) -> Solved:
+    """Solve, judge and measure. Never raises: an error is a row with its traceback.
+
+    `twice`: is it the same again? `proven`: where a gap is left, how large is it beside what a thorough search proves?
+    """
     begin = time.monotonic()
     try:
         solution = solve(case.stack, case.last, today=case.today)
@@ -57,6 +62,8 @@ def solved(case: Case, label: Row, *, twice: bool = False) -> Solved:
     try:
         findings = judged(case, solution)
         row |= figures(case, solution)
+        if proven:
+            row["gap_proven_percent"] = _gap_proven(case, solution) if row["gap_percent"] > CLOSE else row["gap_percent"]
         if twice and solve(case.stack, case.last, today=case.today).placement != solution.placement:
             findings.append(Finding("another answer", "the same stack and placement gave another answer"))
         last = _locked(case.stack, solution.placement, findings)
@@ -90,7 +97,7 @@ def judged(case: Case, solution: Solution) -> list[Finding]:
 def figures(case: Case, solution: Solution) -> Row:
     """What the table sums up."""
     goals = {goal.name: goal for goal in solution.proof.goals}
-    placed = [g for g in solution.proof.goals if g.name.endswith(("_placed_gpus", "_placed_gpu_milli"))]
+    placed = _placing(solution)
     best, value = sum(g.bound for g in placed), sum(g.value for g in placed)
     moves = goals.get("moves")
     now, stays = solution.placement, staying(case.stack, case.last, case.today)
@@ -107,6 +114,18 @@ def figures(case: Case, solution: Solution) -> Row:
         "optimal": solution.proof.optimal,
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
+
+
+def _gap_proven(case: Case, solution: Solution) -> float:
+    """The GPUs that are missing of the bounds of a thorough search, priority by priority. [%]"""
+    night = case.stack.model_copy(update={"solve": case.stack.solve.model_copy(update={"effort": "thorough"})})
+    bounds = {goal.name: goal.bound for goal in _placing(solve(night, case.last, today=case.today, reasons=False))}
+    lacking = sum(max(0, bounds[goal.name] - goal.value) for goal in _placing(solution))
+    return round(100 * lacking / sum(bounds.values()), 3) if lacking else 0.0
+
+
+def _placing(solution: Solution) -> list[Goal]:
+    return [goal for goal in solution.proof.goals if goal.name.endswith(("_placed_gpus", "_placed_gpu_milli"))]
 
 
 def hard(findings: list[Finding]) -> list[Finding]:

@@ -27,6 +27,7 @@ class Order:
     changes: int
     save: Path | None = None
     twice: bool = False
+    proven: bool = False
 
 
 def run(order: Order) -> Iterator[Row]:
@@ -44,7 +45,7 @@ def run(order: Order) -> Iterator[Row]:
             yield label | {"refused": str(error.problems[0]), "drawn": True}
             return
         case = Case(today=drawn.today, stack=stack, last=last)
-        answer = solved(case, label, twice=order.twice)
+        answer = solved(case, label, twice=order.twice, proven=order.proven)
         yield answer.row
         if order.save and ("error" in answer.row or answer.findings):
             lines = [answer.row.get("traceback", ""), *(f"{one.rule}: {one.text}" for one in answer.findings)]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.benchmarks.fleets.case import SOFT, Row
+from tests.benchmarks.fleets.case import CLOSE, SOFT, Row
 
 #: So many cases of one kind are listed.
 SHOWN = 8
-#: A gap up to this counts as closed. [%]
-CLOSE = 0.5
 
 
 def summary(rows: list[Row]) -> Row:
@@ -34,6 +32,7 @@ def summary(rows: list[Row]) -> Row:
         "change": times([row for row in solves if row["edit"]]),
         "gap_within": _part([row["gap_percent"] <= CLOSE for row in fine]),
         "gap_within_at_the_end": _part([row["gap_percent"] <= CLOSE for row in ends.values()]),
+        "gap_proven_within": _part([row["gap_proven_percent"] <= CLOSE for row in fine if "gap_proven_percent" in row]),
         "gap_worst": max((row["gap_percent"] for row in fine), default=0.0),
         "moves_proven": _part([row["moves_proven"] for row in changes]),
         "moves_proven_of_moving": _part([row["moves_proven"] for row in changes if row["moves"]]),
@@ -95,6 +94,8 @@ def lines(told: Row) -> Iterator[str]:
         f"GPU gap within {CLOSE}%: {_shown(told['gap_within'])} of the solves, {_shown(told['gap_within_at_the_end'])} of the"
         f" fleets at their last solve; worst {told['gap_worst']}%"
     )
+    if told["gap_proven_within"] is not None:
+        yield f"beside the bounds of a thorough search: {_shown(told['gap_proven_within'])} of the solves"
     yield (
         f"changes with the fewest moves proven: {_shown(told['moves_proven'])}, of those that move any"
         f" {_shown(told['moves_proven_of_moving'])}; solves proven optimal: {_shown(told['optimal'])}"
