@@ -13,7 +13,7 @@ PACKAGES := $(shell cat swarm_iac/sandbox/packages.txt 2>/dev/null)
 help:
 	@echo "make up         set up this machine, start the three-node sandbox, converge stacks/dev.yaml on it"
 	echo "make down       stop the sandbox and remove everything it made"
-	echo "make check      lint, types, imports, unit and golden tests: no sandbox, under 2 minutes"
+	echo "make check      lint, types, imports, unit and golden tests: no sandbox, about 5 minutes"
 	echo "make test       all but the long tests, on a sandbox of its own"
 	echo "make test-full  everything: every fault and operator's procedure end to end, and the long counts"
 	echo "make wheel      build dist/*.whl"

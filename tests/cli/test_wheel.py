@@ -13,6 +13,8 @@ import pytest
 
 from tests.cli.typed import ROOT
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:

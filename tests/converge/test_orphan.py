@@ -18,6 +18,8 @@ import pytest
 from swarm_iac.converge import play
 from tests.e2e.trouble import gone
 
+pytestmark = pytest.mark.engine
+
 PARENT = "import subprocess, sys; one = subprocess.Popen(sys.argv[1:]); print(one.pid, flush=True); one.wait()"
 PLAYBOOK = """\
 - hosts: localhost

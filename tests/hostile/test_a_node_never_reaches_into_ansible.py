@@ -11,9 +11,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from swarm_iac import assets
 from swarm_iac.model.step import Step, StepResult, Verb
 from tests.hostile.conftest import Nodes
+
+pytestmark = pytest.mark.engine
 
 #: A module that keeps what it is sent. What the nodes in `bad` answer stands there, or is added to what is honest.
 MODULE = """

@@ -21,6 +21,8 @@ from swarm_iac.model.step import Step, Verb
 from swarm_iac.observe import history, observe
 from tests.hostile.conftest import Nodes
 
+pytestmark = pytest.mark.engine
+
 UNIT = '"unit": {"user": "ada"}'
 #: Each makes its node unreadable.
 BAD = {

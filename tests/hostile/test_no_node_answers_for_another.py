@@ -5,9 +5,13 @@ Fails on 3f04825: whoever named a step's id had answered for it, so what was to 
 
 from __future__ import annotations
 
+import pytest
+
 from swarm_iac.converge.outcome import Outcomes
 from swarm_iac.model.step import Step, Verb
 from tests.hostile.conftest import Nodes
+
+pytestmark = pytest.mark.engine
 
 STOP, START = Step(id="z/stop/x-0", node="z", verb=Verb.STOP), Step(id="a/start/x-0", node="a", verb=Verb.START)
 

@@ -14,6 +14,8 @@ from swarm_iac.converge.converge import _Course
 from swarm_iac.model.step import Change, Plan, Step, StepResult, Verb
 from tests.hostile.conftest import Nodes
 
+pytestmark = pytest.mark.engine
+
 
 def test_a_step_that_hangs_fails_by_name_and_the_rest_goes_on(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes.program("""

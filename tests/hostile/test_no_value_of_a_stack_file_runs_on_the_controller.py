@@ -17,6 +17,8 @@ from swarm_iac.model.workload import Run
 from swarm_iac.reach.address import parse
 from tests.hostile.conftest import Nodes
 
+pytestmark = pytest.mark.engine
+
 ECHO = """
 with open({file!r}, "w") as file:
     json.dump(asked["steps"], file)

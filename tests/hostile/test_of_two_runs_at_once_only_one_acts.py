@@ -25,6 +25,8 @@ from tests.node.conftest import GUARD  # puts the node program where it can be i
 
 from swarm_node import ledger  # isort: skip
 
+pytestmark = pytest.mark.engine
+
 MODULES = str(Path(ledger.__file__).parent.parent)
 PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from swarm_node import claim; claim.hold(root=sys.argv[2])"
 LIES = 'import sys; sys.stdin.readline(); print(\'{"held": {"who": "mallory@evil", "serial": 9}}\', flush=True)'

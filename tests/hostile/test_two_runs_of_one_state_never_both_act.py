@@ -19,6 +19,8 @@ from tests.node.conftest import GUARD  # puts the node program where it can be i
 from swarm_node import ledger, step  # isort: skip
 from swarm_node.run import NodeError  # isort: skip
 
+pytestmark = pytest.mark.engine
+
 
 def guard(root: Path, serial: int, run: str) -> None:
     with ledger.opened(check=False, root=str(root)) as book:

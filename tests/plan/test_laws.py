@@ -20,6 +20,8 @@ from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet, as_converged
 
+pytestmark = pytest.mark.engine
+
 Watch = Callable[[Fleet, Step], None]
 #: Orders that try to break a law: what takes comes as early as may be, what gives as late, or just any.
 GREEDY = (

@@ -19,6 +19,8 @@ from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet, as_converged
 from tests.plan.test_laws import HEALTH, ORDERS, Order, any_order, carry_out, plan_of
 
+pytestmark = pytest.mark.engine
+
 WORKLOADS = sorted({name.rpartition("-")[0] for name in fleets.HANDOVER})
 PARTS = st.builds(
     lambda nodes, workloads: Only(nodes, workloads, "x"),

@@ -6,6 +6,8 @@ import pytest
 
 from tests.benchmarks.fleets.run import Order, rows_of
 
+pytestmark = pytest.mark.engine
+
 #: Small ones, and two that stopped what had room.
 SEEDS = (5005, 5008, *range(8000, 8008))
 

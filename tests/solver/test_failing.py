@@ -26,6 +26,8 @@ from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_change, check_fill
 from tests.solver.test_oracle import HARDWARE
 
+pytestmark = pytest.mark.engine
+
 #: What a CP-SAT solve may end with besides an answer; an exception is what its wrapper may raise.
 STATUSES = (cp_model.UNKNOWN, cp_model.INFEASIBLE, cp_model.MODEL_INVALID, RuntimeError("no answer"))
 #: Likewise of MathOpt; AttributeError is what its wrapper raised where GLOP ended abnormally.

@@ -17,6 +17,8 @@ from swarm_iac.solver import Solution, solve
 from swarm_iac.stackfile import load
 from tests.solver.oracle import as_large, still
 
+pytestmark = pytest.mark.engine
+
 TODAY = datetime.date(2026, 11, 22)
 FILE = Path(__file__).parent / "lab.yaml"
 
