@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import judge
-from swarm_iac.model import deadline
-from swarm_iac.model.placement import Placement, Proof
+from swarm_iac.model import deadline, growth
+from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
@@ -81,7 +81,11 @@ class Files:
 
 @dataclass(frozen=True)
 class Decision:
-    """A stack, its placement, and how the placement came to be."""
+    """A stack, its placement, and how the placement came to be.
+
+    `stack` is what holds now: in it, what waits to grow asks for the size that it has. `wish`: what the stack file says,
+    where that differs.
+    """
 
     name: str
     root: Path
@@ -92,6 +96,12 @@ class Decision:
     last: Placement
     stale: tuple[str, ...] = ()
     proof: Proof | None = None
+    wish: Stack | None = None
+
+    @property
+    def written(self) -> Stack:
+        """What the stack file says."""
+        return self.wish or self.stack
 
 
 def decide(
@@ -125,7 +135,7 @@ def keep(decision: Decision, progress: Progress | None = None) -> bool:
     """Make the placement the lock, with its proof beside it; the candidate goes. False when nothing was written."""
     files = decision.files
     _tell(progress, WRITING)
-    changed = write_whole(files.lock, lock.dump(lock.make(decision.stack, decision.placement)))
+    changed = write_whole(files.lock, lock.dump(lock.make(decision.stack, decision.placement, decision.wish)))
     if decision.proof:
         write_whole(files.proof, proofs.dump(decision.proof))
     for candidate in (files.candidate_proof, files.candidate):
@@ -136,12 +146,13 @@ def keep(decision: Decision, progress: Progress | None = None) -> bool:
 
 def resolve(root: Path, name: str, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
-    return _solve(running(root, name, today=today, progress=progress), today, write=False, progress=progress)
+    now = running(root, name, today=today, progress=progress)
+    return _solve(replace(now, stack=now.written, wish=None), today, write=False, progress=progress)
 
 
 def again(decision: Decision, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """Solve now, starting from the lock of a decision that holds. Nothing is written."""
-    asked = replace(decision, placement=Placement(), proof=None, stale=("asked for",))
+    asked = replace(decision, placement=Placement(), proof=None, stale=("asked for",), stack=decision.written, wish=None)
     return _solve(asked, today, write=False, progress=progress)
 
 
@@ -149,19 +160,32 @@ def running(root: Path, name: str, *, today: datetime.date, progress: Progress |
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
     loaded = _load(files, today, progress)
-    last = lock.renamed(_read(files.lock, progress), loaded.stack).placement
-    return Decision(name, root, files, loaded.stack, loaded.source, Placement(), last, ("asked for",))
+    last = lock.renamed(_read(files.lock, progress), loaded.stack)
+    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), last.placement, ("asked for",))
+    if not last.placement.growing or lock.outgrown(last, loaded.stack):
+        return now
+    waits = Placement(growing=growth.told(loaded.stack, last.placement).growing)
+    return replace(now, stack=growth.held(loaded.stack, last.placement), wish=loaded.stack, placement=waits)
 
 
 def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
     what = _meant(what)
-    other = replace(decision, stack=what.stack, source=what.source, placement=Placement(), stale=("supposed",), proof=None)
+    other = replace(
+        decision, stack=what.stack, wish=None, source=what.source, placement=Placement(), stale=("supposed",), proof=None
+    )
     return _solve(other, today, write=False, progress=progress)
 
 
 def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decision:
-    """The solution as the decision, judged by `limits`. Raises LimitExceeded where they disagree, which is a bug."""
+    """The solution as the decision, judged by `limits`. Raises LimitExceeded where they disagree, which is a bug.
+
+    What waits to grow goes on waiting where the solution is one of the stack as it holds now.
+    """
+    if now.wish and not solution.placement.growing:
+        solution = solution.model_copy(
+            update={"placement": solution.placement.model_copy(update={"growing": now.placement.growing})}
+        )
     violations = judge(now.stack, solution.placement, today, kept=still(now.last, solution.placement))
     if violations:
         first = violations[0]
@@ -170,7 +194,15 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
             place=now.source.place(first.path),
             hint="this is a bug; please report it",
         )
-    of = {"placement": lock.digest_placement(solution.placement), "problem": proofs.problem_of(now.stack, today)}
+    waits = [
+        Waiting(workload=one.workload, code=one.code, nodes=one.nodes, reasons=one.reasons)
+        for one in solution.placement.waiting()
+    ]
+    of = {
+        "pending": tuple(waits[: proofs.KEPT]),
+        "placement": lock.digest_placement(solution.placement),
+        "problem": proofs.problem_of(now.written, today),
+    }
     proof = solution.proof.model_copy(update=of)
     return replace(now, placement=solution.placement, proof=proof)
 
@@ -217,12 +249,12 @@ def _decide(
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
     _tell(progress, f"judging {_relative(files.lock)}")
     problem = proofs.problem_of(loaded.stack, today)
-    stale = _stale(last, loaded.stack, today, last.placement)
+    stack, stale = _judged(last, loaded.stack, today, last.placement)
     proof = None if stale else _proof(files.proof)
     stale = stale or proofs.pending_again(last.placement, proof, problem)
     now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)
     if not stale:
-        return replace(now, proof=_belonging(proof, last.placement, problem))
+        return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
     if environment.get("SWARM_FROZEN", "") not in ("", "0"):
         raise StaleLock(
             f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
@@ -230,23 +262,24 @@ def _decide(
         )
     if files.candidate:
         candidate = _read(files.candidate)
-        if not _stale(candidate, loaded.stack, today, last.placement):
+        stack, wrong = _judged(candidate, loaded.stack, today, last.placement)
+        if not wrong:
             proof = _proof(files.candidate_proof)
             if not proofs.pending_again(candidate.placement, proof, problem):
-                return replace(now, placement=candidate.placement, proof=_belonging(proof, candidate.placement, problem))
+                return _holds(now, stack, candidate.placement, _belonging(proof, candidate.placement, problem))
     return _solve(now, today, write=write, progress=progress)
 
 
 def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progress | None) -> Decision:
     _tell(progress, "loading the solver")
-    from swarm_iac.solver import solve  # ortools takes most of a second to load, and a valid lock needs none of it
+    from swarm_iac.solver import solve_keeping  # ortools takes most of a second to load, and a valid lock needs none of it
 
-    solution = solve(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
+    stack, solution = solve_keeping(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
     _tell(progress, "judging the answer")
-    decision = adopt(now, solution, today=today)
+    decision = adopt(replace(now, stack=stack, wish=None if stack is now.stack else now.stack), solution, today=today)
     if write and now.files.candidate and now.files.candidate_proof and decision.proof:
         _tell(progress, WRITING)
-        write_whole(now.files.candidate, lock.dump(lock.make(now.stack, decision.placement)))
+        write_whole(now.files.candidate, lock.dump(lock.make(decision.stack, decision.placement, decision.wish)))
         write_whole(now.files.candidate_proof, proofs.dump(decision.proof))
     return decision
 
@@ -256,10 +289,21 @@ def _tell(progress: Progress | None, text: str) -> None:
         progress.phase(text)
 
 
-def _stale(it: lock.Lock, stack: Stack, today: datetime.date, running: Placement) -> tuple[str, ...]:
-    """Why this lock or candidate does not hold; what `running` holds may stay where nothing new may come."""
-    found = lock.validity(it, stack)
-    return found or tuple(violation.text for violation in judge(stack, it.placement, today, kept=still(running, it.placement)))
+def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placement) -> tuple[Stack, tuple[str, ...]]:
+    """The stack as it holds with this lock or candidate, and why that does not hold at all.
+
+    What `running` holds may stay where nothing new may come.
+    """
+    stack = growth.held(written, it.placement)
+    wrong = lock.outgrown(it, written) or lock.validity(it, stack)
+    return stack, wrong or tuple(one.text for one in judge(stack, it.placement, today, kept=still(running, it.placement)))
+
+
+def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
+    """The decision that is a lock or candidate which holds."""
+    wish = None if stack is now.stack else now.stack
+    told = growth.told(now.stack, proofs.explained(placement, proof))
+    return replace(now, stack=stack, wish=wish, placement=told, proof=proof)
 
 
 def still(running: Placement, now: Placement) -> frozenset[str]:

@@ -14,7 +14,7 @@ import pulumi
 
 from swarm_iac.decision import Decision, decide, keep, still
 from swarm_iac.errors import SwarmError
-from swarm_iac.model.placement import Unplaced
+from swarm_iac.model.placement import Growing, Unplaced
 from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
 
@@ -44,6 +44,8 @@ def main(root: Path | None = None) -> Fleet:
     )
     for unplaced in decision.placement.unplaced:
         pulumi.log.warn(_sentence(unplaced), fleet)
+    for growing in decision.placement.growing:
+        pulumi.log.warn(_waits(growing), fleet)
     pulumi.export("placement", _kept(fleet, decision))
     pulumi.export("addresses", fleet.addresses)
     pulumi.export("unplaced", {unplaced.workload: _sentence(unplaced) for unplaced in decision.placement.unplaced})
@@ -66,6 +68,11 @@ def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:
         return placement
 
     return fleet.placement.apply(applied)
+
+
+def _waits(growing: Growing) -> str:
+    why = "; ".join(reason.text for reason in growing.reasons)
+    return f"{growing.workload}: keeps {growing.keeps} until there is room for {growing.wants}{f': {why}' if why else ''}"
 
 
 def _sentence(unplaced: Unplaced) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 from swarm_iac.cli.live import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
-from swarm_iac.model.placement import Reason
+from swarm_iac.model import growth
+from swarm_iac.model.placement import Placement, Reason
+from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Explanation, Move, why
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.wording import nearest
@@ -30,7 +32,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     if workload not in decision.stack.workloads:
         near = nearest(workload, decision.stack.workloads)
         raise SwarmError(f"there is no workload {workload}", hint=near.replace("'", "") or "see: swarm ps")
-    stack, placement, last = decision.stack, decision.placement, decision.last
+    stack, placement = _asked(decision, workload)
     watch = progress.asks(f"looking for the reasons of {workload}")
 
     def tell(text: str) -> None:
@@ -39,7 +41,18 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     def so_far(answer: Explanation) -> None:
         progress.found((decision, answer))
 
-    return decision, why(stack, placement, workload, last=last, today=today, tell=tell, so_far=so_far, watch=watch)
+    return decision, why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
+
+
+def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
+    """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
+    placement = decision.placement
+    others = tuple(one for one in placement.growing if one.workload != workload)
+    if len(others) == len(placement.growing):
+        return decision.stack, placement
+    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
+    rest = tuple(one for one in placement.allocations if one.workload != workload)
+    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
 
 
 def as_json(answer: Explanation, decision: Decision) -> dict[str, Any]:
@@ -73,7 +86,11 @@ def place(source: Source, path: str) -> str:
 def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
     """The answer for people. `options`: what a command needs to be about the same stack."""
     source = decision.source
-    yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed"
+    growing = next((one for one in decision.placement.growing if one.workload == answer.workload), None)
+    if growing:
+        yield f"{answer.workload}: runs, and keeps {growing.keeps} until there is room for {growing.wants}"
+    else:
+        yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed"
     if answer.fits:
         yield "\nWhere it stands"
         yield from _reasons(answer.fits, source)
@@ -86,7 +103,8 @@ def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str
     elif answer.cut and not answer.missing:
         yield "\nEnded by hand before a second best was found."
     if answer.reasons:
-        yield "\nTogether these leave it no place; each of them is needed for that"
+        size = " in its new size" if growing else ""
+        yield f"\nTogether these leave it no place{size}; each of them is needed for that"
         yield from _reasons(answer.reasons, source)
         yield from _mends(answer, source, options)
 

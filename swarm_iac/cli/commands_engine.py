@@ -72,7 +72,7 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
     """
     from swarm_iac.cli import decisions
     from swarm_iac.plan.stops import why_stopped
-    from swarm_iac.plan.summary import Summary
+    from swarm_iac.plan.summary import Summary, pending
 
     if status and not file.exists():
         return False  # it failed before anything was known
@@ -80,8 +80,7 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
     decision = decisions.peek(stack)
     why = why_stopped(decision.stack, decision.last, decision.placement, datetime.date.today())
     stops = {name: why.get(name, told) for name, told in found.stop.items()}
-    pending = sum(len(one.missing) for one in decision.placement.unplaced)
-    line = found.model_copy(update={"stop": stops, "pending": pending}).line()
+    line = found.model_copy(update={"stop": stops, "pending": pending(decision.placement)}).line()
     (say if quiet else typer.echo)(f"{decision.stack.fleet}: {line}")
     return found.changes
 

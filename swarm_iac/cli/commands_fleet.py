@@ -50,6 +50,8 @@ def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) ->
     """Exit 0 only when every node is as desired; name each difference otherwise. Changes nothing."""
     view = fleet.look(named or stack, quiet=json)
     differences = fleet.differences(view)
+    for line in fleet.waiting(view):
+        say(line)
     if json:
         show_json([{"node": node, "what": what} for node, what in differences])
     elif differences:

@@ -128,6 +128,9 @@ def show_decision(decision: Decision, *, json: bool) -> None:
     show(table("placement", decisions.PLACEMENT_HEADS, decisions.placement_rows(decision)))
     if decision.placement.unplaced:
         show(table("not placed", ("workload", "missing", "because"), decisions.unplaced_rows(decision)))
+    if decision.placement.growing:
+        heads = ("workload", "keeps", "wants", "because")
+        show(table("keeps its size until there is room", heads, decisions.growing_rows(decision)))
     if decision.proof:
         show(table("how good it is", HEADS, goal_rows(decision.proof.goals)))
     for line in filter(None, (decisions.cost_line(decision), decisions.verdict_line(decision))):

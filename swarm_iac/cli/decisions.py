@@ -11,6 +11,7 @@ from swarm_iac.cli.engine import repository
 from swarm_iac.decision import Decision, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
+from swarm_iac.model.placement import Waiting
 from swarm_iac.stackfile import nearest_policy
 
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
@@ -120,7 +121,17 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
 def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """One row per workload that found no place, with the rules in the way."""
     for gone in decision.placement.unplaced:
-        yield gone.workload, len(gone.missing), "; ".join(reason.text for reason in gone.reasons)
+        yield gone.workload, len(gone.missing), _because(gone)
+
+
+def growing_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
+    """One row per workload that keeps its size, since there is no room for the one that it asks for."""
+    for one in decision.placement.growing:
+        yield one.workload, one.keeps, one.wants, _because(one)
+
+
+def _because(one: Waiting) -> str:
+    return "; ".join([*(reason.text for reason in one.reasons), *([one.nodes] if one.nodes else [])])
 
 
 def proof_line(decision: Decision) -> str:

@@ -229,16 +229,19 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
     """One row per allocation, and one per workload without a place."""
     from swarm_iac.plan.rows import health_words
 
+    growing = {one.workload for one in view.decision.placement.growing}
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         there = view.decision.stack.runs_as(one)
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
+        health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
         gpus = ",".join(map(str, one.gpus)) or "-"
         cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
         yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health
     for gone in view.decision.placement.unplaced:
         user = view.decision.stack.workloads[gone.workload].user
-        yield gone.workload, user, "not placed", "-", "-", "-", f"{len(gone.missing)} missing: swarm why {gone.workload}"
+        code = f" ({gone.code})" if gone.code else ""
+        yield gone.workload, user, "not placed", "-", "-", "-", f"{len(gone.missing)} missing{code}: swarm why {gone.workload}"
 
 
 def allocations_json(view: View) -> list[dict[str, Any]]:
@@ -263,6 +266,14 @@ def differences(view: View) -> list[tuple[str, str]]:
         elif not any(node == step.node for node, _ in found):
             found.append((step.node, f"{step.verb}: {step.why or step.allocation or 'needed'}"))
     return list(dict.fromkeys(found))
+
+
+def waiting(view: View) -> Iterator[str]:
+    """What is wished and can be nowhere yet, so that no machine differs for it."""
+    for gone in view.decision.placement.unplaced:
+        yield f"pending: {gone.workload}, {len(gone.missing)} without a place; see: swarm why {gone.workload}"
+    for one in view.decision.placement.growing:
+        yield f"pending: {one.workload} keeps {one.keeps} until there is room for {one.wants}; see: swarm why {one.workload}"
 
 
 def _shown(value: Any) -> str:

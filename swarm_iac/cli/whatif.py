@@ -28,7 +28,7 @@ def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: date
     """What would be decided with the edits (of `file`, when it is given). Raises StackFileError, LimitExceeded."""
     if not edits and file is None:
         raise StackFileError((Problem(Place("what-if"), "", "nothing is to be different; name an edit or --file", _HINT),))
-    base = load(file, today=today) if file else Loaded(deadline.written(now.stack), now.source)
+    base = load(file, today=today) if file else Loaded(deadline.written(now.written), now.source)
     changes = [edit for text in edits for edit in parse(text)]
     return suppose(now, edited(base, changes, today) if changes else base, today=today, progress=progress)
 

@@ -33,12 +33,26 @@ class Reason(Value):
     path: str = Field(default="", description="Path in the stack file of what it comes from, e.g. limits.user.gpus.")
 
 
-class Unplaced(Value):
-    """A workload (a whole gang, or some replicas) that found no place."""
+class Waiting(Value):
+    """A workload that waits for room, and why."""
 
     workload: Name
-    missing: tuple[int, ...] = Field(description="Indices of the replicas without a place.")
+    code: str = Field(default="", description="One word for the reasons: Resources, UserLimit, …")
+    nodes: str = Field(default="", description="How many nodes keep it out, by what they lack.")
     reasons: tuple[Reason, ...] = ()
+
+
+class Unplaced(Waiting):
+    """A workload (a whole gang, or some replicas) that found no place."""
+
+    missing: tuple[int, ...] = Field(description="Indices of the replicas without a place.")
+
+
+class Growing(Waiting):
+    """A workload that runs in its old size, since there is no room for it to grow."""
+
+    keeps: str = Field(default="", description="What of its size would change, as it is: 2 GPUs.")
+    wants: str = Field(default="", description="The same as it is wished: 3 GPUs.")
 
 
 class Placement(Value):
@@ -46,10 +60,15 @@ class Placement(Value):
 
     allocations: tuple[Allocation, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
+    growing: tuple[Growing, ...] = ()
 
     def by_name(self) -> dict[str, Allocation]:
         """Allocations by name."""
         return {allocation.name: allocation for allocation in self.allocations}
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """What has no place, and what waits to grow."""
+        return (*self.unplaced, *self.growing)
 
     def on(self, node: str) -> tuple[Allocation, ...]:
         """Allocations on `node`, sorted by name."""
@@ -73,3 +92,4 @@ class Proof(Value):
     parameters: dict[str, int | str] = {}
     placement: str = Field(description="Digest of the placement that it belongs to.")
     problem: dict[str, str] = Field(default={}, description="Digests of what was decided: nodes, limits, workloads, solve.")
+    pending: tuple[Waiting, ...] = Field(default=(), description="Why what waits for room does, as it was decided.")

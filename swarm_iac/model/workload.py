@@ -137,6 +137,11 @@ class Workload(Value):
         description="How a service changes. surge: never fewer healthy replicas than before or wanted, so one more stands in "
         "while others restart; roll: one replica at a time may be away; recreate: all stop, then all start.",
     )
+    on_grow: Literal["keep", "stop"] = Field(
+        default="keep",
+        description="What becomes of it while there is no room for another size that it asks for. keep: it runs on in its old "
+        "size until there is; stop: it ends, and waits.",
+    )
     restart: Literal["never", "on-failure"] | None = Field(
         default=None, description="What follows a failure; left out: a service starts again, a job has failed."
     )

@@ -16,12 +16,12 @@ from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
-from swarm_iac.model.placement import Placement, Proof
+from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import cpulist, words
 from swarm_iac.plan.stops import why_stopped
-from swarm_iac.plan.summary import Summary, summary
+from swarm_iac.plan.summary import Summary, pending, summary
 from swarm_iac.printable import printable
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
@@ -51,7 +51,7 @@ class Context:
 
     def summary(self, plan: Plan) -> Summary:
         """What the plan comes to."""
-        return summary(plan, self.stops, sum(len(one.missing) for one in self.after.unplaced))
+        return summary(plan, self.stops, pending(self.after))
 
 
 @dataclass
@@ -99,6 +99,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What waits for what", rows=_order(plan), minor=True),
         Section("What is left for later", rows=_left(plan)),
         Section("What is not placed", rows=_unplaced(context)),
+        Section("What keeps its size until there is room", rows=_growing(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("What it costs per hour", costs),
         _bound(context.proof),
@@ -124,6 +125,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
         "left": [{"step": left.step.id, "why": left.why} for left in plan.left],
         "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
         "unplaced": [each.model_dump(mode="json") for each in context.after.unplaced],
+        "growing": [each.model_dump(mode="json") for each in context.after.growing],
         "limits": [
             {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
         ],
@@ -289,9 +291,20 @@ def _left(plan: Plan) -> Rows:
 def _unplaced(context: Context) -> Rows:
     table = Rows(("workload", "missing", "because"))
     for one in context.after.unplaced:
-        reasons = "\n".join(f"{reason.text} ({reason.path or reason.rule})" for reason in one.reasons)
-        table.add(one.workload, str(len(one.missing)), reasons)
+        table.add(one.workload, str(len(one.missing)), _because(one))
     return table
+
+
+def _growing(context: Context) -> Rows:
+    table = Rows(("workload", "keeps", "wants", "because"))
+    for one in context.after.growing:
+        table.add(one.workload, one.keeps, one.wants, _because(one))
+    return table
+
+
+def _because(one: Waiting) -> str:
+    lines = [f"{reason.text} ({reason.path or reason.rule})" for reason in one.reasons]
+    return "\n".join([*lines, *([one.nodes] if one.nodes else [])])
 
 
 def _usages(context: Context) -> list[tuple[Usage, Usage]]:

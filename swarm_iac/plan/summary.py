@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from swarm_iac.model.base import Value
+from swarm_iac.model.placement import Placement
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.printable import printable
 
@@ -100,6 +101,13 @@ def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
         change=tuple(sorted(rest)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
         deferred=len(plan.left), pending=pending,
     )  # fmt: skip
+
+
+def pending(placement: Placement) -> int:
+    """Replicas without a place, and those that wait to grow."""
+    growing = {one.workload for one in placement.growing}
+    waits = sum(one.workload in growing for one in placement.allocations)
+    return sum(len(one.missing) for one in placement.unplaced) + waits
 
 
 def _new(step: Step) -> bool:

@@ -36,6 +36,7 @@ from swarm_iac.solver.explain import Causes, room_of
 from swarm_iac.solver.fewest import moves_goal
 from swarm_iac.solver.greedy import ORDERS, greedy
 from swarm_iac.solver.homeward import eased
+from swarm_iac.solver.lacking import code, lacking
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
@@ -55,6 +56,8 @@ NODES = 100
 EXACT = 60_000
 #: After a search that was ended by hand so many reasons are looked for; the others say so.
 SEEN = 20
+#: For so many workloads nodes are counted: that looks at every node each time.
+COUNTED = 100
 UNSEEN = Reason(rule="effort", text="the search was ended before the reason was looked for", path="solve.effort")
 
 
@@ -230,8 +233,10 @@ def _reasoned(solution: Solution, scene: Scene, watch: Watch) -> Solution:
     causes = Causes(room_of(scene, solution.placement))
     told: list[Unplaced] = []
     for gone in solution.placement.unplaced:
-        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(scene.asks[gone.workload])
-        told.append(gone.model_copy(update={"reasons": reasons}))
+        ask = scene.asks[gone.workload]
+        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(ask)
+        nodes = lacking(causes.seen(ask), ask) if len(told) < COUNTED and not watch.stopped else ""
+        told.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
     placement = solution.placement.model_copy(update={"unplaced": tuple(told)})
     proof = solution.proof.model_copy(update={"placement": digest(placement)})
     return solution.model_copy(update={"placement": placement, "proof": proof})

@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.base import Card, Core, Name, Value
-from swarm_iac.model.placement import Allocation, Placement, Unplaced
+from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import written
 from swarm_iac.stackfile.compose import compose
@@ -39,11 +41,12 @@ _ALLOCATIONS = "allocations:\n"
 
 @dataclass(frozen=True)
 class Lock:
-    """A placement, and by allocation (or unplaced workload) the digest of what it was decided from."""
+    """A placement, and by allocation (or workload that is unplaced or waits to grow) the digest of what it was decided from."""
 
     placement: Placement = field(default_factory=Placement)
     digests: dict[str, str] = field(default_factory=dict)
     unplaced_digests: dict[str, str] = field(default_factory=dict)
+    growing_digests: dict[str, str] = field(default_factory=dict)
 
 
 class _Block(Value):
@@ -69,11 +72,18 @@ class _Missing(Value):
     digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from.")
 
 
+class _Growing(Value):
+    """One workload that waits to grow as it is written."""
+
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of the wish for which there is no room.")
+
+
 class _File(Value):
     """A lock file."""
 
     allocations: dict[str, _Block] = Field(default={}, description="What has a place.")
     unplaced: dict[Name, _Missing] = Field(default={}, description="What has none.")
+    growing: dict[Name, _Growing] = Field(default={}, description="What runs in its old size.")
 
 
 def digest_of(stack: Stack, workload: str, node: str | None) -> str:
@@ -134,19 +144,23 @@ def digest_placement(placement: Placement) -> str:
     """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
     unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
     allocations = sorted((one.model_dump(mode="json") for one in placement.allocations), key=lambda one: str(one["name"]))
-    return digest({"allocations": allocations, "unplaced": unplaced})
+    growing = sorted(one.workload for one in placement.growing)
+    return digest({"allocations": allocations, "unplaced": unplaced} | ({"growing": growing} if growing else {}))
 
 
-def make(stack: Stack, placement: Placement) -> Lock:
-    """The lock of a placement that was just decided from `stack`.
+def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lock:
+    """The lock of a placement that was just decided from `stack`; `written`: where it differs, what the stack file says.
 
     Reasons stay out: their figures are of the whole, and would change with every neighbour.
     """
     decided = Decided(stack)
     digests = {one.name: decided.digest(one.workload, one.node) for one in placement.allocations}
     unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
-    bare = tuple(one.model_copy(update={"reasons": ()}) for one in placement.unplaced)
-    return Lock(placement.model_copy(update={"unplaced": bare}), digests, unplaced)
+    bare = tuple(Unplaced(workload=one.workload, missing=one.missing) for one in placement.unplaced)
+    plain = tuple(Growing(workload=one.workload) for one in placement.growing)
+    wishes = Decided(written or stack)
+    growing = {one.workload: wishes.digest(one.workload, None) for one in placement.growing}
+    return Lock(placement.model_copy(update={"unplaced": bare, "growing": plain}), digests, unplaced, growing)
 
 
 def dump(lock: Lock) -> str:
@@ -170,6 +184,10 @@ def dump(lock: Lock) -> str:
                 f"      - {json.dumps(one.model_dump(exclude_defaults=True), ensure_ascii=False)}" for one in gone.reasons
             ]
         parts.append("\n".join([*lines, f'    digest: "{lock.unplaced_digests[gone.workload]}"', ""]))
+    if lock.placement.growing:
+        parts.append("growing:\n")
+    for name in sorted(one.workload for one in lock.placement.growing):
+        parts.append(f'  {name}: {{digest: "{lock.growing_digests[name]}"}}\n')
     return "\n".join(parts)
 
 
@@ -205,17 +223,28 @@ def _read(text: str, file: str) -> Lock:
         raise StackFileError(tuple(problems[:10]))
     unplaced = [Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items()]
     digests = {name: block.digest for name, block in shape.allocations.items()}
-    return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()})
+    growing = {name: one.digest for name, one in shape.growing.items()}
+    if lone := growing.keys() - {one.workload for one in allocations}:
+        place = document.at(("growing", min(lone)), key=True)
+        hint = "take the line out; `swarm solve` writes this file"
+        problem = Problem(place, f"growing.{min(lone)}", f"{min(lone)} runs nowhere, so it cannot wait to grow", hint)
+        raise StackFileError((problem,))
+    return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()}, growing)
 
 
 def _lock(
-    allocations: list[Allocation], unplaced: list[Unplaced], digests: dict[str, str], unplaced_digests: dict[str, str]
+    allocations: list[Allocation],
+    unplaced: list[Unplaced],
+    digests: dict[str, str],
+    unplaced_digests: dict[str, str],
+    growing: Mapping[str, str] = MappingProxyType({}),
 ) -> Lock:
     placement = Placement(
         allocations=tuple(sorted(allocations, key=lambda one: one.name)),
         unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
+        growing=tuple(Growing(workload=name) for name in sorted(growing)),
     )
-    return Lock(placement, digests, unplaced_digests)
+    return Lock(placement, digests, unplaced_digests, dict(growing))
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
@@ -229,9 +258,21 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
     placement = Placement(
         allocations=tuple(sorted((fresh.get(one.name, one) for one in lock.placement.allocations), key=lambda one: one.name)),
         unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
+        growing=tuple(Growing(workload=name) for name in sorted(names.get(name, name) for name in lock.growing_digests)),
     )
     digests = {fresh[name].name if name in fresh else name: digest for name, digest in lock.digests.items()}
-    return Lock(placement, digests, {names.get(name, name): digest for name, digest in lock.unplaced_digests.items()})
+    unplaced_digests, growing = (
+        {names.get(name, name): digest for name, digest in each.items()}
+        for each in (lock.unplaced_digests, lock.growing_digests)
+    )
+    return Lock(placement, digests, unplaced_digests, growing)
+
+
+def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
+    """Which of those that wait to grow wish for something else now, a sentence each. `stack`: as it is written."""
+    wish = Decided(stack).digest
+    gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or wish(name, None) != digest]
+    return tuple(f"{name}: it has changed since it found no room to grow" for name in sorted(gone))
 
 
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:

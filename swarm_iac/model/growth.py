@@ -1,0 +1,72 @@
+"""What runs keeps its old size while there is no room for the new one: which size is that, and how does it read?"""
+
+from __future__ import annotations
+
+from swarm_iac.model.hardware import Gpus
+from swarm_iac.model.placement import Allocation, Growing, Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Workload
+from swarm_iac.units import BitsPerSecond, Bytes
+
+
+def size(one: Allocation) -> tuple[int, ...]:
+    """What an allocation holds: GPUs, pinned CPUs, thousandths of vCPUs, bytes of memory and disk, bit/s out and in."""
+    rates = int(one.egress), int(one.ingress)
+    return (len(one.gpus), len(one.cpus), int(one.vcpus), int(one.memory), int(one.storage), *rates)
+
+
+def at_size(wish: Workload, one: Allocation) -> Workload:
+    """The wish with the size of what runs. Of local disk the lock knows the sum: what changed is taken to be the scratch."""
+    each, network = wish.each, wish.network
+    gpus = each.gpus.model_copy(update={"count": len(one.gpus)}) if one.gpus else Gpus(count=0)
+    disk = {}
+    if wish.storage != one.storage:
+        cache = min(int(each.cache), int(one.storage))
+        disk = {"cache": Bytes(cache), "scratch": Bytes(int(one.storage) - cache)}
+    sizes = {"gpus": gpus, "vcpus": one.vcpus, "pinned": bool(one.cpus), "memory": one.memory, **disk}
+    rates: dict[str, BitsPerSecond | None] = {}
+    for name, now, was in (("egress", wish.egress, one.egress), ("ingress", wish.ingress, one.ingress)):
+        if now != was:
+            between = min(int(network.between or 0), int(was))
+            rates |= {name: BitsPerSecond(int(was) - between), "between": BitsPerSecond(between) if between else None}
+    return wish.model_copy(
+        update={"each": each.model_copy(update=sizes), "network": network.model_copy(update=rates) if rates else network}
+    )
+
+
+def held(stack: Stack, placement: Placement) -> Stack:
+    """The stack as it holds now: what waits to grow asks for the size that it has."""
+    if not placement.growing:
+        return stack
+    first = {one.workload: one for one in reversed(placement.allocations)}
+    names = [one.workload for one in placement.growing if one.workload in first and one.workload in stack.workloads]
+    smaller = {name: at_size(stack.workloads[name], first[name]) for name in names}
+    return stack.model_copy(update={"workloads": {**stack.workloads, **smaller}})
+
+
+def told(stack: Stack, placement: Placement) -> Placement:
+    """The placement, with what each that waits to grow keeps and wants, in words. `stack`: as it is written."""
+    first = {one.workload: one for one in reversed(placement.allocations)}
+    growing = tuple(_told(one, stack.workloads[one.workload], first[one.workload]) for one in placement.growing)
+    return placement.model_copy(update={"growing": growing}) if growing else placement
+
+
+def _told(growing: Growing, wish: Workload, one: Allocation) -> Growing:
+    each = wish.each
+    pinned = int(each.vcpus) // 1000 if each.pinned else 0
+    pairs = (
+        (len(one.gpus), each.gpus.count, "GPUs"),
+        (one.vcpus, each.vcpus, "vCPUs"),
+        (len(one.cpus), pinned, "pinned CPUs"),
+        (one.memory, each.memory, "of memory"),
+        (one.storage, wish.storage, "of local disk"),
+        (one.egress, wish.egress, "out"),
+        (one.ingress, wish.ingress, "in"),
+    )
+    changed = [(was, now, word) for was, now, word in pairs if was != now]
+    keeps, wants = (", ".join(f"{pair[i]} {_one(pair[i], pair[2])}" for pair in changed) for i in (0, 1))
+    return growing.model_copy(update={"keeps": keeps, "wants": wants})
+
+
+def _one(count: object, word: str) -> str:
+    return word[:-1] if str(count) == "1" and word.endswith("s") else word

@@ -1,0 +1,214 @@
+"""Does a job run on while there is no room for it to grow, is that said, and does it grow once there is?"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.cli import answers
+from swarm_iac.cli.live import Following
+from swarm_iac.decision import Decision, decide, keep, running
+from swarm_iac.errors import StackFileError, StaleLock
+from swarm_iac.limits import judge
+from swarm_iac.model.placement import Placement
+from swarm_iac.solver import solve_keeping
+from swarm_iac.stackfile import load
+from tests.cli.typed import swarm
+
+TODAY = datetime.date(2026, 6, 1)
+FLEET = """\
+fleet: lab
+teams:
+  t: {users: [ada, bo]}
+limits:
+  user: {gpus: 12, memory: 2 TB}
+  except:
+    - {user: ada, gpus: 14, until: 2026-06-03, why: thesis}
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nvme: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@n1"}
+  n2: {hardware: h, ssh: "root@n2", state: cordon, why: fans}
+workloads:
+  a: {user: ada, kind: train, each: {gpus: 2, memory: 100 GB, scratch: 100 GB}, run: {command: x}}
+  b: {user: bo, kind: train, each: {gpus: 6, memory: 100 GB, scratch: 100 GB}, run: {command: x}}
+"""
+
+
+def decided(root: Path, text: str, today: datetime.date = TODAY, **environment: str) -> Decision:
+    (root / "stacks").mkdir(exist_ok=True)
+    (root / "stacks" / "lab.yaml").write_text(text)
+    return decide(root, "lab", today=today, environment=environment)
+
+
+def edited(text: str, *pairs: tuple[str, str]) -> str:
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(tmp_path, FLEET))
+    return tmp_path
+
+
+GROWS = [
+    (("a: {user: ada, kind: train, each: {gpus: 2", "a: {user: ada, kind: train, each: {gpus: 3"), "2 GPUs", "3 GPUs"),
+    (("memory: 100 GB", "memory: 950 GB"), "100 GB of memory", "950 GB of memory"),
+    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of local disk", "1 TB of local disk"),
+    (("scratch: 100 GB", "vcpus: 64"), "1 vCPU, 100 GB of local disk", "64 vCPUs, 0 B of local disk"),
+]
+
+
+@pytest.mark.parametrize(("edit", "keeps", "wants"), GROWS, ids=[wants for _, _, wants in GROWS])
+def test_it_keeps_what_it_has(root: Path, edit: tuple[str, str], keeps: str, wants: str) -> None:
+    text = edited(FLEET, edit)
+    now = decided(root, text)
+    before = now.last.by_name()["a-0"]
+    assert now.placement.by_name()["a-0"] == before, "the same node, devices and size"
+    (growing,) = now.placement.growing
+    assert (growing.workload, growing.keeps, growing.wants) == ("a", keeps, wants)
+    assert growing.reasons and not now.placement.unplaced
+    assert not judge(now.stack, now.placement, TODAY)
+
+    keep(now)
+    again = decided(root, text, SWARM_FROZEN="1")
+    assert again.stale == () and again.proof is not None, "once decided it stands"
+    assert again.placement.by_name()["a-0"] == before
+    assert [(one.keeps, one.wants) for one in again.placement.growing] == [(keeps, wants)]
+
+
+def test_it_grows_once_there_is_room(root: Path) -> None:
+    larger = edited(FLEET, GROWS[0][0])
+    keep(decided(root, larger))
+    room = edited(larger, ("each: {gpus: 6", "each: {gpus: 5"))
+    with pytest.raises(StaleLock):
+        decided(root, room, SWARM_FROZEN="1")
+    now = decided(root, room)
+    assert len(now.placement.by_name()["a-0"].gpus) == 3
+    assert now.placement.growing == () and now.wish is None
+
+
+def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
+    """A node is taken back: nothing of the wish changed, and still it is decided again."""
+    larger = edited(FLEET, GROWS[0][0])
+    keep(decided(root, larger))
+    ready = edited(larger, (", state: cordon, why: fans", ""))
+    with pytest.raises(StaleLock, match="a waits to grow, and nodes changed since that was decided"):
+        decided(root, ready, SWARM_FROZEN="1")
+    now = decided(root, ready)
+    assert (now.placement.by_name()["a-0"].node, now.placement.growing) == ("n2", ())
+
+
+def test_a_wish_that_is_taken_back(root: Path) -> None:
+    keep(decided(root, edited(FLEET, GROWS[0][0])))
+    now = decided(root, FLEET)
+    assert now.stale == ("a: it has changed since it found no room to grow",)
+    assert now.placement == now.last.model_copy(update={"growing": ()})
+
+
+def test_who_wants_it_to_stop_says_so(root: Path) -> None:
+    now = decided(root, edited(FLEET, GROWS[0][0], ("a: {user: ada,", "a: {user: ada, on_grow: stop,")))
+    assert [one.workload for one in now.placement.unplaced] == ["a"]
+
+
+def test_a_higher_priority_takes_its_place_as_any_other(root: Path) -> None:
+    urgent = "workloads:\n  c: {user: bo, priority: high, each: {gpus: 2}, run: {command: x}}\n"
+    now = decided(root, edited(FLEET, GROWS[0][0], ("workloads:\n", urgent)))
+    assert "c-0" in now.placement.by_name() and "a-0" not in now.placement.by_name()
+    assert now.placement.growing == () and [one.workload for one in now.placement.unplaced] == ["a"]
+    assert now.stack.workloads["a"].each.gpus.count == 3, "it asks for what is written"
+
+
+def test_an_exception_that_ends_blocks_growth_only(tmp_path: Path) -> None:
+    two = edited(
+        FLEET,
+        ("scratch: 100 GB}", "scratch: 100 GB}, replicas: 2"),
+        ("b: {user: bo", "b: {user: ada"),
+        ("gpus: 6,", "gpus: 2,"),
+    )
+    wide = edited(two, ("gpus: 2, memory", "gpus: 5, memory"), (", state: cordon, why: fans", ""))
+    keep(decided(tmp_path, wide))
+    now = decided(tmp_path, edited(wide, ("gpus: 5, memory", "gpus: 6, memory")), datetime.date(2026, 7, 1))
+    assert {one.name for one in now.placement.allocations} == {"a-0", "a-1", "b-0"}
+    assert [one.keeps for one in now.placement.growing] == ["5 GPUs"]
+
+
+def test_every_command_says_it(root: Path) -> None:
+    keep(decided(root, edited(FLEET, GROWS[0][0])))
+    plan = swarm("plan", "--offline", "-s", "lab", at=root).out
+    assert "What keeps its size until there is room" in plan and "lab: nothing to change, 1 pending" in plan
+    assert "What stops" not in plan
+    solved = swarm("solve", "-s", "lab", at=root).out
+    assert "keeps its size until there is room" in solved
+    why = swarm("why", "a", "-s", "lab", at=root).out
+    assert "a: runs, and keeps 2 GPUs until there is room for 3 GPUs" in why
+    assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
+    assert "swarm what-if" in why
+
+
+def test_why_tells_changes_that_let_it_grow(root: Path) -> None:
+    now = decided(root, edited(FLEET, GROWS[0][0]))
+    _, answer = answers.explain(now, "a", TODAY, Following())
+    assert answer.mends and not answer.placed
+
+
+def test_a_rebalance_leaves_it_waiting(root: Path) -> None:
+    today = datetime.date.today()  # the command's own
+    keep(decided(root, edited(FLEET, GROWS[0][0]), today))
+    now = running(root, "lab", today=today)
+    assert now.stack.workloads["a"].each.gpus.count == 2 and now.written.workloads["a"].each.gpus.count == 3
+    assert swarm("rebalance", "--moves", "1", "-s", "lab", at=root).code == 0
+    again = decided(root, edited(FLEET, GROWS[0][0]), today)
+    assert again.stale == () and [one.workload for one in again.placement.growing] == ["a"]
+
+
+def test_a_lock_that_lets_nobody_grow_is_refused(root: Path) -> None:
+    lock = root / "stacks" / "lab.lock.yaml"
+    lock.write_text(lock.read_text() + '\ngrowing:\n\n  zz: {digest: "000000000000"}\n')
+    with pytest.raises(StackFileError, match="zz runs nowhere"):
+        decided(root, FLEET)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_job_that_fits_at_its_size_ends_for_its_own_growth(seed: int, tmp_path: Path) -> None:
+    """On random fleets: everybody of one priority grows at random, and nothing that ran is without a place."""
+    rng = random.Random(seed)
+    nodes = rng.randint(1, 5)
+
+    def text(sizes: list[tuple[int, int, int, str]]) -> str:
+        works = "".join(
+            f"  w{i}: {{user: ada, {how}: {count}, each: {{gpus: {gpus}, memory: {memory} GB}}, run: {{command: x}}}}\n"
+            for i, (count, gpus, memory, how) in enumerate(sizes)
+        )
+        return (
+            "fleet: lab\nteams: {t: {users: [ada]}}\nlimits: {user: {gpus: 900, vcpus: 900, memory: 90 TB}}\n"
+            f"hardware: {{h: {{gpus: 8 x H100, vcpus: 64, memory: 500 GB}}}}\nnodes: {{'n[1-{nodes}]': {{hardware: h, ssh: 'root@{{name}}'}}}}\n"
+            f"workloads:\n{works}solve: {{effort: quick, moves: {rng.choice((0, 2, 9))}}}\n"
+        )
+
+    file = tmp_path / "lab.yaml"
+    sizes = [
+        (rng.randint(1, 3), rng.randint(0, 4), rng.choice((20, 60, 150)), rng.choice(("replicas", "replicas", "gang")))
+        for _ in range(rng.randint(2, 8))
+    ]
+    file.write_text(text(sizes))
+    first = load(file, today=TODAY).stack
+    before = solve_keeping(first, Placement(), today=TODAY)[1].placement
+    grown = [
+        (count, gpus + rng.choice((0, 1, 3)), int(memory * rng.choice((1, 1, 2))), how) for count, gpus, memory, how in sizes
+    ]
+    file.write_text(text(grown))
+    written = load(file, today=TODAY).stack
+    stack, solution = solve_keeping(written, before, today=TODAY)
+    now = solution.placement
+    assert before.by_name().keys() <= now.by_name().keys()
+    assert not judge(stack, now, TODAY)
+    for one in now.growing:
+        assert one.reasons and one.keeps != one.wants
