@@ -85,6 +85,6 @@ def fewer(scene: Scene, settled: Settled, counts: Pairs, counted: Goal, watch: W
         return counts, counted
     least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
     if least.found is not None and moves_of(scene, settled, least.found) < counted.value:
-        counts = least.found
+        counts = homeward(scene, settled, least.found)
     moves = moves_of(scene, settled, counts)
     return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted.bound, least.moves)))

@@ -20,25 +20,24 @@ from swarm_iac.solver.worth import MOVE, total
 
 
 def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
-    """What is worth the most, with at least as many replicas of each workload: `counts`, or one of two ways home."""
+    """What is worth the most, with at least as many replicas of each workload: `counts`, or after one or two ways home."""
     stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
-    gone = stand - counts
-    left = by_workload(gone)
-    if not left:
-        return counts
-    order = sorted(left, key=lambda name: _rank(scene, name))
-    homes = {name: sorted(node for one, node in gone if one == name) for name in order}
-    alone = {name: nodes for name, nodes in homes.items() if simple(scene.asks[name])}
     most = max(moves_of(scene, settled, counts), int(scene.stack.solve.moves))
-    ways = [counts]
-    for way, whose in ((_all_anew, alone), (_one_by_one, homes)):
-        leavers = Counter({name: left[name] for name in whose})
-        place = _Place(scene, settled, counts & stand)
-        way(place, counts - stand, gone, whose, leavers)
+    best = counts
+    for way, alone in ((_all_anew, True), (_one_by_one, False)):
+        gone = stand - best
+        left = by_workload(gone)
+        order = sorted((name for name in left if not alone or simple(scene.asks[name])), key=lambda name: _rank(scene, name))
+        if not order:
+            continue
+        homes = {name: sorted(node for one, node in gone if one == name) for name in order}
+        place = _Place(scene, settled, best & stand)
+        way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
         found = place.counts + greedy(Task(scene, place.room, _missing(scene, place.counts)))
-        if not by_workload(counts) - by_workload(found) and moves_of(scene, settled, found) <= most:
-            ways.append(found)
-    return max(ways, key=lambda way: net(scene, settled, way))
+        well = not by_workload(best) - by_workload(found) and moves_of(scene, settled, found) <= most
+        if well and net(scene, settled, found) > net(scene, settled, best):
+            best = found
+    return best
 
 
 def net(scene: Scene, settled: Settled, counts: Pairs) -> int:
