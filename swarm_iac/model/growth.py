@@ -16,21 +16,28 @@ def size(one: Allocation) -> tuple[int, ...]:
 
 
 def at_size(wish: Workload, one: Allocation) -> Workload:
-    """The wish with the size of what runs. Of local disk the lock knows the sum: what changed is taken to be the scratch."""
+    """The wish with no more of anything than what runs holds, so that nobody has more than the stack file says.
+
+    Of local disk the lock knows the sum: what has changed is taken to be the scratch.
+    """
     each, network = wish.each, wish.network
-    gpus = each.gpus.model_copy(update={"count": len(one.gpus)}) if one.gpus else Gpus(count=0)
+    gpus = each.gpus.model_copy(update={"count": min(len(one.gpus), each.gpus.count)}) if one.gpus else Gpus(count=0)
     disk = {}
-    if wish.storage != one.storage:
+    if one.storage < wish.storage:
         cache = min(int(each.cache), int(one.storage))
         disk = {"cache": Bytes(cache), "scratch": Bytes(int(one.storage) - cache)}
-    sizes = {"gpus": gpus, "vcpus": one.vcpus, "pinned": bool(one.cpus), "memory": one.memory, **disk}
+    sizes = {"gpus": gpus, "vcpus": min(one.vcpus, each.vcpus), "memory": min(one.memory, each.memory)}
+    pinned = each.pinned and bool(one.cpus)
     rates: dict[str, BitsPerSecond | None] = {}
     for name, now, was in (("egress", wish.egress, one.egress), ("ingress", wish.ingress, one.ingress)):
-        if now != was:
+        if was < now:
             between = min(int(network.between or 0), int(was))
             rates |= {name: BitsPerSecond(int(was) - between), "between": BitsPerSecond(between) if between else None}
     return wish.model_copy(
-        update={"each": each.model_copy(update=sizes), "network": network.model_copy(update=rates) if rates else network}
+        update={
+            "each": each.model_copy(update={**sizes, **disk, "pinned": pinned}),
+            "network": network.model_copy(update=rates) if rates else network,
+        }
     )
 
 
@@ -54,7 +61,7 @@ def told(stack: Stack, placement: Placement) -> Placement:
 def _told(growing: Growing, wish: Workload, one: Allocation) -> Growing:
     each = wish.each
     pinned = int(each.vcpus) // 1000 if each.pinned else 0
-    pairs = (
+    pairs: tuple[tuple[int, int, str], ...] = (
         (len(one.gpus), each.gpus.count, "GPUs"),
         (one.vcpus, each.vcpus, "vCPUs"),
         (len(one.cpus), pinned, "pinned CPUs"),
@@ -63,7 +70,7 @@ def _told(growing: Growing, wish: Workload, one: Allocation) -> Growing:
         (one.egress, wish.egress, "out"),
         (one.ingress, wish.ingress, "in"),
     )
-    changed = [(was, now, word) for was, now, word in pairs if was != now]
+    changed = [(was, now, word) for was, now, word in pairs if was < now]
     keeps, wants = (", ".join(f"{pair[i]} {_one(pair[i], pair[2])}" for pair in changed) for i in (0, 1))
     return growing.model_copy(update={"keeps": keeps, "wants": wants})
 

@@ -62,7 +62,6 @@ GROWS = [
     (("a: {user: ada, kind: train, each: {gpus: 2", "a: {user: ada, kind: train, each: {gpus: 3"), "2 GPUs", "3 GPUs"),
     (("memory: 100 GB", "memory: 950 GB"), "100 GB of memory", "950 GB of memory"),
     (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of local disk", "1 TB of local disk"),
-    (("scratch: 100 GB", "vcpus: 64"), "1 vCPU, 100 GB of local disk", "64 vCPUs, 0 B of local disk"),
 ]
 
 
@@ -82,6 +81,28 @@ def test_it_keeps_what_it_has(root: Path, edit: tuple[str, str], keeps: str, wan
     assert again.stale == () and again.proof is not None, "once decided it stands"
     assert again.placement.by_name()["a-0"] == before
     assert [(one.keeps, one.wants) for one in again.placement.growing] == [(keeps, wants)]
+
+
+def test_what_asks_for_less_gives_it_back_while_it_waits_for_the_rest(root: Path) -> None:
+    now = decided(root, edited(FLEET, ("each: {gpus: 2, memory: 100 GB, scratch: 100 GB}", "each: {gpus: 1, vcpus: 64}")))
+    (growing,) = now.placement.growing
+    assert (growing.keeps, growing.wants) == ("1 vCPU", "64 vCPUs")
+    found = now.placement.by_name()["a-0"]
+    assert (len(found.gpus), str(found.vcpus), str(found.memory), int(found.storage)) == (1, "1", "1 GB", 0)
+
+
+def test_a_lock_gives_nobody_more_than_the_stack_file_says(root: Path) -> None:
+    """Whoever edits lock and proof by hand may claim that something larger runs, and waits to grow."""
+    keep(decided(root, edited(FLEET, GROWS[0][0])))
+    file = root / "stacks" / "lab.lock.yaml"
+    for old, new in (("memory: 100 GB", "memory: 300 GB"), ("vcpus: 1", "vcpus: 9"), ("storage: 100 GB", "storage: 200 GB")):
+        text = file.read_text()
+        file.write_text(edited(text, (old, new)))
+        with pytest.raises(StaleLock):
+            decided(root, edited(FLEET, GROWS[0][0]), SWARM_FROZEN="1")
+        found = decided(root, edited(FLEET, GROWS[0][0])).placement.by_name()["a-0"]
+        assert (str(found.vcpus), str(found.memory), str(found.storage)) == ("1", "100 GB", "100 GB")
+        file.write_text(text)
 
 
 def test_it_grows_once_there_is_room(root: Path) -> None:
