@@ -101,7 +101,13 @@ def search(
             values = _better(board, table, values, below(board.counts(values), aim.places))
         if aim.terms and not skip:
             board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
-    return Found(board.counts(values), scores, used)
+    return Found(board.counts(values), [_in_the_end(values, *score) for score in scores], used)
+
+
+def _in_the_end(values: Values, aim: Aim, value: int, bound: int) -> Score:
+    """A goal's value in the placement that is returned: a later goal's search may have bettered it by the way."""
+    found = aim.measure(values)
+    return (aim, found, _tighter(aim, bound, bound, found)) if aim.sense * found > aim.sense * value else (aim, value, bound)
 
 
 def _waiting(table: list[Aim], values: Values) -> int:
