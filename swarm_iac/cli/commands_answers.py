@@ -92,10 +92,11 @@ def what_if(
     today = datetime.date.today()
 
     def supposed(progress: live.Following) -> tuple[Decision, Decision]:
-        now = _standing(stack, source, progress)
-        progress.phase("loading the solver")
+        progress.phase("reading the edits")
         from swarm_iac.cli import whatif
 
+        whatif.check(str(source) if source else stack, edits or [], file, today)
+        now = _standing(stack, source, progress)
         return now, whatif.supposed(now, edits or [], file, today, progress)
 
     now, then = live.followed(supposed, quiet=json)

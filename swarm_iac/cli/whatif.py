@@ -12,7 +12,7 @@ from rich.text import Text
 
 from swarm_iac.cli import decisions
 from swarm_iac.cli.screen import table
-from swarm_iac.decision import Decision, Progress, suppose
+from swarm_iac.decision import Decision, Files, Progress, suppose
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
@@ -29,8 +29,20 @@ def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: date
     if not edits and file is None:
         raise StackFileError((Problem(Place("what-if"), "", "nothing is to be different; name an edit or --file", _HINT),))
     base = load(file, today=today) if file else Loaded(deadline.written(now.written), now.source)
+    return suppose(now, _with(base, edits, today), today=today, progress=progress)
+
+
+def check(name: str, edits: Sequence[str], file: Path | None, today: datetime.date) -> None:
+    """Are the edits right? Asked before anything is solved. Raises StackFileError."""
+    of = decisions.home(name)
+    path = file or (Files.of(*of).stack if of else Path(name))
+    if path.is_file():  # what is no stack is told by who solves
+        _with(load(path, today=today), edits, today)
+
+
+def _with(base: Loaded, edits: Sequence[str], today: datetime.date) -> Loaded:
     changes = [edit for text in edits for edit in parse(text)]
-    return suppose(now, edited(base, changes, today) if changes else base, today=today, progress=progress)
+    return edited(base, changes, today) if changes else base
 
 
 def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[RenderableType]:
@@ -39,7 +51,7 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
     if changes:
         yield table("placement", ("allocation", "user", "before", "after", ""), changes)
     else:
-        yield Text("Every allocation stays as it is.", style="green")
+        yield Text("Every allocation stays as it runs.", style="green")
     moves = [(reason.text,) for reason in _moves(then, today)]
     if moves:
         yield table("what leaves its node, and why", ("",), moves)
@@ -59,12 +71,12 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
 def changes(now: Decision, then: Decision) -> bool:
     """Would anything stand elsewhere, or would something else be pending?"""
     missing = [{one.workload: one.missing for one in each.placement.unplaced} for each in (now, then)]
-    return now.placement.allocations != then.placement.allocations or missing[0] != missing[1]
+    return any(True for _ in placement_rows(now, then)) or missing[0] != missing[1]
 
 
 def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:
     """The difference for machines."""
-    before, after = cost.cost(now.stack, now.placement), cost.cost(then.stack, then.placement)
+    before, after = cost.cost(now.stack, now.last), cost.cost(then.stack, then.placement)
     heads = ("allocation", "user", "before", "after", "note")
     return {
         "edits": list(edits),
@@ -84,21 +96,25 @@ def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime
 
 
 def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, str, str, str]]:
-    """One row for each allocation that would be elsewhere, or of another size."""
-    before, after = now.placement.by_name(), then.placement.by_name()
+    """One row for each allocation that would be elsewhere than it runs, or of another size.
+
+    What the stack file as it is would change as well, since it is not applied yet, is said so.
+    """
+    before, after, anyway = now.last.by_name(), then.placement.by_name(), now.placement.by_name()
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
         if old == new:
             continue
         one = new or old
         assert one is not None
-        wish = then.stack.workloads.get(one.workload) or now.stack.workloads[one.workload]
+        wish = then.stack.workloads.get(one.workload) or now.stack.workloads.get(one.workload)
         if new is None:
             gone = one.workload not in then.stack.workloads or one.index >= then.stack.workloads[one.workload].members
             note = "no longer wanted" if gone else "loses its place"
         else:
             note = "new" if old is None else "moves" if old.node != new.node else "other resources"
-        yield name, wish.user, old.node if old else "-", new.node if new else "-", note
+        note += ", without the edit too" if anyway.get(name) == new else ""
+        yield name, wish.user if wish else "-", old.node if old else "-", new.node if new else "-", note
 
 
 def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:
@@ -129,7 +145,7 @@ def _differ(was: Allocation, now: Allocation) -> bool:
 
 def _usages(now: Decision, then: Decision, today: datetime.date) -> Iterator[tuple[Usage, Usage]]:
     """Each ceiling whose use or value would be different."""
-    before = {(one.level, one.subject, one.resource): one for one in usage(now.stack, now.placement, today)}
+    before = {(one.level, one.subject, one.resource): one for one in usage(now.stack, now.last, today)}
     for one in usage(then.stack, then.placement, today):
         was = before.get((one.level, one.subject, one.resource)) or one.model_copy(update={"used": 0})
         if (was.used, was.ceiling) != (one.used, one.ceiling):
@@ -142,7 +158,7 @@ def _ceilings(before: Usage, after: Usage) -> str:
 
 
 def _cost_line(now: Decision, then: Decision) -> str:
-    before, after = cost.cost(now.stack, now.placement), cost.cost(then.stack, then.placement)
+    before, after = cost.cost(now.stack, now.last), cost.cost(then.stack, then.placement)
     if after is None:
         return "" if before is None else f"cost: {before}, and no prices after"
     if before is None or before.currency != after.currency:

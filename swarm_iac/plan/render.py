@@ -20,7 +20,7 @@ from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import cpulist, words
-from swarm_iac.plan.stops import why_stopped
+from swarm_iac.plan.stops import why_moved, why_stopped
 from swarm_iac.plan.summary import Summary, pending, summary
 from swarm_iac.printable import printable
 
@@ -48,6 +48,11 @@ class Context:
     def stops(self) -> dict[str, str]:
         """Why each allocation stops that ran and is placed no more."""
         return why_stopped(self.stack, self.before, self.after, self.today)
+
+    @cached_property
+    def moved(self) -> dict[str, str]:
+        """Why each allocation leaves its node that ran and is placed on another."""
+        return why_moved(self.stack, self.before, self.after, self.today)
 
     def summary(self, plan: Plan) -> Summary:
         """What the plan comes to."""
@@ -136,21 +141,12 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
 
 
 def moves(context: Context) -> Iterator[tuple[str, str, str, str]]:
-    """Allocation, old node, new node, and why: what the stack says of the old node, else the solver's choice."""
+    """Allocation, old node, new node, and why: what the stack says of the old node, else who takes its place."""
     before = context.before.by_name()
     for name, one in sorted(context.after.by_name().items()):
         old = before.get(name)
         if old is not None and old.node != one.node:
-            yield name, old.node, one.node, _why(context, old.node)
-
-
-def _why(context: Context, node: str) -> str:
-    found = context.stack.nodes.get(node)
-    if found is None:
-        return f"{node} left the stack"
-    if found.state in ("drain", "lost"):
-        return f"{node}: {found.state}" + (f" ({found.why})" if found.why else "")
-    return "more fits this way, within the move budget"
+            yield name, old.node, one.node, context.moved[name]
 
 
 def _shown(section: Section) -> Group:

@@ -43,8 +43,10 @@ def _told(scene: Scene, settled: Settled, placement: Placement, was: Allocation,
         gain = "parts of GPUs that fit together" if same else "fewer nodes in use or GPUs that fit better"
         return Reason(rule="tidier", text=f"{head}, which leaves {gain}", path="solve")
     parts = []
+    ran = {a.name: (a.node, a.gpus if scene.asks[a.workload].shared else ()) for found in scene.running.values() for a in found}
     for name in names:
-        standing = [a.name for a in placement.on(was.node) if a.workload == name]
+        here = (a for a in placement.on(was.node) if a.workload == name)
+        standing = [a.name for a in here if ran.get(a.name) != (a.node, a.gpus if scene.asks[name].shared else ())]
         left = sorted({a.node for a in scene.running.get(name, ()) if a.name in standing and a.name not in settled.stay})
         states = [f"{node}: {scene.stack.nodes[node].state}" for node in left if node in scene.bins]
         forced = f", which had to leave ({'; '.join(states)})" if states else ""
