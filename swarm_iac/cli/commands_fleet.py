@@ -13,16 +13,20 @@ from swarm_iac.cli.commands_engine import Positional, Stack
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
 
+Offline = Annotated[
+    bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: take each as the lock file leaves it.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document for machines.")]
 
 
-def status(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:
+def status(named: Positional = "", stack: Stack = "dev", json: Json = False, offline: Offline = False) -> None:
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
-    view = fleet.look(named or stack, quiet=json, planned=False)
+    view = fleet.look(named or stack, quiet=json, planned=False, offline=offline)
     if json:
         show_json({name: seen.model_dump(mode="json") for name, seen in view.observed.items()})
     else:
         show(table(f"fleet {view.decision.stack.fleet}", fleet.NODE_HEADS, fleet.node_rows(view)))
+    _say_offline(view)
     if any(seen.error for seen in view.observed.values()):
         raise SystemExit(4)
 
@@ -34,16 +38,24 @@ def ps(
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's.")] = "",
     node: Annotated[str, typer.Option("--node", "-n", help="Only what stands on this node.")] = "",
     pending: Annotated[bool, typer.Option("--pending", help="Only what found no place; asks no machine.")] = False,
+    offline: Offline = False,
 ) -> None:
     """The workloads: where each replica is, what it holds, and how it is.
 
     Examples: swarm ps --user ada; swarm ps --node gpu-03; swarm ps --pending
     """
-    view = fleet.shown(named or stack, fleet.Wanted(user, node, pending), quiet=json)
+    view = fleet.shown(named or stack, fleet.Wanted(user, node, pending), quiet=json, offline=offline)
     if json:
         show_json(fleet.allocations_json(view))
     else:
         show(table("workloads", fleet.ALLOCATION_HEADS, fleet.allocation_rows(view)))
+    if not pending:
+        _say_offline(view)
+
+
+def _say_offline(view: fleet.View) -> None:
+    if view.offline:
+        say(f"no machine was asked; taken from {view.offline}")
 
 
 def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:

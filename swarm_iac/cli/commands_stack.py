@@ -10,7 +10,7 @@ import typer
 
 from swarm_iac.cli import decisions, exitcode
 from swarm_iac.cli.commands_engine import AllowStop, Detailed, Only, Positional, Retry, Stack
-from swarm_iac.cli.commands_fleet import Json
+from swarm_iac.cli.commands_fleet import Json, Offline
 from swarm_iac.cli.interrupt import Interrupted
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
@@ -142,10 +142,7 @@ def plan(
     stack: Stack = "dev",
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
-    offline: Annotated[
-        bool,
-        typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: take each as the lock file leaves it."),
-    ] = False,
+    offline: Offline = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
     only: Only = "",

@@ -40,6 +40,7 @@ class View:
     desired: Mapping[str, Desired]
     observed: Mapping[str, Observed]
     plan: Plan
+    offline: str = ""  # what was taken for the machines, where none was asked
 
 
 def ssh_config(root: Path) -> Path | None:
@@ -82,7 +83,8 @@ def look(
     if offline:
         with doing("planning", quiet=quiet):
             seen = _as_locked(decision, wanted)
-            return View(decision, wanted, seen, _warned(steps(seen, wanted, "", budget, fits, only=chosen), meant))
+            plan = steps(seen, wanted, "", budget, fits, only=chosen) if planned else Plan()
+            return View(decision, wanted, seen, _warned(plan, meant), _since(decision))
     targets = {node: one.address for node, one in wanted.items()}
     with doing(f"asking {len(targets)} machines", quiet=quiet):
         seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
@@ -111,6 +113,15 @@ def guard(view: View, allowed: int) -> Refused | None:
     except Refused as refused:
         return refused
     return None
+
+
+def _since(decision: Decision) -> str:
+    """The lock file, and since when it says so: it is written when something was applied, or solved by hand."""
+    file = decision.files.lock
+    if not decision.last.allocations or not file.is_file():
+        return "machines on which nothing runs, since there is no lock file"
+    written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
+    return f"{file.name} of {written:%Y-%m-%d %H:%M}"
 
 
 def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
@@ -154,7 +165,7 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
         if seen.error:
             yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
-        reached = "; ".join(("yes", *seen.troubles))
+        reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles))
         yield (name, _state(node), reached, _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
 
 
@@ -202,12 +213,12 @@ class Wanted:
     pending: bool = False
 
 
-def shown(name: str, wanted: Wanted, *, quiet: bool) -> View:
+def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> View:
     """As `look`, with only what is wanted. What is pending stands on no machine, so none is asked for it.
 
     Raises SwarmError for a user or node that the stack file does not have.
     """
-    view = look(name, offline=wanted.pending, quiet=quiet, planned=False)
+    view = look(name, offline=offline or wanted.pending, quiet=quiet, planned=False)
     stack, placement = view.decision.stack, view.decision.placement
     for what, asked, known in (("user", wanted.user, stack.users()), ("node", wanted.node, stack.nodes.keys())):
         if asked and asked not in known:
@@ -234,6 +245,7 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         seen = view.observed.get(one.node)
         there = view.decision.stack.runs_as(one)
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
+        health = "not asked" if view.offline else health
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
         gpus = ",".join(map(str, one.gpus)) or "-"
         cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
@@ -250,6 +262,7 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
+        health = "not asked" if view.offline else health
         answer.append({**one.model_dump(mode="json"), "health": health})
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer
@@ -316,6 +329,7 @@ def _context(view: View) -> Any:
         after=view.decision.placement,
         proof=view.decision.proof,
         today=datetime.date.today(),
+        offline=view.offline,
     )
 
 

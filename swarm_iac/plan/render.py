@@ -35,7 +35,8 @@ _STYLES = {"+ ": "green", "- ": "red"}
 class Context:
     """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale).
 
-    `today`: decides which exceptions to limits hold; None: all.
+    `today`: decides which exceptions to limits hold; None: all. `offline`: what was taken for the machines, where none was
+    asked.
     """
 
     stack: Stack
@@ -43,6 +44,7 @@ class Context:
     after: Placement
     proof: Proof | None = None
     today: datetime.date | None = None
+    offline: str = ""
 
     @cached_property
     def stops(self) -> dict[str, str]:
@@ -82,8 +84,10 @@ class Section:
     minor: bool = False
 
 
-def nothing(plan: Plan, stack: Stack) -> tuple[str, str]:
+def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
     """What to say of a plan without a step, and its style: silence is no consent."""
+    if offline:
+        return f"Nothing to change against {offline}; no machine was asked.", "yellow"
     dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
     asked = sum(node.state != "lost" for node in stack.nodes.values())
     if dark and dark >= asked:
@@ -96,7 +100,9 @@ def nothing(plan: Plan, stack: Stack) -> tuple[str, str]:
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
     costs = cost.told(context.stack, context.before, context.after)
+    asked = f"Compared with {context.offline}." if context.offline else ""
     every = (
+        Section("No machine was asked", asked if plan.steps else ""),
         Section("What changes", rows=_changes(plan, context)),
         Section("What moves, and why", rows=_moves(context)),
         Section("What stops, and why", rows=_stops(plan, context)),
@@ -115,7 +121,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
 
 def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     """The sections as tables for a terminal, and a last line that sums them up."""
-    silent = () if plan.steps else (Text(*nothing(plan, context.stack)),)
+    silent = () if plan.steps else (Text(*nothing(plan, context.stack, context.offline)),)
     last = Text(f"{context.stack.fleet}: {context.summary(plan).line()}", style="bold")
     return (*silent, *(_shown(section) for section in sections(plan, context)), last)
 
@@ -125,6 +131,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
     found = context.summary(plan)
     return {
         "summary": {**found.model_dump(mode="json"), "line": found.line()},
+        "offline": context.offline or None,
         "steps": [step.model_dump(mode="json") for step in plan.steps],
         "waves": [[step.id for step in wave] for wave in plan.waves()],
         "left": [{"step": left.step.id, "why": left.why} for left in plan.left],

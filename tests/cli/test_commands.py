@@ -167,7 +167,7 @@ def test_plan_as_markdown_is_a_comment() -> None:
     stack = "examples/06-a-drained-node/stack.yaml"
     ended = swarm("plan", "--offline", "--markdown", stack, at=ROOT)
     assert ended.code == 0, ended.err
-    assert ended.out.startswith("**drained: 2 to move**\n\n### What changes\n")
+    assert ended.out.startswith("**drained: 2 to move**\n\n### No machine was asked\n")
     assert "| finetune-0 | gpu-02 | gpu-04 | gpu-02: drain (fan) |\n" in ended.out
     both = swarm("plan", "--offline", "--markdown", "--json", stack, at=ROOT)
     assert both.code == 2 and "one of --json and --markdown" in both.err

@@ -29,6 +29,7 @@ def command(example: Path) -> str:
 def steady(text: str) -> str:
     """Without what another release of the solver may change, and without the spaces that fill a table."""
     text = re.sub(r"CP-SAT [0-9.]+", "CP-SAT (version)", text)
+    text = re.sub(r"lock\.yaml of [-0-9]+ [:0-9]+", "lock.yaml of (when)", text)
     return "\n".join(line.rstrip() for line in text.rstrip().splitlines()) + "\n"
 
 

@@ -1,0 +1,63 @@
+"""Without a machine: do plan, ps and status answer, say that nobody was asked, and since when the last state is?"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.typed import swarm
+
+STACK = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}
+nodes: {n1: {hardware: h, ssh: root@n1.invalid}}
+workloads:
+  a: {user: ada, each: {gpus: 2}}
+  b: {user: ada, each: {gpus: 7}}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "lab.yaml").write_text(STACK)
+    return tmp_path
+
+
+def test_a_fleet_that_was_never_applied_is_shown_whole(root: Path) -> None:
+    plan = swarm("plan", "lab", "--offline", at=root)
+    assert "No machine was asked" in plan.out and "since there is no lock file" in plan.out
+    assert "+ b-0" in plan.out
+    assert "lab: 1 to start, 1 node to configure, 1 pending" in plan.out
+
+
+def test_since_when_the_last_state_is(root: Path) -> None:
+    assert swarm("solve", "lab", at=root).code == 0
+    then = datetime.datetime(2026, 3, 4, 5, 6).timestamp()
+    os.utime(root / "stacks" / "lab.lock.yaml", (then, then))
+    said = "lab.lock.yaml of 2026-03-04 05:06"
+    plan = swarm("plan", "lab", "--offline", at=root).out
+    assert f"Nothing to change against {said}; no machine was asked." in plan
+    assert "every node that answered" not in plan
+    for verb in ("ps", "status"):
+        found = swarm(verb, "lab", "--offline", at=root)
+        assert found.code == 0
+        assert "not asked" in found.out and "healthy" not in found.out
+        assert f"no machine was asked; taken from {said}" in found.err
+    markdown = swarm("plan", "lab", "--offline", "--markdown", at=root).out
+    assert said in markdown
+    assert json.loads(swarm("plan", "lab", "--offline", "--json", at=root).out)["offline"] == said
+
+
+def test_the_variable_says_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swarm("solve", "lab", at=root)
+    monkeypatch.setenv("SWARM_OFFLINE", "1")
+    for verb in ("plan", "ps", "status"):
+        found = swarm(verb, "lab", at=root)
+        assert found.code == 0 and "asked" in found.out + found.err
