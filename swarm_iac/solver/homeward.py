@@ -33,10 +33,13 @@ def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
         homes = {name: sorted(node for one, node in gone if one == name) for name in order}
         place = _Place(scene, settled, best & stand)
         way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
-        found = place.counts + greedy(Task(scene, place.room, _missing(scene, place.counts)))
-        well = not by_workload(best) - by_workload(found) and moves_of(scene, settled, found) <= most
-        if well and net(scene, settled, found) > net(scene, settled, best):
-            best = found
+        home = +place.counts
+        # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
+        for found in (home + greedy(Task(scene, place.room, _missing(scene, home))), home):
+            well = not by_workload(best) - by_workload(found) and moves_of(scene, settled, found) <= most
+            if well and net(scene, settled, found) > net(scene, settled, best):
+                best = found
+                break
     return best
 
 
