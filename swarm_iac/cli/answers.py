@@ -13,7 +13,7 @@ from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Explanation, Move, why
+from swarm_iac.solver import Explanation, Mend, Move, why
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.wording import nearest
 
@@ -106,7 +106,7 @@ def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str
         size = " in its new size" if growing else ""
         yield f"\nTogether these leave it no place{size}; each of them is needed for that"
         yield from _reasons(answer.reasons, source)
-        yield from _mends(answer, source, options)
+        yield from _mends(answer, decision, options)
 
 
 def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:
@@ -128,8 +128,8 @@ def _second(answer: Explanation) -> str:
     return f"without {second.avoids}: on {where}; the price: {price}"
 
 
-def _mends(answer: Explanation, source: Source, options: str) -> Iterator[str]:
-    mends = answer.mends
+def _mends(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
+    source, mends, most = decision.source, answer.mends, decision.stack.solve.stops
     if not mends:
         none = "Ended by hand before a change was found" if answer.cut else "No change of up to three values was found"
         yield f"\n{none} that places it."
@@ -147,8 +147,18 @@ def _mends(answer: Explanation, source: Source, options: str) -> Iterator[str]:
             yield f"      moves {', '.join(_move(move) for move in mend.moves)}"
         if mend.stops:
             yield f"      stops {', '.join(mend.stops)}"
+        if (count := _missed(mend, decision)) > most:
+            yield f"      stops {count} running allocations at once, and solve.stops is {most}: swarm up --allow-stop {count}"
     if answer.cut:
         yield "\nEnded by hand: other changes may place it, too."
+
+
+def _missed(mend: Mend, decision: Decision) -> int:
+    """How many `swarm up` would stop, as its guard counts: a service that moves is healthy there before it stops here."""
+    works = decision.stack.workloads
+    stops = [works[name.rpartition("-")[0]] for name in mend.stops]
+    moves = [works[move.name.rpartition("-")[0]] for move in mend.moves]
+    return sum(one.run is not None for one in stops) + sum(one.run is not None and one.kind != "serve" for one in moves)
 
 
 def _new(value: object) -> str:

@@ -101,3 +101,17 @@ def test_a_typo_is_told_before_anything_is_solved(root: Path, edit: str, monkeyp
 def _with(root: Path) -> Path:
     (root / "stacks" / "lab.yaml").write_text(with_big())
     return root
+
+
+def test_advice_names_the_guard_that_it_would_meet(tmp_path: Path) -> None:
+    """Who follows the advice of `why` is not refused by surprise: --allow-stop has the number that `up` asks for."""
+    lo = "  lo: {user: bo, kind: batch, replicas: 16, each: {gpus: 1}, run: {command: x}}\n"
+    text = FLEET[: FLEET.index("  hi:")].replace("n[1-3]", "n[1-2]") + lo + "solve: {stops: 3}\n"
+    keep(decided(tmp_path, text))
+    big = text.replace("solve:", "  big: {user: cy, each: {gpus: 8}, run: {command: x}}\nsolve:")
+    decided(tmp_path, big)
+    told = swarm("why", "big", "-s", "lab", at=tmp_path).out
+    assert "stops 8 running allocations at once, and solve.stops is 3: swarm up --allow-stop 8" in told
+    decided(tmp_path, big.replace("big: {user: cy,", "big: {user: cy, priority: high,"))
+    refused = swarm("plan", "--offline", "-s", "lab", at=tmp_path)
+    assert refused.code == 3 and "--allow-stop 8" in refused.err
