@@ -18,7 +18,15 @@ cat memory.max cpuset.cpus.effective
 """
 
 
+#: Of the four vCPUs that its user may have it leaves three.
+FILLER = """
+  filler: {user: ada, kind: batch, each: {vcpus: 1, memory: 64 MB}, run: {command: /bin/sleep infinity}}
+"""
+
+
 def test_a_job_that_cannot_grow_runs_on(fleet: Fleet) -> None:
+    asked = fleet.stack.read_text()
+    fleet.stack.write_text(asked.rstrip() + FILLER)
     fleet.swarm(*UP).ok()
     before = fleet.placed()["pretrain-0"]
     runs = fleet.node(before["node"], LOOK)
@@ -35,7 +43,7 @@ def test_a_job_that_cannot_grow_runs_on(fleet: Fleet) -> None:
     assert "pending: pretrain keeps" in told
     assert "waits to grow" in fleet.swarm("ps").ok().text
 
-    fleet.edit("vcpus: 4, pinned: true", "vcpus: 1, pinned: true")
+    fleet.stack.write_text(asked)
     fleet.swarm(*UP).ok()
     assert fleet.node(before["node"], LOOK) == runs
     fleet.swarm("assert").ok()
