@@ -20,7 +20,7 @@ cat memory.max cpuset.cpus.effective
 
 #: Of the four vCPUs that its user may have it leaves three.
 FILLER = """
-  filler: {user: ada, kind: batch, each: {vcpus: 1, memory: 64 MB}, run: {command: /bin/sleep infinity}}
+  filler: {user: ada, kind: batch, priority: high, each: {vcpus: 1, memory: 64 MB}, run: {command: /bin/sleep infinity}}
 """
 
 
