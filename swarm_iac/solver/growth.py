@@ -55,7 +55,7 @@ def _at_sizes(stack: Stack, sizes: dict[str, Allocation]) -> Stack:
 
 
 def _sizes(stack: Stack, last: Placement) -> dict[str, Allocation]:
-    """One replica of each workload that runs in one size, asks for another, and may stay where it runs."""
+    """One replica of each workload that runs in one size and asks for another. Who has to leave a node keeps its size, too."""
     running: dict[str, list[Allocation]] = {}
     for one in last.allocations:
         workload = stack.workloads.get(one.workload)
@@ -64,9 +64,8 @@ def _sizes(stack: Stack, last: Placement) -> dict[str, Allocation]:
     found = {}
     for name, ones in running.items():
         wish = stack.workloads[name]
-        states = {stack.nodes[one.node].state if one.node in stack.nodes else "lost" for one in ones}
         alike = len({growth.size(one) for one in ones}) == 1
-        if wish.on_grow == "keep" and alike and states <= {"ready", "cordon"} and growth.at_size(wish, ones[0]) != wish:
+        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0]) != wish:
             found[name] = ones[0]
     return found
 

@@ -134,6 +134,18 @@ def test_a_wish_that_is_taken_back(root: Path) -> None:
     assert now.placement == now.last.model_copy(update={"growing": ()})
 
 
+def test_it_moves_off_a_node_that_is_drained_in_its_old_size(root: Path) -> None:
+    waits = edited(FLEET, GROWS[1][0])
+    keep(decided(root, waits))
+    drained = edited(waits, ('"root@n1"}', '"root@n1", state: drain}'), (", state: cordon, why: fans", ""))
+    now = decided(root, drained)
+    assert {one.name: (one.node, str(one.memory)) for one in now.placement.allocations} == {
+        "a-0": ("n2", "100 GB"),
+        "b-0": ("n2", "100 GB"),
+    }
+    assert [one.workload for one in now.placement.growing] == ["a"]
+
+
 def test_who_wants_it_to_stop_says_so(root: Path) -> None:
     now = decided(root, edited(FLEET, GROWS[0][0], ("a: {user: ada,", "a: {user: ada, on_grow: stop,")))
     assert [one.workload for one in now.placement.unplaced] == ["a"]
