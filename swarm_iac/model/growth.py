@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from swarm_iac.model.hardware import Gpus
 from swarm_iac.model.placement import Allocation, Growing, Placement
 from swarm_iac.model.stack import Stack
@@ -15,9 +17,10 @@ def size(one: Allocation) -> tuple[int, ...]:
     return (len(one.gpus), len(one.cpus), int(one.vcpus), int(one.memory), int(one.storage), *rates)
 
 
-def at_size(wish: Workload, one: Allocation) -> Workload:
+def at_size(wish: Workload, one: Allocation, count: int) -> Workload:
     """The wish with no more of anything than what runs holds, so that nobody has more than the stack file says.
 
+    `one`: any of the `count` replicas that run. More replicas than that are no matter of size; more members of a gang are.
     Of local disk the lock knows the sum: what has changed is taken to be the scratch.
     """
     each, network = wish.each, wish.network
@@ -37,6 +40,7 @@ def at_size(wish: Workload, one: Allocation) -> Workload:
         update={
             "each": each.model_copy(update={**sizes, **disk, "pinned": pinned}),
             "network": network.model_copy(update=rates) if rates else network,
+            "gang": None if wish.gang is None else min(wish.gang, count),
         }
     )
 
@@ -45,23 +49,32 @@ def held(stack: Stack, placement: Placement) -> Stack:
     """The stack as it holds now: what waits to grow asks for the size that it has."""
     if not placement.growing:
         return stack
-    first = {one.workload: one for one in reversed(placement.allocations)}
+    first, count = _running(placement)
     names = [one.workload for one in placement.growing if one.workload in first and one.workload in stack.workloads]
-    smaller = {name: at_size(stack.workloads[name], first[name]) for name in names}
+    smaller = {name: at_size(stack.workloads[name], first[name], count[name]) for name in names}
     return stack.model_copy(update={"workloads": {**stack.workloads, **smaller}})
 
 
 def told(stack: Stack, placement: Placement) -> Placement:
     """The placement, with what each that waits to grow keeps and wants, in words. `stack`: as it is written."""
-    first = {one.workload: one for one in reversed(placement.allocations)}
-    growing = tuple(_told(one, stack.workloads[one.workload], first[one.workload]) for one in placement.growing)
+    first, count = _running(placement)
+    growing = tuple(
+        _told(one, stack.workloads[one.workload], first[one.workload], count[one.workload]) for one in placement.growing
+    )
     return placement.model_copy(update={"growing": growing}) if growing else placement
 
 
-def _told(growing: Growing, wish: Workload, one: Allocation) -> Growing:
+def _running(placement: Placement) -> tuple[dict[str, Allocation], Counter[str]]:
+    """The first replica of each workload, and how many there are."""
+    first = {one.workload: one for one in reversed(placement.allocations)}
+    return first, Counter(one.workload for one in placement.allocations)
+
+
+def _told(growing: Growing, wish: Workload, one: Allocation, count: int) -> Growing:
     each = wish.each
     pinned = int(each.vcpus) // 1000 if each.pinned else 0
     pairs: tuple[tuple[int, int, str], ...] = (
+        (count, count if wish.gang is None else wish.gang, "members"),
         (len(one.gpus), each.gpus.count, "GPUs"),
         (one.vcpus, each.vcpus, "vCPUs"),
         (len(one.cpus), pinned, "pinned CPUs"),

@@ -16,6 +16,8 @@ from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.solve import solve
 from swarm_iac.solver.watch import Watch
 
+Sizes = dict[str, tuple[Allocation, int]]
+
 
 def solve_keeping(
     stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None
@@ -49,13 +51,16 @@ def solve_keeping(
     return now, found.model_copy(update={"placement": placement})
 
 
-def _at_sizes(stack: Stack, sizes: dict[str, Allocation]) -> Stack:
-    smaller = {name: growth.at_size(stack.workloads[name], one) for name, one in sizes.items()}
+def _at_sizes(stack: Stack, sizes: Sizes) -> Stack:
+    smaller = {name: growth.at_size(stack.workloads[name], one, count) for name, (one, count) in sizes.items()}
     return stack.model_copy(update={"workloads": {**stack.workloads, **smaller}})
 
 
-def _sizes(stack: Stack, last: Placement) -> dict[str, Allocation]:
-    """One replica of each workload that runs in one size and asks for another. Who has to leave a node keeps its size, too."""
+def _sizes(stack: Stack, last: Placement) -> Sizes:
+    """One replica, and how many there are, of each workload that runs in one size and asks for another.
+
+    Who has to leave a node keeps its size, too.
+    """
     running: dict[str, list[Allocation]] = {}
     for one in last.allocations:
         workload = stack.workloads.get(one.workload)
@@ -65,8 +70,8 @@ def _sizes(stack: Stack, last: Placement) -> dict[str, Allocation]:
     for name, ones in running.items():
         wish = stack.workloads[name]
         alike = len({growth.size(one) for one in ones}) == 1
-        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0]) != wish:
-            found[name] = ones[0]
+        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], len(ones)) != wish:
+            found[name] = ones[0], len(ones)
     return found
 
 

@@ -146,6 +146,22 @@ def test_it_moves_off_a_node_that_is_drained_in_its_old_size(root: Path) -> None
     assert [one.workload for one in now.placement.growing] == ["a"]
 
 
+def test_a_gang_keeps_its_members_until_all_of_it_has_room(root: Path) -> None:
+    """Half a gang is never started, and a whole one is not ended for wanting to be larger."""
+    gang = edited(
+        FLEET, ("a: {user: ada, kind: train, each: {gpus: 2,", "a: {user: ada, kind: train, gang: 2, each: {gpus: 1,")
+    )
+    keep(decided(root, gang))
+    larger = edited(gang, ("gang: 2", "gang: 4"))
+    now = decided(root, larger)
+    assert now.placement.allocations == now.last.allocations
+    assert [(one.keeps, one.wants) for one in now.placement.growing] == [("2 members", "4 members")]
+    keep(now)
+    assert decided(root, larger, SWARM_FROZEN="1").stale == ()
+    ready = decided(root, edited(larger, (", state: cordon, why: fans", "")))
+    assert len([one for one in ready.placement.allocations if one.workload == "a"]) == 4 and not ready.placement.growing
+
+
 def test_who_wants_it_to_stop_says_so(root: Path) -> None:
     now = decided(root, edited(FLEET, GROWS[0][0], ("a: {user: ada,", "a: {user: ada, on_grow: stop,")))
     assert [one.workload for one in now.placement.unplaced] == ["a"]
@@ -235,7 +251,8 @@ def test_no_job_that_fits_at_its_size_ends_for_its_own_growth(seed: int, tmp_pat
     first = load(file, today=TODAY).stack
     before = solve_keeping(first, Placement(), today=TODAY)[1].placement
     grown = [
-        (count, gpus + rng.choice((0, 1, 3)), int(memory * rng.choice((1, 1, 2))), how) for count, gpus, memory, how in sizes
+        (count + rng.choice((0, 0, 1)), gpus + rng.choice((0, 1, 3)), int(memory * rng.choice((1, 1, 2))), how)
+        for count, gpus, memory, how in sizes
     ]
     file.write_text(text(grown))
     written = load(file, today=TODAY).stack
