@@ -8,15 +8,18 @@ its replicas together, and the rest is decided beside that. So a job ends for it
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 
 from swarm_iac.model import growth
-from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
+from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.solve import solve
 from swarm_iac.solver.watch import Watch
 
 Sizes = dict[str, tuple[Allocation, int]]
+#: So often those that found no place with their new size keep the old one, before all do.
+TRIES = 4
 
 
 def solve_keeping(
@@ -24,30 +27,34 @@ def solve_keeping(
 ) -> tuple[Stack, Solution]:
     """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow.
 
-    Every solve after the first has one workload more that keeps its size, or goes without it: there are at most twice as
-    many as there are workloads of another size.
+    Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
+    is never lost. Then those keep their size that found no place, a few times anew; where that is not enough, all do.
     """
     found = solve(stack, last, today=today, watch=watch)
-    sizes = _sizes(stack, last)
-    waits: dict[str, Unplaced] = {}
-    refused: set[str] = set()
-    now = stack
-    while True:
-        lost = {name: why for name, why in _lost(found.placement, last).items() if name in sizes and name not in refused}
-        if not lost:
-            break
-        refused |= lost.keys() & waits.keys()  # at its old size it has no place either: it asks for what is written
-        waits |= lost
-        now = _at_sizes(stack, {name: sizes[name] for name in waits if name not in refused})
-        found = solve(now, last, today=today, watch=watch)
-    growing = tuple(
-        Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons)
-        for name, why in sorted(waits.items())
-        if name not in refused
-    )
-    if not growing:
+    sizes = _sizes(stack, last) if _lost(found, last) else {}
+    if not sizes:
         return stack, found
+    base = solve(_at_sizes(stack, sizes), last, today=today, watch=watch)
+    floor = _by_priority(stack, _lost(base, last))
+    waits: dict[str, Unplaced] = {}
+    for _ in range(TRIES):
+        lost = _lost(found, last)
+        if all(count <= floor[priority] for priority, count in _by_priority(stack, lost).items()):
+            break
+        waits |= {one.workload: one for one, _ in lost if one.workload in sizes}
+        found = solve(_at_sizes(stack, {name: sizes[name] for name in waits}), last, today=today, watch=watch)
+    else:
+        waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
+    stand = {one.workload for one in found.placement.allocations}
+    # What has no place at its old size either asks for what is written.
+    waits = {name: why for name, why in waits.items() if name in stand}
+    if not waits:
+        return stack, found
+    growing = tuple(
+        Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons) for name, why in sorted(waits.items())
+    )
     placement = growth.told(stack, found.placement.model_copy(update={"growing": growing}))
+    now = _at_sizes(stack, {name: sizes[name] for name in waits})
     return now, found.model_copy(update={"placement": placement})
 
 
@@ -75,7 +82,22 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
     return found
 
 
-def _lost(now: Placement, last: Placement) -> dict[str, Unplaced]:
-    """Workloads of which something that ran has no place, and why."""
+def _lost(found: Solution, last: Placement) -> list[tuple[Unplaced, int]]:
+    """Workloads of which something that ran has no place, and how many replicas of each."""
     ran = {one.name for one in last.allocations}
-    return {gone.workload: gone for gone in now.unplaced if any(f"{gone.workload}-{i}" in ran for i in gone.missing)}
+    counts = [(gone, sum(f"{gone.workload}-{i}" in ran for i in gone.missing)) for gone in found.placement.unplaced]
+    return [(gone, count) for gone, count in counts if count]
+
+
+def _by_priority(stack: Stack, lost: list[tuple[Unplaced, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one, count in lost:
+        found[stack.workloads[one.workload].priority] += count
+    return found
+
+
+def _pushing(name: str) -> Unplaced:
+    """A gang that wants more members weighs as much as what runs of it, and could take the place of others."""
+    text = "to grow it would take the place of what runs, of the same priority"
+    reason = Reason(rule="equals_are_not_stopped", text=text, path=f"workloads.{name}")
+    return Unplaced(workload=name, missing=(), code="Resources", reasons=(reason,))

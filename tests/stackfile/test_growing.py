@@ -162,6 +162,21 @@ def test_a_gang_keeps_its_members_until_all_of_it_has_room(root: Path) -> None:
     assert len([one for one in ready.placement.allocations if one.workload == "a"]) == 4 and not ready.placement.growing
 
 
+def test_of_a_service_that_cannot_grow_a_part_may_lose_its_place(root: Path) -> None:
+    """A higher priority takes one of two: the other runs on in its old size."""
+    two = edited(
+        FLEET, ("a: {user: ada, kind: train, each: {gpus: 2,", "a: {user: ada, kind: serve, replicas: 2, each: {gpus: 1,")
+    )
+    keep(decided(root, two))
+    urgent = "workloads:\n  c: {user: bo, priority: high, each: {gpus: 1}, run: {command: x}}\n"
+    now = decided(root, edited(two, ("replicas: 2, each: {gpus: 1,", "replicas: 2, each: {gpus: 4,"), ("workloads:\n", urgent)))
+    assert [len(one.gpus) for one in now.placement.allocations if one.workload == "a"] == [1]
+    assert [one.workload for one in now.placement.growing] == ["a"] == [one.workload for one in now.placement.unplaced]
+    assert not judge(now.stack, now.placement, TODAY)
+    keep(now)
+    assert decided(root, now.files.stack.read_text(), SWARM_FROZEN="1").stale == ()
+
+
 def test_who_wants_it_to_stop_says_so(root: Path) -> None:
     now = decided(root, edited(FLEET, GROWS[0][0], ("a: {user: ada,", "a: {user: ada, on_grow: stop,")))
     assert [one.workload for one in now.placement.unplaced] == ["a"]
