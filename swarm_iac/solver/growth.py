@@ -37,14 +37,15 @@ def solve_keeping(
     base = solve(_at_sizes(stack, sizes), last, today=today, watch=watch)
     floor = _by_priority(stack, _lost(base, last))
     waits: dict[str, Unplaced] = {}
-    for _ in range(TRIES):
-        lost = _lost(found, last)
-        if all(count <= floor[priority] for priority, count in _by_priority(stack, lost).items()):
+    tries = 0
+    while any(count > floor[priority] for priority, count in _by_priority(stack, _lost(found, last)).items()):
+        fresh = {one.workload: one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys()}
+        if not fresh or tries == TRIES:
+            waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
             break
-        waits |= {one.workload: one for one, _ in lost if one.workload in sizes}
+        waits |= fresh
+        tries += 1
         found = solve(_at_sizes(stack, {name: sizes[name] for name in waits}), last, today=today, watch=watch)
-    else:
-        waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
     stand = {one.workload for one in found.placement.allocations}
     # What has no place at its old size either asks for what is written.
     waits = {name: why for name, why in waits.items() if name in stand}

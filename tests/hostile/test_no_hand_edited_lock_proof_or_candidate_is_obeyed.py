@@ -210,6 +210,17 @@ def test_no_word_of_a_proof_steers_the_terminal(fleet: Path, valid: dict[str, st
         assert ended.code == 0
 
 
+def bend(path: Path, what: str) -> None:
+    """Put something there that is no file of ours: bytes, more than there is memory for, or a link to `what`."""
+    if what == "bytes":
+        path.write_bytes(b"\xff\xfe\x00a")
+    elif what == "20 GB":
+        with path.open("wb") as file:
+            file.truncate(20 << 30)
+    else:
+        path.symlink_to(what)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["folder", "pipe", "/dev/zero", "/nowhere", "bytes", "20 GB"])
 def test_what_is_no_file_of_ours_is_refused_and_never_read_to_its_end(
@@ -221,13 +232,8 @@ def test_what_is_no_file_of_ours_is_refused_and_never_read_to_its_end(
         path.mkdir()
     elif what == "pipe":
         os.mkfifo(path)
-    elif what == "bytes":
-        path.write_bytes(b"\xff\xfe\x00a")
-    elif what == "20 GB":
-        with path.open("wb") as file:
-            file.truncate(20 << 30)
     else:
-        path.symlink_to(what)
+        bend(path, what)
     try:
         for words in (("plan", "--offline"), ("solve",)):
             ended = swarm(*words, at=fleet)
@@ -243,13 +249,7 @@ def test_a_proof_that_nobody_read_is_replaced_by_the_one_that_is_written(what: s
     path = place(fleet, valid, "proof")
     (fleet / "stacks" / "dev.lock.yaml").unlink()
     path.unlink()
-    if what == "bytes":
-        path.write_bytes(b"\xff\xfe\x00a")
-    elif what == "20 GB":
-        with path.open("wb") as file:
-            file.truncate(20 << 30)
-    else:
-        path.symlink_to(what)
+    bend(path, what)
     assert swarm("solve", at=fleet).code == 0
     assert path.read_text() == valid["proof"] and not path.is_symlink()
     assert path.stat().st_mode & 0o777 == (fleet / "stacks" / "dev.lock.yaml").stat().st_mode & 0o777
