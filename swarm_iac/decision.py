@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
-from swarm_iac.limits import judge
+from swarm_iac.limits import above, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
@@ -186,7 +186,7 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
         solution = solution.model_copy(
             update={"placement": solution.placement.model_copy(update={"growing": now.placement.growing})}
         )
-    violations = judge(now.stack, solution.placement, today, kept=still(now.last, solution.placement))
+    violations = judge(now.stack, solution.placement, today, **still(now.last, solution.placement))
     if violations:
         first = violations[0]
         raise LimitExceeded(
@@ -296,7 +296,7 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
     """
     stack = growth.held(written, it.placement)
     wrong = lock.outgrown(it, written) or lock.validity(it, stack)
-    return stack, wrong or tuple(one.text for one in judge(stack, it.placement, today, kept=still(running, it.placement)))
+    return stack, wrong or tuple(one.text for one in judge(stack, it.placement, today, **still(running, it.placement)))
 
 
 def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
@@ -306,10 +306,26 @@ def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | Non
     return replace(now, stack=stack, wish=wish, placement=told, proof=proof)
 
 
-def still(running: Placement, now: Placement) -> frozenset[str]:
-    """Names of the allocations that stand where they ran: only these may stay where nothing new may come."""
+def still(running: Placement, now: Placement) -> dict[str, frozenset[str]]:
+    """What `judge` is told of what ran: who is `kept` on its node, and who is `held` somewhere and got nothing more."""
     before = running.by_name()
-    return frozenset(one.name for one in now.allocations if one.name in before and before[one.name].node == one.node)
+    both = [(before[one.name], one) for one in now.allocations if one.name in before]
+    return {
+        "kept": frozenset(one.name for was, one in both if was.node == one.node),
+        "held": frozenset(
+            one.name for was, one in both if all(a >= b for a, b in zip(growth.size(was), growth.size(one), strict=True))
+        ),
+    }
+
+
+def stood(decision: Decision, today: datetime.date) -> dict[str, str]:
+    """Of what may stand only because it ran, as it is named on its node: the node on which the lock says that it did."""
+    stack, ran = decision.stack, still(decision.last, decision.placement)
+    cordoned = {name for name, node in stack.nodes.items() if node.state == "cordon"}
+    over = above(stack, decision.placement, today) & ran["held"]
+    before = decision.last.by_name()
+    names = over | {one.name for one in decision.placement.allocations if one.node in cordoned and one.name in ran["kept"]}
+    return {stack.runs_as(before[name]): before[name].node for name in sorted(names)}
 
 
 def _read(path: Path, progress: Progress | None = None) -> lock.Lock:

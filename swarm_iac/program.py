@@ -12,7 +12,7 @@ from typing import Any
 
 import pulumi
 
-from swarm_iac.decision import Decision, decide, keep, still
+from swarm_iac.decision import Decision, decide, keep, still, stood
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.placement import Growing, Unplaced
 from swarm_iac.plan import desired
@@ -29,7 +29,8 @@ def main(root: Path | None = None) -> Fleet:
     folder = root or Path.cwd()
     name = Path(os.environ.get("SWARM_STACK") or pulumi.get_stack()).stem
     try:
-        decision = decide(folder, name, today=datetime.date.today())
+        today = datetime.date.today()
+        decision = decide(folder, name, today=today)
         nodes = desired(decision.stack, decision.placement)
     except SwarmError as error:
         raise pulumi.RunError(str(error)) from None
@@ -39,7 +40,8 @@ def main(root: Path | None = None) -> Fleet:
         nodes=nodes,
         stack=decision.stack,
         placement=decision.placement,
-        kept=still(decision.last, decision.placement),
+        ran=still(decision.last, decision.placement),
+        stood=stood(decision, today),
         source=f"stacks/{name}.yaml",
     )
     for unplaced in decision.placement.unplaced:

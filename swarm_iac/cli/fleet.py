@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from swarm_iac.cli import decisions
 from swarm_iac.cli.claims import believed, disowned
 from swarm_iac.cli.engine import reaching
-from swarm_iac.decision import Decision
+from swarm_iac.decision import Decision, stood
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model import deadline
 from swarm_iac.model.hardware import gpu_model
@@ -107,6 +107,9 @@ def guard(view: View, allowed: int) -> Refused | None:
 
     try:
         guards.refuse_rename(view.observed, view.desired)
+        stack = view.decision.stack
+        lost = {name for name, node in stack.nodes.items() if node.state == "lost"}
+        guards.refuse_unseen(stood(view.decision, datetime.date.today()), view.observed, lost)
         stopped = guards.stopped(view.plan, view.desired)
         guards.refuse_mass_stop(stopped, view.decision.stack.solve.stops, allowed)
         guards.refuse_emptied(stopped, view.desired, allowed)

@@ -42,7 +42,7 @@ def check(name: str, edits: Sequence[str], file: Path | None, today: datetime.da
 
 def _with(base: Loaded, edits: Sequence[str], today: datetime.date) -> Loaded:
     changes = [edit for text in edits for edit in parse(text)]
-    return edited(base, changes, today) if changes else base
+    return edited(base, changes) if changes else base
 
 
 def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[RenderableType]:

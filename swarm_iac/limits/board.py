@@ -30,10 +30,18 @@ RESOURCES: dict[str, type[int]] = {"gpus": int, "vcpus": Cpus, "memory": Bytes, 
 class Board:
     """Allocations that name a known node and workload, by node, workload and user."""
 
-    def __init__(self, stack: Stack, placement: Placement, today: datetime.date | None, kept: frozenset[str]) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        placement: Placement,
+        today: datetime.date | None,
+        kept: frozenset[str],
+        held: frozenset[str] = frozenset(),
+    ) -> None:
         self.stack = stack
         self.today = today
         self.kept = kept
+        self.held = held
         self.every = placement.allocations
         self.known: list[Allocation] = []
         self.by_node: dict[str, list[Allocation]] = defaultdict(list)

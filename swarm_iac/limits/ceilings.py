@@ -34,20 +34,13 @@ class Usage(Value):
 
 
 def users_stay_under_limit(board: Board) -> Iterator[Violation]:
-    """For every user u and resource r:  Σ_{a of u} r_a ≤ max(L, min(L', Σ_{a of u, a ∈ kept} r_a))
+    """For every user u and resource r:  Σ_{a of u} r_a ≤ max(limit_u,r, Σ_{a of u, a ∈ held} r_a)
 
-    L is u's ceiling today and L' the one with exceptions that have expired: expiry blocks growth and never evicts.
+    A limit that is lowered, or whose exception has expired, blocks growth and evicts nobody.
     """
     for user, ones in board.by_user.items():
         ceiling = board.stack.limits.of_user(user, board.today)
-        before = board.stack.limits.of_user(user)
-        kept = totals(one for one in ones if one.name in board.kept) if before != ceiling else {}
-        used = totals(ones) if kept else {}
-        for violation, resource in _over("users_stay_under_limit", "user", user, ones, ceiling):
-            earlier = most(before, resource)
-            stays = kept and used[resource] <= kept[resource] and (earlier is None or used[resource] <= earlier)
-            if not stays:
-                yield violation
+        yield from _grown(board, ones, _over("users_stay_under_limit", "user", user, ones, ceiling))
 
 
 def nodes_stay_under_limit(board: Board) -> Iterator[Violation]:
@@ -58,11 +51,27 @@ def nodes_stay_under_limit(board: Board) -> Iterator[Violation]:
 
 
 def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
-    """For every resource r:  Σ_a r_a ≤ limit_cluster,r"""
-    for violation, _ in _over(
-        "cluster_stays_under_limit", "cluster", board.stack.fleet, board.known, board.stack.limits.cluster
-    ):
-        yield violation
+    """For every resource r:  Σ_a r_a ≤ max(limit_cluster,r, Σ_{a ∈ held} r_a)"""
+    ceiling = board.stack.limits.cluster
+    over = _over("cluster_stays_under_limit", "cluster", board.stack.fleet, board.known, ceiling)
+    yield from _grown(board, board.known, over)
+
+
+def _grown(board: Board, ones: list[Allocation], over: Iterator[tuple[Violation, str]]) -> Iterator[Violation]:
+    """Those of the violations to which something was added."""
+    for violation, resource in over:
+        before = totals(one for one in ones if one.name in board.held) if board.held else {}
+        if not before or totals(ones)[resource] > before[resource]:
+            yield violation
+
+
+def above(stack: Stack, placement: Placement, today: datetime.date | None = None) -> frozenset[str]:
+    """Names of the allocations of users who hold more than they may; of all where the cluster holds more."""
+    board = Board(stack, placement, today, frozenset())
+    levels = [("user", ones, stack.limits.of_user(user, today)) for user, ones in board.by_user.items()]
+    levels.append(("cluster", board.known, stack.limits.cluster))
+    over = (ones for level, ones, ceiling in levels if any(_over("", level, "", ones, ceiling)))
+    return frozenset(one.name for ones in over for one in ones)
 
 
 def usage(stack: Stack, placement: Placement, today: datetime.date | None = None) -> tuple[Usage, ...]:

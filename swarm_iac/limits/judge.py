@@ -35,12 +35,18 @@ RULES = (
 
 
 def judge(
-    stack: Stack, placement: Placement, today: datetime.date | None = None, *, kept: frozenset[str] = frozenset()
+    stack: Stack,
+    placement: Placement,
+    today: datetime.date | None = None,
+    *,
+    kept: frozenset[str] = frozenset(),
+    held: frozenset[str] = frozenset(),
 ) -> tuple[Violation, ...]:
     """All violations, in the order of RULES; empty when the placement may stand.
 
-    `kept` names the allocations that were there before: they may stay on a cordoned node, and above a ceiling whose
-    exception has expired by `today`. Without `today`, every exception holds.
+    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one. `held` names those
+    that ran anywhere and hold no more than then: they may stand above the limit of their user or of the cluster.
+    Without `today`, every exception to a limit holds.
     """
-    board = Board(stack, placement, today, kept)
+    board = Board(stack, placement, today, kept, held)
     return tuple(violation for rule in RULES for violation in rule(board))

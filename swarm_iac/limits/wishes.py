@@ -21,7 +21,7 @@ def everything_is_known(board: Board) -> Iterator[Violation]:
 
 
 def indices_are_unique(board: Board) -> Iterator[Violation]:
-    """For every workload w:  its indices differ, each is < most_w, and name_a = w-index_a"""
+    """For every workload w:  |{a of w}| ≤ most_w, its indices differ (of a gang each is < gang_w), and name_a = w-index_a"""
     for name, ones in board.by_workload.items():
         workload = board.stack.workloads[name]
         most = workload.gang if workload.gang is not None else workload.replicas.most
@@ -30,11 +30,14 @@ def indices_are_unique(board: Board) -> Iterator[Violation]:
         for one in ones:
             if one.name != f"{name}-{one.index}":
                 text = f"the allocation {one.name} is replica {one.index} of {name} and must be named {name}-{one.index}"
-            elif one.index >= most:
-                text = f"{one.name} is beyond the {most} replicas of {name}"
+            elif workload.gang is not None and one.index >= most:
+                text = f"{one.name} is beyond the {most} members of {name}"
             else:
                 continue
             yield Violation(rule="indices_are_unique", text=text, subject=one.name, path=path)
+        if len(seen) > most:
+            text = f"{len(seen)} replicas of {name} are placed, and it has {most}"
+            yield Violation(rule="indices_are_unique", text=text, subject=name, path=path)
         for index, count in seen.items():
             if count > 1:
                 text = f"{name}-{index} is placed {count} times"

@@ -7,7 +7,7 @@ A replica of a service that is handed over healthy does not count: nobody misses
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.state import Desired, Observed
@@ -84,6 +84,25 @@ def refuse_foreign(observed: Mapping[str, Observed], asked: Iterable[str], linea
         raise Refused(
             f"{_some(sorted(other))}: belongs to {owners}, and this repository's state is of lineage {lineage}",
             hint="work with the state of that lineage; if it is lost, `swarm adopt` from an empty state takes these nodes over",
+        )
+
+
+def refuse_unseen(stood: Mapping[str, str], observed: Mapping[str, Observed], lost: Collection[str]) -> None:
+    """Raises Refused when what may stand only because it ran, by the node where it did, is not there.
+
+    On a cordoned node and above a lowered limit nothing new may come, and who writes the lock file says what ran. Of a node
+    that does not answer, or is given up, nobody knows; nothing is started there either.
+    """
+    missing = [
+        name for name, node in stood.items()
+        if node not in lost and (node not in observed or not observed[node].error)
+        and not (node in observed and name in observed[node].state.allocations)
+    ]  # fmt: skip
+    if missing:
+        raise Refused(
+            f"{_some(sorted(missing))}: the lock file says that it runs, and it does not; as something new it may not come, "
+            "to a cordoned node or above a limit",
+            hint="raise the limit, or set the node to `state: ready`; or take them out of the lock file and run `swarm solve`",
         )
 
 

@@ -6,6 +6,7 @@ What is still wanted and has no place was preempted by whoever came: those witho
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable
 
 from swarm_iac.limits import judge
@@ -25,12 +26,14 @@ def why_stopped(stack: Stack, before: Placement, after: Placement, today: dateti
     now = after.by_name()
     gone = [one for one in before.allocations if one.name not in now]
     told = {}
+    waits = {each.workload: each.missing for each in after.unplaced}
+    stand = Counter(each.workload for each in after.allocations)
     whole = 0
     for one in gone:
         workload = stack.workloads.get(one.workload)
         if workload is None:
             told[one.name] = "removed from the stack file"
-        elif one.index >= workload.members:
+        elif one.index not in waits.get(one.workload, ()) and max(one.index, stand[one.workload]) >= workload.members:
             told[stack.runs_as(one)] = f"scaled down to {workload.members}"
         else:
             whole += 1

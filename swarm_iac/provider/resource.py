@@ -56,14 +56,16 @@ class Fleet(pulumi.CustomResource):
         lineage: pulumi.Input[str] | None = None,
         stack: Stack | None = None,
         placement: Placement | None = None,
-        kept: Iterable[str] = (),
+        ran: Mapping[str, Iterable[str]] | None = None,
+        stood: Mapping[str, str] | None = None,
         source: str = "",
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`nodes`: the desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s).
 
-        With `stack` and `placement` the limits are checked before anything is done: `kept` names the allocations that
-        stood before and may stay where nothing new may come, `source` is the stack file that refusals point into.
+        With `stack` and `placement` the limits are checked before anything is done. `ran` names the allocations that may
+        stay where nothing new may come (`kept` and `held` of `limits.judge`), `stood` the node of each of them, where the
+        machines must show it; `source` is the stack file that refusals point into.
         A Lineage of the same name is made unless one is given. Raises ValidationError for data that is no Desired.
         """
         end_quietly()
@@ -78,7 +80,7 @@ class Fleet(pulumi.CustomResource):
             "addresses": None,
         }
         if stack is not None and placement is not None:
-            props["wish"] = spec.pack_wish(stack, placement, kept, source)
+            props["wish"] = spec.pack_wish(stack, placement, ran or {}, source)
         if stack is not None:
-            props["guard"] = spec.pack_guard(stack)
+            props["guard"] = spec.pack_guard(stack, stood)
         super().__init__("swarm:index:Fleet", name, props, opts)

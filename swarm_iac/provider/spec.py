@@ -78,6 +78,7 @@ class Inputs:
     ssh_config: Path | None = None
     solve: Solve = field(default_factory=Solve)
     lost: frozenset[str] = frozenset()
+    stood: Mapping[str, str] = field(default_factory=dict)
     fits: Fits = anywhere
     stack: Callable[[], Stack | None] = lambda: None
 
@@ -96,17 +97,22 @@ class Inputs:
         )
 
 
-def pack_guard(stack: Stack) -> str:
-    """What a change may cost, and which nodes are given up, as the text of `guard`."""
+def pack_guard(stack: Stack, stood: Mapping[str, str] | None = None) -> str:
+    """What a change may cost, which nodes are given up, and who must have run on which node, as the text of `guard`."""
     lost = sorted(name for name, node in stack.nodes.items() if node.state == "lost")
-    return json.dumps({"solve": stack.solve.model_dump(mode="json"), "lost": lost}, sort_keys=True, separators=(",", ":"))
+    value = {"solve": stack.solve.model_dump(mode="json"), "lost": lost, **({"stood": dict(stood)} if stood else {})}
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _unpack_guard(guard: Any, wish: Any) -> dict[str, Any]:
     """Without one the defaults of a stack file hold. The wish is read only when a detour asks where one may stand."""
     with understood("`guard` of the Fleet"):
         given = json.loads(guard) if guard else {}
-        found = {"solve": Solve.model_validate(given.get("solve") or {}), "lost": frozenset(map(str, given.get("lost") or ()))}
+        found = {
+            "solve": Solve.model_validate(given.get("solve") or {}),
+            "lost": frozenset(map(str, given.get("lost") or ())),
+            "stood": {str(name): str(node) for name, node in dict(given.get("stood") or {}).items()},
+        }
 
     @functools.cache
     def stack() -> Stack:
@@ -135,12 +141,13 @@ def outputs(nodes: Mapping[str, Desired]) -> dict[str, dict[str, str]]:
     return {"placement": dict(sorted(placement.items())), "addresses": dict(sorted(addresses.items()))}
 
 
-def pack_wish(stack: Stack, placement: Placement, kept: Iterable[str], source: str) -> str:
-    """What the limits are judged by, as the text of `wish`. `kept`: allocations that stood before."""
+def pack_wish(stack: Stack, placement: Placement, ran: Mapping[str, Iterable[str]], source: str) -> str:
+    """What the limits are judged by, as the text of `wish`. `ran`: `kept` and `held`, as `limits.judge` takes them."""
     return json.dumps(
         {
             "source": source,
-            "kept": sorted(kept),
+            "kept": sorted(ran.get("kept", ())),
+            "held": sorted(ran.get("held", ())),
             "stack": stack.model_dump(mode="json", by_alias=True, exclude_defaults=True),
             "placement": placement.model_dump(mode="json", exclude_defaults=True),
         },
@@ -155,7 +162,7 @@ class Wish:
 
     stack: Stack
     placement: Placement
-    kept: frozenset[str]
+    ran: dict[str, frozenset[str]]
     source: str
 
 
@@ -166,6 +173,6 @@ def unpack_wish(wish: str) -> Wish:
         return Wish(
             stack=Stack.model_validate(raw["stack"]),
             placement=Placement.model_validate(raw["placement"]),
-            kept=frozenset(map(str, raw.get("kept") or ())),
+            ran={key: frozenset(map(str, raw.get(key) or ())) for key in ("kept", "held")},
             source=str(raw.get("source") or ""),
         )

@@ -18,7 +18,7 @@ from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import CAPPED, Ask, Scene
 from swarm_iac.solver.task import Settled, settle
-from swarm_iac.solver.wording import budget_spent, forbids
+from swarm_iac.solver.wording import budget_spent, forbids, over_limit
 
 GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
@@ -143,6 +143,5 @@ def without(room: Room, workloads: set[str]) -> Room:
 def _told(room: Room, ask: Ask, rules: tuple[str, ...], *, besides: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
     if ask.members < ask.wanted and room.counts[ask.name].total() >= ask.members:
-        text = f"an exception for {ask.user} has ended: what runs may stay, and nothing may be added"
-        return (Reason(rule="user_stays_under_limits", text=text, path="limits.except"),)
+        return tuple(over_limit(room.scene, one) for one in room.scene.over if one.of(ask))
     return tuple(forbids(room, ask, rule, frozenset(rules), besides=besides) for rule in rules)

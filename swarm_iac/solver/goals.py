@@ -4,6 +4,8 @@
     LEVEL_stay              max     Σ worth_w · min(stay_w, placed_w)       what may stay is not stopped by its equals
     LEVEL_running           max     Σ worth_w · min(running_w, placed_w)    what ran comes before what is new
     LEVEL_placed            max     Σ worth_w · placed_w                    LEVEL: high, then normal, then low
+    kept                    max     Σ load_w · ran_w                        of those that stop the smallest, in every resource
+    (order)                 max     Σ place_w · ran_w                       then those further down in the file; not reported
     moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep,
                                     + Σ recard                              or the card that they hold a part of
     shifts                  min     Σ soft − Σ eased                        replicas that had to change and leave their node
@@ -14,7 +16,8 @@
 worth_w = gpus_w · (1 + R) + 1, with R the replicas wanted at the level, and GPUs counted in thousandths on a fleet
 where parts of them are asked for: GPUs first, then replicas, strictly, since all
 replicas together are worth less than one GPU. Because of the order, a running allocation is stopped only where that
-places a higher priority. A rebalance puts moves and shifts after nodes.
+places a higher priority. load_w is what one replica takes of the fleet (worth.loads), ran_w = min(running_w, placed_w),
+and place_w counts from the end of the file. A rebalance puts moves and shifts after nodes.
 """
 
 from __future__ import annotations
@@ -26,9 +29,12 @@ from swarm_iac.solver.board import Board, Terms, Values
 from swarm_iac.solver.cpsat import cp_model
 from swarm_iac.solver.keep import Keeping
 from swarm_iac.solver.scene import GPUS, VCPUS
+from swarm_iac.solver.worth import loads
 
 #: Part of the effort of a goal that one of tidiness has.
 TIDY = 0.2
+#: Goals that nobody is told of.
+UNTOLD = ("(order)", "(tie)")
 #: Highest first.
 LEVELS = tuple(sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]))
 
@@ -46,6 +52,7 @@ class Aim:
     share: float = 1.0  # of the effort
     unit: str = "gpus"  # what worth counts before replicas
     places: int | None = None  # the priority whose replicas it counts, where it counts what is placed
+    settles: bool = False  # does it say who of those that ran stops? Moving what is fixed here could then better it
 
     def measure(self, values: Values) -> int:
         """Its value in a placement."""
@@ -61,7 +68,7 @@ def aims(board: Board, keeping: Keeping, possible: dict[str, int], *, repair: bo
     found = [aim for level in LEVELS for aim in _placing(board, keeping, possible, level)]
     change = [_moves(keeping), _shifts(board, keeping)]
     tidy = [_misfit(board), _nodes(board)]
-    return [*found, *(change + tidy if repair else tidy + change), _tie(board)]
+    return [*found, *_kept(board, keeping, possible), *(change + tidy if repair else tidy + change), _tie(board)]
 
 
 def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
@@ -83,6 +90,21 @@ def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: st
     top = sum(worth[name] * count for name, count in free.items())
     result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step, unit=unit, places=PRIORITIES[level]))
     return result
+
+
+def _kept(board: Board, keeping: Keeping, possible: dict[str, int]) -> list[Aim]:
+    """Who stops, where someone has to: first by what is lost, then by the place in the file."""
+    scene, base = board.task.scene, board.task.base
+    tops = {
+        name: min(board.top_of(var), board.task.running[name], max(0, possible[name] - base.counts[name].total()))
+        for name, var in keeping.ran.items()
+    }
+    place = {name: len(scene.stack.workloads) - i for i, name in enumerate(scene.stack.workloads)}
+    found = []
+    for title, weights in (("kept", loads(scene)), ("(order)", place)):
+        terms = [(var, weights[name]) for name, var in keeping.ran.items()]
+        found.append(Aim(title, terms, 0, 1, sum(weights[name] * top for name, top in tops.items()), share=TIDY, settles=True))
+    return found
 
 
 def _moves(keeping: Keeping) -> Aim:

@@ -72,7 +72,7 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
     running: dict[str, list[Allocation]] = {}
     for one in last.allocations:
         workload = stack.workloads.get(one.workload)
-        if workload is not None and one.index < workload.members:
+        if workload is not None and (workload.gang is None or one.index < workload.members):
             running.setdefault(one.workload, []).append(one)
     found = {}
     for name, ones in running.items():

@@ -44,7 +44,7 @@ class Ask:
     user: str
     priority: int
     members: int  # to be placed
-    wanted: int  # in the stack file; more than `members` while an expired exception blocks growth
+    wanted: int  # in the stack file; more than `members` while who holds more than their limit may add nothing
     gang: bool
     need: tuple[int, ...]
     usage: tuple[int, ...]
@@ -89,6 +89,20 @@ class Bin:
         return (ask.need[EGRESS], ask.need[INGRESS], self.power_of(ask))
 
 
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Who holds more than they may have of one resource, and keeps it: `user` is empty for the cluster."""
+
+    user: str
+    resource: int  # its place in CEILINGS
+    held: int
+    most: int
+
+    def of(self, ask: Ask) -> bool:
+        """May this workload get nothing more for it?"""
+        return bool(ask.usage[self.resource]) and self.user in ("", ask.user)
+
+
 @dataclass(frozen=True)
 class Scene:
     """All that is decided from. `running` holds what stood last time and is still wanted, by workload."""
@@ -100,6 +114,7 @@ class Scene:
     cluster: tuple[int, ...]
     racks: dict[str, tuple[int, ...]]
     running: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
+    over: tuple[Over, ...] = ()
 
     @functools.cached_property
     def alike(self) -> dict[str, int]:
@@ -115,30 +130,49 @@ class Scene:
 
 
 def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:
-    """Read the stack into integers. An exception that ended before `today` lets its user keep what runs, not grow."""
-    running: dict[str, list[Allocation]] = {}
-    seen: set[str] = set()
-    for allocation in last.allocations:
-        workload = stack.workloads.get(allocation.workload)
-        if workload is not None and allocation.index < workload.members and allocation.name not in seen:
-            seen.add(allocation.name)
-            running.setdefault(allocation.workload, []).append(allocation)
+    """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
     asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
-    users = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
-    for user, i, held in _ended(stack, last, asks, today):
-        users[user] = (*users[user][:i], held, *users[user][i + 1 :])
+    bins = {name: _bin_of(stack, stack.nodes[name]) for name in sorted(stack.nodes)}
+    running = _wanted_of(asks, bins, last)
+    ceilings = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
+    ceilings[""] = _ceiling(stack.limits.cluster)
+    over = tuple(_over(ceilings, asks, running))
+    for one in over:
+        now = ceilings[one.user]
+        ceilings[one.user] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
         for name, ask in asks.items():
-            if ask.user == user and ask.usage[i] and len(running.get(name, ())) < ask.members:
+            if one.of(ask) and len(running.get(name, ())) < ask.members:
                 asks[name] = replace(ask, members=0 if ask.gang else len(running.get(name, ())))
+    cluster = ceilings.pop("")
     return Scene(
         stack=stack,
         asks=asks,
-        bins={name: _bin_of(stack, stack.nodes[name]) for name in sorted(stack.nodes)},
-        users=users,
-        cluster=_ceiling(stack.limits.cluster),
+        bins=bins,
+        users=ceilings,
+        cluster=cluster,
         racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
-        running={name: tuple(sorted(found, key=lambda a: a.index)) for name, found in sorted(running.items())},
+        running=running,
+        over=over,
     )
+
+
+def _wanted_of(asks: dict[str, Ask], bins: dict[str, Bin], last: Placement) -> dict[str, tuple[Allocation, ...]]:
+    """What ran and is still wanted, by workload. Of more replicas than that those go first that cannot stay anyway."""
+    from swarm_iac.solver.rules.fit import may_stay  # rules are about what stands here
+
+    found: dict[str, dict[str, Allocation]] = {}
+    for one in last.allocations:
+        if one.workload in asks and (not asks[one.workload].gang or one.index < asks[one.workload].members):
+            found.setdefault(one.workload, {}).setdefault(one.name, one)
+
+    def leaves(one: Allocation) -> tuple[int, int]:
+        bin_ = bins.get(one.node)
+        if bin_ is None or not may_stay(asks[one.workload], bin_):
+            return (2, one.index)
+        return (int(bin_.state == "cordon"), one.index)
+
+    stay = {name: sorted(ones.values(), key=leaves)[: asks[name].members] for name, ones in sorted(found.items())}
+    return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
 
 
 def ask_of(name: str, workload: Workload) -> Ask:
@@ -200,16 +234,21 @@ def _ceiling(ceiling: Ceiling, default: tuple[int, ...] = (ENDLESS,) * 6) -> tup
     return tuple(other if value is None else int(value) for value, other in zip(values, default, strict=True))
 
 
-def _ended(stack: Stack, last: Placement, asks: dict[str, Ask], today: datetime.date | None) -> Iterator[tuple[str, int, int]]:
-    """(user, resource, what is held) wherever someone holds more than today's ceiling under an exception that ended."""
-    for user in sorted({one.user for one in stack.limits.exceptions}):
-        plain, before = (_ceiling(stack.limits.of_user(user, day)) for day in (today, None))
-        mine = [a for a in last.allocations if a.workload in asks and asks[a.workload].user == user]
-        if plain != before:
-            for i in range(len(CEILINGS)):
-                held = min(before[i], sum(_holds(a)[i] for a in mine))
-                if held > plain[i]:
-                    yield user, i, held
+def _over(
+    ceilings: dict[str, tuple[int, ...]], asks: dict[str, Ask], running: dict[str, tuple[Allocation, ...]]
+) -> Iterator[Over]:
+    """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
+    sums = {user: [0] * len(CEILINGS) for user in ceilings}
+    for name, ones in running.items():
+        ask = asks[name]
+        for one in ones:
+            for i, (has, use) in enumerate(zip(_holds(one), ask.usage, strict=True)):
+                sums[ask.user][i] += min(has, use)
+                sums[""][i] += min(has, use)
+    for user, ceiling in ceilings.items():
+        for i, most in enumerate(ceiling):
+            if sums[user][i] > most:
+                yield Over(user, i, sums[user][i], most)
 
 
 def _holds(allocation: Allocation) -> tuple[int, ...]:

@@ -153,11 +153,11 @@ def _holds_for_all(board: Board, aim: Aim) -> bool:
     """Does a bound of this board bound every placement?
 
     Not where candidates were left out or only some nodes are open. With something fixed, only after all that could be
-    placed was placed without moving it, so the goals about placing keep their counting bounds.
+    placed was placed without moving it, so the goals about placing, and about who stops, keep their counting bounds.
     """
     if board.cut or board.task.nodes is not None:
         return False
-    return not (aim.base and board.task.base.load.total())
+    return not ((aim.base or aim.settles) and board.task.base.load.total())
 
 
 def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:

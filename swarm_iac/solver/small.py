@@ -159,5 +159,5 @@ def _open(scores: list[Score]) -> bool:
 
 
 def _lacking(scores: list[Score]) -> bool:
-    """Could a wider search place or keep more?"""
-    return any(aim.name.endswith(("_stay", "_running", "_placed")) and value < bound for aim, value, bound in scores)
+    """Could a wider search place or keep more, or stop something smaller?"""
+    return any((aim.base or aim.name == "kept") and value < bound for aim, value, bound in scores)

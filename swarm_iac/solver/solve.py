@@ -41,7 +41,7 @@ from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
 from swarm_iac.solver.neighbourhood import short
 from swarm_iac.solver.restore import restored
-from swarm_iac.solver.scene import Scene, scene_of
+from swarm_iac.solver.scene import Ask, Scene, scene_of
 from swarm_iac.solver.search import EFFORT, Found, never
 from swarm_iac.solver.slack import without_slack
 from swarm_iac.solver.small import changed, complete, from_nothing
@@ -219,10 +219,16 @@ def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> P
         indices.setdefault(a.workload, set()).add(a.index)
     unplaced = []
     for name, ask in scene.asks.items():
-        missing = tuple(i for i in range(ask.wanted) if i not in indices.get(name, ()))
-        if missing:
+        if missing := _missing(scene, ask, indices.get(name, set())):
             unplaced.append(Unplaced(workload=name, missing=missing))
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
+
+
+def _missing(scene: Scene, ask: Ask, placed: set[int]) -> tuple[int, ...]:
+    """Replicas without a place: those that ran, then the lowest numbers that are free."""
+    ran = [a.index for a in scene.running.get(ask.name, ()) if a.index not in placed]
+    fresh = [i for i in range(ask.wanted) if i not in placed and i not in ran]
+    return tuple(sorted((ran + fresh)[: max(0, ask.wanted - len(placed))]))
 
 
 def _reasoned(solution: Solution, scene: Scene, watch: Watch) -> Solution:

@@ -10,7 +10,7 @@ from threading import Lock
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.cpsat import cp_model, run
-from swarm_iac.solver.goals import Aim
+from swarm_iac.solver.goals import UNTOLD, Aim
 
 
 class Watch:
@@ -88,7 +88,7 @@ class _Improvements(cp_model.CpSolverSolutionCallback):
 
 def goals_of(aim: Aim, value: int, bound: int) -> tuple[Goal, ...]:
     """A goal of the table as it is reported: worth in GPUs and replicas; nothing for ties and for what nobody asked."""
-    if aim.name == "(tie)" or (aim.base and not value and not bound):
+    if aim.name in UNTOLD or (aim.base and not value and not bound) or (aim.name == "kept" and value == bound):
         return ()
     if not aim.base:
         return (Goal(name=aim.name, value=value, bound=bound),)

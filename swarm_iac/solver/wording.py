@@ -9,7 +9,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Over, Scene
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {
@@ -90,9 +90,25 @@ def rule_dimension(i: int) -> str:
     return tuple(_TYPES)[i]
 
 
+def over_limit(scene: Scene, over: Over) -> Reason:
+    """Who holds more than they may, since a limit was lowered or an exception to it has ended."""
+    what, key = CEILINGS[over.resource], CEILING_KEYS[over.resource]
+    who = f"user {over.user}" if over.user else "the cluster"
+    excepted = [getattr(one, key) for one in scene.stack.limits.exceptions if over.user and one.user == over.user]
+    ended = any(value is not None and int(value) > over.most for value in excepted)
+    since = " since an exception has ended" if ended else ""
+    text = f"{who} holds {shown(what, over.held)} and may have {_TYPES[what](over.most)}{since}: "
+    path = "limits.except" if ended else f"limits.{'user' if over.user else 'cluster'}.{key}"
+    rule = f"{'user' if over.user else 'cluster'}_stays_under_limits"
+    return Reason(rule=rule, text=f"{text}what runs may stay, and nothing may be added", path=path)
+
+
 def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
     i = CEILINGS.index(what)
     level = name.split("_", maxsplit=1)[0]
+    for over in room.scene.over:
+        if over.resource == i and over.user == (ask.user if level == "user" else ""):
+            return over_limit(room.scene, over)
     left = room.users[ask.user][i] if level == "user" else room.cluster[i]
     whole = room.scene.users[ask.user][i] if level == "user" else room.scene.cluster[i]
     each = f"needs {shown(what, ask.usage[i])}" + (f" for each of {ask.members} members" if ask.gang else "")

@@ -11,13 +11,15 @@ is taken only where it raises it. Within a neighbourhood the strict order holds,
 
 from __future__ import annotations
 
-from swarm_iac.solver.scene import Ask, Scene
+from swarm_iac.solver.scene import CAPPED, CORES, WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs
 
 #: One GPU of a priority for so many of the next lower one.
 LEVEL = 1000
 #: What a move costs: a quarter of a GPU of the lowest priority.
 MOVE = 250
+#: What all the fleet has of one resource, in the unit of `loads`.
+PARTS = 10_000
 
 
 def size(ask: Ask) -> int:
@@ -33,3 +35,15 @@ def worth(ask: Ask) -> int:
 def total(scene: Scene, counts: Pairs) -> int:
     """What everything that is placed is worth."""
     return sum(worth(scene.asks[name]) * count for (name, _), count in counts.items())
+
+
+def loads(scene: Scene) -> dict[str, int]:
+    """What one replica of each workload takes of the fleet: ten-thousandths of each resource, added up; at least 1."""
+    bins = scene.bins.values()
+    have = [sum(bin_.room[i] for bin_ in bins) for i in range(CAPPED) if i != CORES]
+
+    def load(ask: Ask) -> int:
+        use = (ask.gpus * ask.share / WHOLE, *(ask.need[i] for i in range(1, CAPPED) if i != CORES))
+        return max(1, round(sum(PARTS * each / of for each, of in zip(use, have, strict=True) if of)))
+
+    return {name: load(ask) for name, ask in scene.asks.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.edit import Edit, changed, steps_of
 from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile import lock
 from swarm_iac.stackfile.check import check
 from swarm_iac.stackfile.compose import compose
 from swarm_iac.stackfile.load import SWITCHES, Loaded
@@ -47,7 +48,7 @@ def parse(text: str) -> tuple[Edit, ...]:
     return tuple(Edit(path=".".join(filter(None, ("nodes", one, key))), value=_named(data, one)) for one in names)
 
 
-def edited(loaded: Loaded, edits: Iterable[Edit], today: datetime.date) -> Loaded:
+def edited(loaded: Loaded, edits: Iterable[Edit]) -> Loaded:
     """The stack with all edits, one after the other. Raises StackFileError, with the lines of what was to be changed."""
     stack, source = loaded.stack, loaded.source
     for edit in edits:
@@ -57,7 +58,7 @@ def edited(loaded: Loaded, edits: Iterable[Edit], today: datetime.date) -> Loade
     }
     problems = check(stack, StackFile(fleet=stack.fleet, nodes=entries), source)
     if all(node.hardware in stack.hardware for node in stack.nodes.values()):
-        problems += wishes(stack, source, today)
+        problems += wishes(stack, source, functools.cache(lambda: lock.beside(source.file, stack)))
     if problems:
         raise StackFileError(tuple(dict.fromkeys(problems)))
     return Loaded(stack, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.stack import Ceiling, Limits, Stack
+from swarm_iac.stackfile import lock
 from swarm_iac.stackfile.check import check
 from swarm_iac.stackfile.compose import Node, compose
 from swarm_iac.stackfile.nodes import Nodes, merge
@@ -63,7 +65,7 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
     source = Source(document, policy, merged.places)
     problems += check(stack, shape, source, touched)
     if not touched and not merged.problems and all(node.hardware in stack.hardware for node in stack.nodes.values()):
-        problems += wishes(stack, source, today)
+        problems += wishes(stack, source, functools.cache(lambda: lock.beside(file, stack)))
     if problems:
         raise StackFileError(tuple(dict.fromkeys(problems)))
     return Loaded(stack, source)

@@ -6,11 +6,13 @@ and nothing about the whole: two branches that change different allocations merg
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -23,7 +25,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import written
 from swarm_iac.stackfile.compose import compose
 from swarm_iac.stackfile.source import Document
-from swarm_iac.stackfile.text import decode
+from swarm_iac.stackfile.text import decode, read
 from swarm_iac.stackfile.wording import problems as wrong
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
@@ -268,6 +270,16 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
     return Lock(placement, digests, unplaced_digests, growing)
 
 
+def beside(file: str, stack: Stack) -> Placement:
+    """What runs by the lock beside a stack file; nothing where there is none that can be read."""
+    path = Path(file)
+    path = path.with_name(f"{path.stem}.lock.yaml")
+    with contextlib.suppress(OSError, StackFileError, ValueError):
+        if path.is_file():
+            return renamed(parse(read(path, str(path), MAX_BYTES), str(path)), stack).placement
+    return Placement()
+
+
 def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Which of those that wait to grow wish for something else now, a sentence each. `stack`: as it is written."""
     wish = Decided(stack).digest
@@ -288,22 +300,23 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
             reasons.append(f"{one.name}: the stack has no node {one.node}")
         elif (state := stack.nodes[one.node].state) in ("drain", "lost"):
             reasons.append(f"{one.name}: {one.node} is in state {state}")
-        elif one.index >= _most(stack, one.workload):
-            reasons.append(f"{one.name}: {one.workload} has no replica {one.index}")
+        elif stack.workloads[one.workload].gang is not None and one.index >= _most(stack, one.workload):
+            reasons.append(f"{one.name}: {one.workload} has no member {one.index}")
         elif lock.digests.get(one.name) != current(one.workload, one.node):
             reasons.append(f"{one.name}: {one.workload} or the shape of {one.node} has changed")
     for gone in lock.placement.unplaced:
         decided.setdefault(gone.workload, set()).update(gone.missing)
         if gone.workload not in stack.workloads:
             reasons.append(f"{gone.workload}: the stack has no such workload")
-        elif max(gone.missing, default=0) >= _most(stack, gone.workload):
-            reasons.append(f"{gone.workload}: it has no replica {max(gone.missing)}")
         elif lock.unplaced_digests.get(gone.workload) != current(gone.workload, None):
             reasons.append(f"{gone.workload}: it has changed since it found no place")
     for name, workload in stack.workloads.items():
-        missing = [str(index) for index in range(workload.members) if index not in decided.get(name, set())]
+        known = decided.get(name, set())
+        missing = [str(i) for i in range(workload.members) if i not in known][: max(0, workload.members - len(known))]
         if missing:
             reasons.append(f"{name}: nothing is decided about replica {', '.join(missing[:10])}")
+        elif len(known) > _most(stack, name):
+            reasons.append(f"{name}: it has {_most(stack, name)} replicas now, and {len(known)} were decided")
     return tuple(reasons)
 
 

@@ -1,17 +1,18 @@
 """Could the least of each wish ever be met, by its user's limit and by some machine?
 
-Only what can never be met is a mistake in the file. What merely finds no room today is the solver's answer.
+Only what can never be met is a mistake in the file. What merely finds no room today is the solver's answer, and so is a
+limit that was lowered below what runs: it adds nothing and stops nobody, and the file stays right.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Ceiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.source import Source
@@ -30,8 +31,8 @@ class _Part:
     word: str
 
 
-def wishes(stack: Stack, source: Source, today: datetime.date) -> list[Problem]:
-    """One problem for each ceiling that a workload's least wish can never keep."""
+def wishes(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
+    """One problem for each ceiling that a workload's least wish can never keep. `running` is asked where one is found."""
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
     # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.
@@ -40,7 +41,7 @@ def wishes(stack: Stack, source: Source, today: datetime.date) -> list[Problem]:
         if workload.replicas.most == 0 and workload.gang is None:
             continue
         parts = _parts(workload)
-        problems += _ceilings(stack, source, name, workload, parts, users[workload.user])
+        problems += _ceilings(stack, source, name, workload, parts, users[workload.user], running)
         if stack.nodes:
             problems += _machines(source, name, workload, {shape: stack.hardware[shape] for shape in sorted(shapes)}, parts)
     if stack.workloads and not stack.nodes:
@@ -67,7 +68,13 @@ def _network_key(workload: Workload) -> str:
 
 
 def _ceilings(
-    stack: Stack, source: Source, name: str, workload: Workload, parts: Iterable[_Part], of_user: Ceiling
+    stack: Stack,
+    source: Source,
+    name: str,
+    workload: Workload,
+    parts: Iterable[_Part],
+    of_user: Ceiling,
+    running: Callable[[], Placement],
 ) -> list[Problem]:
     """Σ over the least members ≤ the user's and the cluster's ceiling; what stands together ≤ the node's."""
     limits = stack.limits
@@ -84,6 +91,8 @@ def _ceilings(
             most = getattr(ceiling, part.name)
             if most is None or part.each * count <= most:
                 continue
+            if level != "node" and _held(running(), name, part.name) > most:
+                continue
             path = f"workloads.{name}.{part.key}"
             total = part.each * count
             asked = f"{count} x {part.unit(part.each)} = {part.unit(total)}" if count > 1 else f"{part.unit(total)}"
@@ -96,6 +105,18 @@ def _ceilings(
             problems.append(Problem(source.place(path), path, message, hint))
             break
     return problems
+
+
+def _held(running: Placement, workload: str, resource: str) -> int:
+    """What the workload holds of a resource, in base units."""
+    of: dict[str, Callable[[Allocation], int]] = {
+        "gpus": lambda one: len(one.gpus),
+        "vcpus": lambda one: int(one.vcpus),
+        "memory": lambda one: int(one.memory),
+        "storage": lambda one: int(one.storage),
+        "bandwidth": lambda one: int(max(one.egress, one.ingress)),
+    }
+    return sum(of[resource](one) for one in running.allocations if one.workload == workload)
 
 
 def _limit_path(stack: Stack, level: str, user: str, name: str) -> str:

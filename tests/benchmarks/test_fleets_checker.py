@@ -75,7 +75,7 @@ BROKEN: tuple[tuple[str, dict[str, Any], tuple[tuple[Any, ...], ...], dict[str, 
     ("core owner", {"w": {"each": {"vcpus": 1, "pinned": True, "memory": "1 GB"}}}, (("w-0", "b1", (), (8,)),), {}),
     ("size", {"w": ONE}, (("w-0", "a1", (0, 1)),), {}),
     ("size", {"w": {"each": {"vcpus": 2, "pinned": True, "memory": "1 GB"}}}, (("w-0", "a1"),), {}),
-    ("index", {"w": ONE}, (("w-1", "a1", (0,)),), {}),
+    ("index", {"w": ONE}, (("w-0", "a1", (0,)), ("w-1", "a1", (1,))), {}),
     ("suits", {"w": {"each": {"gpus": "1 x H100"}}}, (("w-0", "b1", (0,)),), {}),
     ("suits", {"w": {"each": {"gpus": {"count": 1, "memory": "80 GB"}}}}, (("w-0", "b1", (0,)),), {}),
     ("suits", {"w": {"each": {}, "place": {"select": {"site": "lab"}}}}, (("w-0", "a1"),), {}),
@@ -216,7 +216,7 @@ def test_what_cannot_stay_may_be_stopped() -> None:
     before = stack_of({"w": {**ONE, "replicas": 2}})
     last = placed(put(before, "w-0", "a1", (0,)), put(before, "w-1", "a2", (0,)))
     lower = stack_of({"w": {**ONE, "replicas": 2}}, limits={"user": {"gpus": 1}})
-    assert _needless(lower, last, placed(*last.allocations[:1])) == []
+    assert _needless(lower, last, placed(*last.allocations[:1])) == ["needless stop"], "a lowered limit stops nobody"
     gone = stack_of({"w": {**ONE, "gang": 2}}, {"a2": {"state": "lost"}})
     assert _needless(gone, last, placed()) == []
 

@@ -81,7 +81,8 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("everything_is_known", {}, lambda s: [put(s, "free-0", "n9")]),
     ("everything_is_known", {}, lambda s: [_gone(s)]),
     ("indices_are_unique", {}, lambda s: [put(s, "free-0", "n1"), put(s, "free-0", "n2")]),
-    ("indices_are_unique", {}, lambda s: [put(s, "free-9", "n1")]),
+    ("indices_are_unique", {"workloads__free__replicas": 1}, lambda s: [put(s, "free-0", "n1"), put(s, "free-9", "n1")]),
+    ("indices_are_unique", {"workloads__free": {"user": "bo", "gang": 1}}, lambda s: [put(s, "free-9", "n1")]),
     ("indices_are_unique", {}, lambda s: [put(s, "free-0", "n1", index=1)]),
     ("sizes_equal_wish", {}, lambda s: [put(s, "free-0", "n1", memory="2 GB")]),
     ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0,), (0, 1))]),
@@ -160,8 +161,16 @@ def test_expired_exception_blocks_growth_and_never_evicts() -> None:
     before, after = datetime.date(2026, 5, 31), datetime.date(2026, 6, 1)
     assert rules(of, *pair(of), today=before) == []
     assert rules(of, *pair(of), today=after) == ["users_stay_under_limit"]
-    assert rules(of, *pair(of), today=after, kept=frozenset({"w-0"})) == ["users_stay_under_limit"]
-    assert rules(of, *pair(of), today=after, kept=frozenset({"w-0", "w-1"})) == []
+    assert rules(of, *pair(of), today=after, held=frozenset({"w-0"})) == ["users_stay_under_limit"]
+    assert rules(of, *pair(of), today=after, held=frozenset({"w-0", "w-1"})) == []
+
+
+@pytest.mark.parametrize("level", ["user", "cluster"])
+def test_a_lowered_limit_blocks_growth_and_never_evicts(level: str) -> None:
+    of = stack(limits={level: {"gpus": 2}})
+    rule = {"user": "users_stay_under_limit", "cluster": "cluster_stays_under_limit"}[level]
+    assert rules(of, *pair(of)) == rules(of, *pair(of), held=frozenset({"w-1"})) == [rule]
+    assert rules(of, *pair(of), held=frozenset({"w-0", "w-1"})) == []
 
 
 def test_gang_is_whole_or_absent() -> None:

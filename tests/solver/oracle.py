@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve
+from swarm_iac.solver import Solution, solve, worth
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.greedy import misfit
 from swarm_iac.solver.scene import GPUS, WHOLE, Scene, scene_of
@@ -47,8 +47,10 @@ def score(scene: Scene, settled: Settled, counts: Counter[tuple[str, str]]) -> t
     moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
     moves += sum(recarded(scene, settled, counts, node) for node in scene.bins)
     eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
+    load = worth.loads(scene)
+    kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in scene.running.items())
     waste = sum(c * misfit(scene, scene.asks[n], scene.bins[b]) for (n, b), c in counts.items())
-    return (*values, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
+    return (*values, kept, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
 
 
 def recarded(scene: Scene, settled: Settled, counts: Pairs, node: str) -> int:

@@ -37,7 +37,7 @@ def read(text: str = TEXT) -> Loaded:
 
 
 def with_edits(*texts: str) -> Loaded:
-    return edited(read(), [edit for text in texts for edit in parse(text)], TODAY)
+    return edited(read(), [edit for text in texts for edit in parse(text)])
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_an_edit_that_says_what_is_already_there_changes_nothing() -> None:
     for path in sorted((ROOT / "stacks").glob("dev.yaml")):
         loaded = load(path, today=TODAY)
         for name, workload in loaded.stack.workloads.items():
-            assert edited(loaded, parse(f"workloads.{name}.user={workload.user}"), TODAY).stack == loaded.stack
+            assert edited(loaded, parse(f"workloads.{name}.user={workload.user}")).stack == loaded.stack

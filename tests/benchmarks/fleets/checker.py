@@ -6,7 +6,7 @@ It shares no code with `swarm_iac.limits` or the solver, so that a rule which bo
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -101,7 +101,7 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     ]
     before = {a.name: a for a in last.allocations}
     found += one_by_one(stack, known, before)
-    found += together(stack, known)
+    found += together(stack, known, last)
     found += user_ceilings(stack, known, last, today)
     found += gangs(stack, known)
     return found
@@ -110,10 +110,14 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
 def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Allocation]) -> Iterator[Finding]:
     """Index, size, suitability and state of each."""
     seen: set[tuple[str, int]] = set()
+    for name, count in Counter(name for name, _ in {(a.workload, a.index) for a in allocations}).items():
+        if count > (most := wanted(stack.workloads[name])):
+            names = frozenset(a.name for a in allocations if a.workload == name)
+            yield Finding("index", f"{count} replicas of {name} are placed, and it has {most}", names)
     for a in allocations:
         workload, only = stack.workloads[a.workload], frozenset({a.name})
-        if a.name != f"{a.workload}-{a.index}" or a.index >= wanted(workload):
-            yield Finding("index", f"{a.name} is replica {a.index} of the {wanted(workload)} of {a.workload}", only)
+        if a.name != f"{a.workload}-{a.index}" or (workload.gang is not None and a.index >= workload.gang):
+            yield Finding("index", f"{a.name} is no member of the gang {a.workload}, or misnamed", only)
         if (a.workload, a.index) in seen:
             yield Finding("index twice", f"{a.name} stands twice", only)
         seen.add((a.workload, a.index))
@@ -127,7 +131,7 @@ def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Al
             yield Finding("state", f"{a.name} is on {a.node}, which is {state}", only)
 
 
-def together(stack: Stack, allocations: list[Allocation]) -> Iterator[Finding]:
+def together(stack: Stack, allocations: list[Allocation], last: Placement) -> Iterator[Finding]:
     """Nodes, racks, the cluster, spread and within."""
     nodes, workloads = defaultdict(list), defaultdict(list)
     for a in allocations:
@@ -137,11 +141,9 @@ def together(stack: Stack, allocations: list[Allocation]) -> Iterator[Finding]:
         yield from _devices(stack, node, ones)
         yield from _machine(stack, node, ones)
     yield from _racks(stack, nodes)
-    for key, value in held(allocations).items():
+    for key in RESOURCES:
         most = getattr(stack.limits.cluster, key)
-        if most is not None and value > int(most):
-            users = frozenset(a.name for a in allocations if held([a])[key])
-            yield Finding(f"cluster {key}", f"the cluster holds {value} of {key}, and may hold {int(most)}", users)
+        yield from _above(f"cluster {key}", "the cluster", allocations, last, key, None if most is None else int(most))
     for name, ones in workloads.items():
         yield from _shape(stack, name, ones)
 
@@ -224,24 +226,23 @@ def _shape(stack: Stack, name: str, ones: list[Allocation]) -> Iterator[Finding]
 
 
 def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:
-    """Today's ceiling; above it only what ran under an exception that has ended, and nothing added."""
-    mine, before = defaultdict(list), defaultdict(list)
+    """Today's ceiling of each user; above it only what ran, and nothing added."""
+    mine = defaultdict(list)
     for a in allocations:
         mine[stack.workloads[a.workload].user].append(a)
-    old = {a.name: a for a in last.allocations}
-    for a in last.allocations:
-        if a.workload in stack.workloads:
-            before[stack.workloads[a.workload].user].append(a)
     for user, ones in mine.items():
-        now, ever, ran = ceilings(stack, user, today), ceilings(stack, user, None), held(before[user])
-        for key, use in held(ones).items():
-            most, once = now[key], ever[key]
-            if most is None or use <= most:
-                continue
-            names = frozenset(a.name for a in ones if held([a])[key])
-            grown = [n for n in names if n not in old] or use > ran[key]
-            if most == once or (once is not None and use > once) or grown:
-                yield Finding(f"user {key}", f"{user} holds {use} of {key}, and may hold {most}", names)
+        for key, most in ceilings(stack, user, today).items():
+            yield from _above(f"user {key}", user, ones, last, key, most)
+
+
+def _above(rule: str, who: str, ones: list[Allocation], last: Placement, key: str, most: int | None) -> Iterator[Finding]:
+    """More than a ceiling allows, unless each of these held as much before."""
+    old = {a.name: a for a in last.allocations}
+    use = held(ones)[key]
+    if most is not None and use > most:
+        names = frozenset(a.name for a in ones if held([a])[key])
+        if any(n not in old for n in names) or use > held(old[n] for n in names)[key]:
+            yield Finding(rule, f"{who} holds {use} of {key}, and may hold {most}", names)
 
 
 def gangs(stack: Stack, allocations: list[Allocation]) -> Iterator[Finding]:

@@ -45,19 +45,32 @@ class Staying:
     resized: dict[str, Allocation]
 
 
+def surplus(stack: Stack, last: Placement) -> frozenset[str]:
+    """What is wanted no more, of more replicas than that: first who cannot stay, then who is on a cordoned node."""
+    found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for a in last.allocations:
+        workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
+        if workload is not None:
+            good = node is not None and node.state in ("ready", "cordon") and suits(stack, workload, a.node)
+            rank = 0 if workload.gang is not None else 2 if not good else int(node is not None and node.state == "cordon")
+            found[a.workload].append((rank, a.index, a.name))
+    return frozenset(name for of, ones in found.items() for _, _, name in sorted(ones)[wanted(stack.workloads[of]) :])
+
+
 def staying(stack: Stack, last: Placement, today: datetime.date) -> Staying:
     """What may stay of the last placement."""
     could: dict[str, Allocation] = {}
     resized: dict[str, Allocation] = {}
+    more = surplus(stack, last)
     for a in last.allocations:
         workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
-        if workload is None or node is None or a.index >= wanted(workload) or a.name in could:
+        if workload is None or node is None or a.name in could or a.name in more:
             continue
         if node.state in ("ready", "cordon") and suits(stack, workload, a.node):
             (could if size_of(a) == size(workload) else resized)[a.name] = a
     contested: set[str] = set()
     ones = list(could.values())
-    for finding in (*together(stack, ones), *user_ceilings(stack, ones, last, today)):
+    for finding in (*together(stack, ones, last), *user_ceilings(stack, ones, last, today)):
         contested |= finding.names
     broken = {could[name].workload for name in contested if name in could}
     firm = {
@@ -234,7 +247,7 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
     nodes = [name for name, node in stack.nodes.items() if node.state == "ready"]
     known: set[object] = set()
     for name, workload in stack.workloads.items():
-        missing = [i for i in range(wanted(workload)) if i not in placed[name]]
+        missing = [i for i in range(wanted(workload)) if i not in placed[name]][: wanted(workload) - len(placed[name])]
         if not missing or not free.below_ceilings(workload) or (left <= 0 and ran[name] > len(placed[name])):
             continue
         where = workload.place
