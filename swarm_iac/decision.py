@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
-from swarm_iac.limits import above, judge
+from swarm_iac.limits import Amounts, above, amounts, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
@@ -306,15 +306,20 @@ def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | Non
     return replace(now, stack=stack, wish=wish, placement=told, proof=proof)
 
 
-def still(running: Placement, now: Placement) -> dict[str, frozenset[str]]:
-    """What `judge` is told of what ran: who is `kept` on its node, and who is `held` somewhere and got nothing more."""
+class Ran(TypedDict):
+    """What `judge` is told of what ran: who is kept on its node, and what each held."""
+
+    kept: frozenset[str]
+    held: Mapping[str, Amounts]
+
+
+def still(running: Placement, now: Placement) -> Ran:
+    """Of the allocations of `now`, what they were."""
     before = running.by_name()
     both = [(before[one.name], one) for one in now.allocations if one.name in before]
     return {
         "kept": frozenset(one.name for was, one in both if was.node == one.node),
-        "held": frozenset(
-            one.name for was, one in both if all(a >= b for a, b in zip(growth.size(was), growth.size(one), strict=True))
-        ),
+        "held": {one.name: amounts(was) for was, one in both},
     }
 
 
@@ -322,7 +327,7 @@ def stood(decision: Decision, today: datetime.date) -> dict[str, str]:
     """Of what may stand only because it ran, as it is named on its node: the node on which the lock says that it did."""
     stack, ran = decision.stack, still(decision.last, decision.placement)
     cordoned = {name for name, node in stack.nodes.items() if node.state == "cordon"}
-    over = above(stack, decision.placement, today) & ran["held"]
+    over = above(stack, decision.placement, today) & ran["held"].keys()
     before = decision.last.by_name()
     names = over | {one.name for one in decision.placement.allocations if one.node in cordoned and one.name in ran["kept"]}
     return {stack.runs_as(before[name]): before[name].node for name in sorted(names)}

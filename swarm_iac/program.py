@@ -32,6 +32,7 @@ def main(root: Path | None = None) -> Fleet:
         today = datetime.date.today()
         decision = decide(folder, name, today=today)
         nodes = desired(decision.stack, decision.placement)
+        ran, needed = still(decision.last, decision.placement), stood(decision, today)
     except SwarmError as error:
         raise pulumi.RunError(str(error)) from None
     fleet = Fleet(
@@ -40,8 +41,9 @@ def main(root: Path | None = None) -> Fleet:
         nodes=nodes,
         stack=decision.stack,
         placement=decision.placement,
-        ran=still(decision.last, decision.placement),
-        stood=stood(decision, today),
+        kept=ran["kept"],
+        held={a.name: ran["held"][a.name] for a in decision.last.allocations if decision.stack.runs_as(a) in needed},
+        stood=needed,
         source=f"stacks/{name}.yaml",
     )
     for unplaced in decision.placement.unplaced:

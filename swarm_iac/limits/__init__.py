@@ -1,7 +1,7 @@
 """Does a placement keep every rule? Pure, and independent of the solver."""
 
-from swarm_iac.limits.board import RESOURCES, Violation
+from swarm_iac.limits.board import RESOURCES, Amounts, Violation, amounts
 from swarm_iac.limits.ceilings import Usage, above, usage
 from swarm_iac.limits.judge import RULES, judge
 
-__all__ = ["RESOURCES", "RULES", "Usage", "Violation", "above", "judge", "usage"]
+__all__ = ["RESOURCES", "RULES", "Amounts", "Usage", "Violation", "above", "amounts", "judge", "usage"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from pydantic import Field
 
@@ -23,6 +24,8 @@ class Violation(Value):
     path: str = Field(default="", description="Path in the stack file of what is broken, e.g. limits.user.gpus.")
 
 
+#: GPUs, thousandths of vCPUs, bytes of memory and storage, bit/s out and in.
+Amounts = tuple[int, ...]
 #: The five resources that ceilings know, with their types for printing.
 RESOURCES: dict[str, type[int]] = {"gpus": int, "vcpus": Cpus, "memory": Bytes, "storage": Bytes, "bandwidth": BitsPerSecond}
 
@@ -36,7 +39,7 @@ class Board:
         placement: Placement,
         today: datetime.date | None,
         kept: frozenset[str],
-        held: frozenset[str] = frozenset(),
+        held: Mapping[str, Amounts] = MappingProxyType({}),
     ) -> None:
         self.stack = stack
         self.today = today
@@ -61,14 +64,18 @@ class Board:
 
 def totals(allocations: Iterable[Allocation]) -> dict[str, int]:
     """Σ of each resource; bandwidth is the larger of Σ in and Σ out."""
-    gpus = vcpus = memory = storage = out = into = 0
-    for one in allocations:
-        gpus += len(one.gpus)
-        vcpus += int.__int__(one.vcpus)
-        memory += int.__int__(one.memory)
-        storage += int.__int__(one.storage)
-        out += int.__int__(one.egress)
-        into += int.__int__(one.ingress)
+    return summed(map(amounts, allocations))
+
+
+def amounts(one: Allocation) -> Amounts:
+    """What one allocation holds."""
+    rates = int.__int__(one.egress), int.__int__(one.ingress)
+    return (len(one.gpus), int.__int__(one.vcpus), int.__int__(one.memory), int.__int__(one.storage), *rates)
+
+
+def summed(amounts: Iterable[Amounts]) -> dict[str, int]:
+    """The same sum of amounts."""
+    gpus, vcpus, memory, storage, out, into = map(sum, zip((0,) * 6, *amounts, strict=True))
     return {"gpus": gpus, "vcpus": vcpus, "memory": memory, "storage": storage, "bandwidth": max(out, into)}
 
 

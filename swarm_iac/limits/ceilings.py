@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from swarm_iac.limits.board import RESOURCES, Board, Violation, most, shown, totals
+from swarm_iac.limits.board import RESOURCES, Board, Violation, amounts, most, shown, summed, totals
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Ceiling, Stack
@@ -34,7 +34,7 @@ class Usage(Value):
 
 
 def users_stay_under_limit(board: Board) -> Iterator[Violation]:
-    """For every user u and resource r:  Σ_{a of u} r_a ≤ max(limit_u,r, Σ_{a of u, a ∈ held} r_a)
+    """For every user u and resource r:  Σ_{a of u} r_a ≤ max(limit_u,r, Σ_{a of u} min(r_a, r_held,a)); new ones held 0
 
     A limit that is lowered, or whose exception has expired, blocks growth and evicts nobody.
     """
@@ -51,7 +51,7 @@ def nodes_stay_under_limit(board: Board) -> Iterator[Violation]:
 
 
 def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
-    """For every resource r:  Σ_a r_a ≤ max(limit_cluster,r, Σ_{a ∈ held} r_a)"""
+    """For every resource r:  Σ_a r_a ≤ max(limit_cluster,r, Σ_a min(r_a, r_held,a)); new ones held 0"""
     ceiling = board.stack.limits.cluster
     over = _over("cluster_stays_under_limit", "cluster", board.stack.fleet, board.known, ceiling)
     yield from _grown(board, board.known, over)
@@ -60,8 +60,9 @@ def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
 def _grown(board: Board, ones: list[Allocation], over: Iterator[tuple[Violation, str]]) -> Iterator[Violation]:
     """Those of the violations to which something was added."""
     for violation, resource in over:
-        before = totals(one for one in ones if one.name in board.held) if board.held else {}
-        if not before or totals(ones)[resource] > before[resource]:
+        old = [(amounts(one), board.held[one.name]) for one in ones if one.name in board.held]
+        before = summed(tuple(map(min, now, was)) for now, was in old)
+        if totals(ones)[resource] > before[resource]:
             yield violation
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from swarm_iac.limits import ceilings, machines, wishes
-from swarm_iac.limits.board import Board, Violation
+from swarm_iac.limits.board import Amounts, Board, Violation
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 
@@ -40,12 +42,12 @@ def judge(
     today: datetime.date | None = None,
     *,
     kept: frozenset[str] = frozenset(),
-    held: frozenset[str] = frozenset(),
+    held: Mapping[str, Amounts] = MappingProxyType({}),
 ) -> tuple[Violation, ...]:
     """All violations, in the order of RULES; empty when the placement may stand.
 
-    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one. `held` names those
-    that ran anywhere and hold no more than then: they may stand above the limit of their user or of the cluster.
+    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one. `held` tells what each
+    that ran anywhere held then: so much may stand above the limit of its user or of the cluster.
     Without `today`, every exception to a limit holds.
     """
     board = Board(stack, placement, today, kept, held)

@@ -87,21 +87,27 @@ def refuse_foreign(observed: Mapping[str, Observed], asked: Iterable[str], linea
         )
 
 
-def refuse_unseen(stood: Mapping[str, str], observed: Mapping[str, Observed], lost: Collection[str]) -> None:
-    """Raises Refused when what may stand only because it ran, by the node where it did, is not there.
+def refuse_unseen(
+    stood: Mapping[str, str], observed: Mapping[str, Observed], desired: Mapping[str, Desired], lost: Collection[str]
+) -> None:
+    """Raises Refused when what may stand only because it ran, by the node where it did, is not there for its user.
 
     On a cordoned node and above a lowered limit nothing new may come, and who writes the lock file says what ran. Of a node
     that does not answer, or is given up, nobody knows; nothing is started there either.
     """
-    missing = [
-        name for name, node in stood.items()
-        if node not in lost and (node not in observed or not observed[node].error)
-        and not (node in observed and name in observed[node].state.allocations)
-    ]  # fmt: skip
+    users = {name: one.unit.user for node in desired.values() for name, one in node.state.allocations.items()}
+
+    def seen(name: str, node: str) -> bool:
+        if node in lost or (node in observed and observed[node].error):
+            return True
+        there = observed[node].state.allocations.get(name) if node in observed else None
+        return there is not None and there.unit.user in ("", users.get(name, ""))
+
+    missing = [name for name, node in stood.items() if not seen(name, node)]
     if missing:
         raise Refused(
-            f"{_some(sorted(missing))}: the lock file says that it runs, and it does not; as something new it may not come, "
-            "to a cordoned node or above a limit",
+            f"{_some(sorted(missing))}: the lock file says that it runs, and the machines do not show it for its user; as "
+            "something new it may not come, to a cordoned node or above a limit",
             hint="raise the limit, or set the node to `state: ready`; or take them out of the lock file and run `swarm solve`",
         )
 

@@ -32,7 +32,7 @@ def refusals(inputs: Mapping[str, Any]) -> list[str]:
     given = unpack_wish(wish)
     today = datetime.date.today()
     with understood("`wish` of the Fleet"):  # what names a table that is not there
-        violations = judge(given.stack, given.placement, today, **given.ran)
+        violations = judge(given.stack, given.placement, today, kept=given.kept, held=given.held)
     if not violations:
         return []
     source = _source(given.source, today)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
@@ -19,6 +19,9 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Desired
 from swarm_iac.provider import spec
+
+if TYPE_CHECKING:
+    from swarm_iac.limits import Amounts
 
 
 def end_quietly() -> None:
@@ -56,16 +59,17 @@ class Fleet(pulumi.CustomResource):
         lineage: pulumi.Input[str] | None = None,
         stack: Stack | None = None,
         placement: Placement | None = None,
-        ran: Mapping[str, Iterable[str]] | None = None,
+        kept: Iterable[str] = (),
+        held: Mapping[str, Amounts] | None = None,
         stood: Mapping[str, str] | None = None,
         source: str = "",
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`nodes`: the desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s).
 
-        With `stack` and `placement` the limits are checked before anything is done. `ran` names the allocations that may
-        stay where nothing new may come (`kept` and `held` of `limits.judge`), `stood` the node of each of them, where the
-        machines must show it; `source` is the stack file that refusals point into.
+        With `stack` and `placement` the limits are checked before anything is done. `kept` names the allocations that
+        stand where they ran, `held` tells what they held (both as `limits.judge` takes them), `stood` the node on which the
+        machines must show each that may stay only therefore; `source` is the stack file that refusals point into.
         A Lineage of the same name is made unless one is given. Raises ValidationError for data that is no Desired.
         """
         end_quietly()
@@ -80,7 +84,7 @@ class Fleet(pulumi.CustomResource):
             "addresses": None,
         }
         if stack is not None and placement is not None:
-            props["wish"] = spec.pack_wish(stack, placement, ran or {}, source)
+            props["wish"] = spec.pack_wish(stack, placement, kept, source, held)
         if stack is not None:
             props["guard"] = spec.pack_guard(stack, stood)
         super().__init__("swarm:index:Fleet", name, props, opts)

@@ -231,7 +231,7 @@ class Sight:
         """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
         guards.refuse_foreign(self.observed, self.asked.kept, self.asked.inputs.lineage)
         guards.refuse_rename(self.observed, self.asked.all)
-        guards.refuse_unseen(self.asked.inputs.stood, self.observed, self.asked.inputs.lost)
+        guards.refuse_unseen(self.asked.inputs.stood, self.observed, self.asked.kept, self.asked.inputs.lost)
         leaving = self.asked.leaving if self.only is None else self.asked.leaving.keys() & self.only.nodes
         guards.refuse_removal(self.observed, leaving, self.asked.all)
         stopped = guards.stopped(self.plan, self.asked.kept)

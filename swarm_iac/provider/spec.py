@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Solve, Stack
@@ -25,7 +25,11 @@ from swarm_iac.plan.parking import Fits, may_stand
 from swarm_iac.plan.steps import anywhere
 from swarm_iac.provider.wire import understood
 
+if TYPE_CHECKING:
+    from swarm_iac.limits import Amounts
+
 _NODES = TypeAdapter(dict[str, Desired])
+_HELD = TypeAdapter(dict[str, Annotated[tuple[int, ...], Field(min_length=6, max_length=6)]])
 Named = TypeVar("Named", Desired, Observed)
 
 
@@ -141,13 +145,15 @@ def outputs(nodes: Mapping[str, Desired]) -> dict[str, dict[str, str]]:
     return {"placement": dict(sorted(placement.items())), "addresses": dict(sorted(addresses.items()))}
 
 
-def pack_wish(stack: Stack, placement: Placement, ran: Mapping[str, Iterable[str]], source: str) -> str:
-    """What the limits are judged by, as the text of `wish`. `ran`: `kept` and `held`, as `limits.judge` takes them."""
+def pack_wish(
+    stack: Stack, placement: Placement, kept: Iterable[str], source: str, held: Mapping[str, Amounts] | None = None
+) -> str:
+    """What the limits are judged by, as the text of `wish`. `kept` and `held` are as `limits.judge` takes them."""
     return json.dumps(
         {
             "source": source,
-            "kept": sorted(ran.get("kept", ())),
-            "held": sorted(ran.get("held", ())),
+            "kept": sorted(kept),
+            "held": dict(held or {}),
             "stack": stack.model_dump(mode="json", by_alias=True, exclude_defaults=True),
             "placement": placement.model_dump(mode="json", exclude_defaults=True),
         },
@@ -162,7 +168,8 @@ class Wish:
 
     stack: Stack
     placement: Placement
-    ran: dict[str, frozenset[str]]
+    kept: frozenset[str]
+    held: dict[str, Amounts]
     source: str
 
 
@@ -173,6 +180,7 @@ def unpack_wish(wish: str) -> Wish:
         return Wish(
             stack=Stack.model_validate(raw["stack"]),
             placement=Placement.model_validate(raw["placement"]),
-            ran={key: frozenset(map(str, raw.get(key) or ())) for key in ("kept", "held")},
+            kept=frozenset(map(str, raw.get("kept") or ())),
+            held=_HELD.validate_python(raw.get("held") or {}),
             source=str(raw.get("source") or ""),
         )

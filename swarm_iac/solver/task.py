@@ -15,6 +15,7 @@ from swarm_iac.solver.columns.beside import Cards
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import may_stay
 from swarm_iac.solver.scene import CAPPED, CORES, GPUS, Ask, Scene
+from swarm_iac.solver.worth import loads, size
 
 Pairs = Counter[tuple[str, str]]
 
@@ -76,11 +77,15 @@ def same_size(ask: Ask, allocation: Allocation) -> bool:
 
 
 def settle(scene: Scene) -> Settled:
-    """Which running allocations may stay? Tried by priority, then name: what no longer fits beside the others may not."""
+    """Which running allocations may stay? What no longer fits beside the others may not.
+
+    Tried by priority, then the largest first: what is lost is the least of it. Equals by their place in the file.
+    """
     room = Room(scene)
     taken: dict[tuple[str, str], set[int]] = {}
     settled = Settled({}, {})
-    order = sorted(scene.asks.values(), key=lambda ask: (-ask.priority, ask.name))
+    load, place = loads(scene), {name: i for i, name in enumerate(scene.stack.workloads)}
+    order = sorted(scene.asks.values(), key=lambda ask: (-ask.priority, -size(ask), -load[ask.name], place[ask.name]))
     for ask in order:
         for allocation in scene.running.get(ask.name, ()):
             bin_ = scene.bins.get(allocation.node)

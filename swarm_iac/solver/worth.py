@@ -11,8 +11,12 @@ is taken only where it raises it. Within a neighbourhood the strict order holds,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from swarm_iac.solver.scene import CAPPED, CORES, WHOLE, Ask, Scene
-from swarm_iac.solver.task import Pairs
+
+if TYPE_CHECKING:
+    from swarm_iac.solver.task import Pairs
 
 #: One GPU of a priority for so many of the next lower one.
 LEVEL = 1000

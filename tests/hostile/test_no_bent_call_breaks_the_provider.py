@@ -33,7 +33,7 @@ from tests.provider.pretend import act
 
 URN = "urn:pulumi:dev::lab::swarm:index:Fleet::lab"
 CONTEXT, SEEN = scene()
-WISH = json.loads(spec.pack_wish(CONTEXT.stack, CONTEXT.after, {"kept": {"tidy-0"}}, "stacks/lab.yaml"))
+WISH = json.loads(spec.pack_wish(CONTEXT.stack, CONTEXT.after, {"tidy-0"}, "stacks/lab.yaml"))
 
 
 class Machines:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.limits import RULES, judge, usage
+from swarm_iac.limits import RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 
@@ -161,16 +161,18 @@ def test_expired_exception_blocks_growth_and_never_evicts() -> None:
     before, after = datetime.date(2026, 5, 31), datetime.date(2026, 6, 1)
     assert rules(of, *pair(of), today=before) == []
     assert rules(of, *pair(of), today=after) == ["users_stay_under_limit"]
-    assert rules(of, *pair(of), today=after, held=frozenset({"w-0"})) == ["users_stay_under_limit"]
-    assert rules(of, *pair(of), today=after, held=frozenset({"w-0", "w-1"})) == []
+    assert rules(of, *pair(of), today=after, held={"w-0": amounts(pair(of)[0])}) == ["users_stay_under_limit"]
+    assert rules(of, *pair(of), today=after, held={one.name: amounts(one) for one in pair(of)}) == []
 
 
 @pytest.mark.parametrize("level", ["user", "cluster"])
 def test_a_lowered_limit_blocks_growth_and_never_evicts(level: str) -> None:
     of = stack(limits={level: {"gpus": 2}})
     rule = {"user": "users_stay_under_limit", "cluster": "cluster_stays_under_limit"}[level]
-    assert rules(of, *pair(of)) == rules(of, *pair(of), held=frozenset({"w-1"})) == [rule]
-    assert rules(of, *pair(of), held=frozenset({"w-0", "w-1"})) == []
+    assert rules(of, *pair(of)) == rules(of, *pair(of), held={"w-1": amounts(pair(of)[1])}) == [rule]
+    held = {one.name: amounts(one) for one in pair(of)}
+    assert rules(of, *pair(of), held=held) == []
+    assert rules(of, *pair(of), held={**held, "w-0": (1, *held["w-0"][1:])}) == [rule], "it held one less"
 
 
 def test_gang_is_whole_or_absent() -> None:

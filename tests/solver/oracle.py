@@ -7,6 +7,7 @@ import sys
 import unittest.mock
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import TypedDict
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
@@ -83,10 +84,20 @@ def _laid(ways: dict[tuple[int, ...], int], share: int, count: int, stand: Count
     return found
 
 
-def still(placement: Placement, last: Placement) -> frozenset[str]:
-    """Allocations that stand where they stood; only those may be on a cordoned node."""
-    before = last.by_name()
-    return frozenset(a.name for a in placement.allocations if a.name in before and before[a.name].node == a.node)
+class Ran(TypedDict):
+    """What the judge is told of what ran."""
+
+    kept: frozenset[str]
+    held: dict[str, tuple[int, ...]]
+
+
+def still(placement: Placement, last: Placement) -> Ran:
+    """Allocations that stand where they stood, and what each held that ran."""
+    both = [(a, was) for a in placement.allocations for was in last.allocations if a.name == was.name]
+    held = {
+        a.name: (len(was.gpus), *map(int, (was.vcpus, was.memory, was.storage, was.egress, was.ingress))) for a, was in both
+    }
+    return {"kept": frozenset(a.name for a, was in both if was.node == a.node), "held": held}
 
 
 def every(stack: Stack, last: Placement) -> Iterator[tuple[tuple[int, ...], int, Pairs]]:
@@ -106,7 +117,7 @@ def accepted(stack: Stack, last: Placement, counts: Pairs) -> bool:
         placement = Placement(allocations=assemble(scene, settle(scene), counts))
     except ValueError:
         return False
-    return not judge(stack, placement, kept=still(placement, last))
+    return not judge(stack, placement, **still(placement, last))
 
 
 def best(stack: Stack, last: Placement) -> tuple[int, ...]:
@@ -155,7 +166,7 @@ def check_exact(before: Stack, now: Stack) -> None:
     """The exact path reaches the optimum, proves it, and has no other reason for leaving something out than rules."""
     last = solve(before).placement
     solution = solve(now, last)
-    assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
+    assert judge(now, solution.placement, **still(solution.placement, last)) == ()
     scene = scene_of(now, last)
     assert score(scene, settle(scene), reached(solution))[0] == best(now, last)
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
@@ -181,7 +192,7 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
     """After a change, too; and no placement of the same replicas moves fewer than is proven."""
     last = solve(before).placement
     solution = answer(now, last)
-    assert judge(now, solution.placement, kept=still(solution.placement, last)) == ()
+    assert judge(now, solution.placement, **still(solution.placement, last)) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
     optimum = best(now, last)
     for goal, most, _ in placing(now, goals, optimum):

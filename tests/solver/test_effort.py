@@ -43,7 +43,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
             patch.setattr(module, "attempt", counted)
         patch.setitem(MODULE.CHANGE, "normal", effort)
         solution = solve(stack, last)
-    assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()
+    assert judge(stack, solution.placement, **still(solution.placement, last)) == ()
     return sum(spent), solution
 
 

@@ -59,8 +59,7 @@ def test_a_drained_node_moves_what_stands_there_and_nobody_without_need(lab: Sta
     drained = lab.nodes[node].model_copy(update={"state": "drain"})
     stack = lab.model_copy(update={"nodes": lab.nodes | {node: drained}})
     solution = solve(stack, answer.placement, today=TODAY)
-    kept = still(solution.placement, answer.placement)
-    assert judge(stack, solution.placement, TODAY, kept=kept) == ()
+    assert judge(stack, solution.placement, TODAY, **still(solution.placement, answer.placement)) == ()
     moved = [move for move in solution.moves if move.target and not move.forced]
     assert len(moved) <= stack.solve.moves
     assert not solution.placement.on(node)

@@ -52,7 +52,7 @@ def test_no_node_is_open_and_what_runs_there_has_grown() -> None:
     last = solve(stack_of({"n": {"hardware": "l40s"}}, runs)).placement
     stack = stack_of({"n": {"hardware": "l40s", "state": "cordon"}}, runs | {"grows": {"each": {"gpus": 4}}})
     solution = as_large(stack, last)
-    assert judge(stack, solution.placement, kept=still(solution.placement, last)) == ()
+    assert judge(stack, solution.placement, **still(solution.placement, last)) == ()
     assert [a.name for a in solution.placement.allocations] == ["stays-0"]
     assert [one.workload for one in solution.placement.unplaced] == ["grows"]
 

@@ -14,6 +14,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Explanation, Mend, Watch, solve, why
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
+from tests.solver.oracle import still
 
 FLEETS = 200
 
@@ -22,11 +23,6 @@ def mended(stack: Stack, mend: Mend) -> Stack:
     for edit in mend.edits:
         stack = changed(stack, edit)
     return stack
-
-
-def still(placement: Placement, last: Placement) -> frozenset[str]:
-    before = last.by_name()
-    return frozenset(a.name for a in placement.allocations if a.name in before and before[a.name].node == a.node)
 
 
 @pytest.mark.parametrize("part", range(6))
@@ -45,7 +41,7 @@ def test_every_mend_mends_at_the_price_it_names(part: int, few: bool, monkeypatc
                 after = mended(stack, mend)
                 found = solve(after, last)
                 assert all(one.workload != gone.workload for one in found.placement.unplaced), f"seed {seed}: {mend}"
-                assert judge(after, found.placement, kept=still(found.placement, last)) == ()
+                assert judge(after, found.placement, **still(found.placement, last)) == ()
                 names = {a.name for a in found.placement.allocations}
                 stopped = {a.name for a in placement.allocations if a.workload != gone.workload} - names
                 assert set(mend.stops) == stopped, f"seed {seed}: {mend}"
