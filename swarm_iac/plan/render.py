@@ -312,16 +312,17 @@ def _because(one: Waiting) -> str:
 
 def _usages(context: Context) -> list[tuple[Usage, Usage]]:
     """Each ceiling before and after; before with today's limits, so the two compare."""
-    before = {(one.level, one.subject, one.resource): one for one in usage(context.stack, context.before)}
-    return [(before[one.level, one.subject, one.resource], one) for one in usage(context.stack, context.after)]
+    before = {(one.level, one.subject, one.resource): one for one in usage(context.stack, context.before, context.today)}
+    return [(before[one.level, one.subject, one.resource], one) for one in usage(context.stack, context.after, context.today)]
 
 
 def _limits(context: Context) -> Rows:
-    """The cluster, and every user or node whose use changes."""
+    """The cluster, and every user or node whose use changes or is above its ceiling."""
     table = Rows(("limit of", "resource", "before", "after", "ceiling"))
     for before, after in _usages(context):
-        used = before.used or after.used
-        if used and after.ceiling is not None and (after.level == "cluster" or before.used != after.used):
+        if after.ceiling is None or not (before.used or after.used):
+            continue
+        if after.level == "cluster" or before.used != after.used or after.used > after.ceiling:
             subject = f"{after.level} {after.subject}"
             table.add(subject, after.resource, before.used_text, after.used_text, after.ceiling_text)
     return table

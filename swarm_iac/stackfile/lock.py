@@ -115,6 +115,11 @@ class Decided:
             self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
         return self._digests[key]
 
+    def of(self, one: Allocation) -> str:
+        """The same of an allocation. A number beyond the replicas is one that only a decision to scale down leaves behind."""
+        plain = self.digest(one.workload, one.node)
+        return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
+
     def wish(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""
         if workload not in self._wishes:
@@ -156,7 +161,7 @@ def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lo
     Reasons stay out: their figures are of the whole, and would change with every neighbour.
     """
     decided = Decided(stack)
-    digests = {one.name: decided.digest(one.workload, one.node) for one in placement.allocations}
+    digests = {one.name: decided.of(one) for one in placement.allocations}
     unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
     bare = tuple(Unplaced(workload=one.workload, missing=one.missing) for one in placement.unplaced)
     plain = tuple(Growing(workload=one.workload) for one in placement.growing)
@@ -290,7 +295,7 @@ def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Why the lock is stale, a sentence each; empty when it stands. What `limits` finds is for the caller to add."""
     reasons: list[str] = []
-    current = Decided(stack).digest
+    current = Decided(stack)
     decided: dict[str, set[int]] = {}
     for one in lock.placement.allocations:
         decided.setdefault(one.workload, set()).add(one.index)
@@ -300,23 +305,23 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
             reasons.append(f"{one.name}: the stack has no node {one.node}")
         elif (state := stack.nodes[one.node].state) in ("drain", "lost"):
             reasons.append(f"{one.name}: {one.node} is in state {state}")
-        elif stack.workloads[one.workload].gang is not None and one.index >= _most(stack, one.workload):
-            reasons.append(f"{one.name}: {one.workload} has no member {one.index}")
-        elif lock.digests.get(one.name) != current(one.workload, one.node):
+        elif one.index >= _most(stack, one.workload) and lock.digests.get(one.name) != current.of(one):
+            reasons.append(f"{one.name}: {one.workload} has no replica {one.index}")
+        elif lock.digests.get(one.name) != current.of(one):
             reasons.append(f"{one.name}: {one.workload} or the shape of {one.node} has changed")
     for gone in lock.placement.unplaced:
         decided.setdefault(gone.workload, set()).update(gone.missing)
         if gone.workload not in stack.workloads:
             reasons.append(f"{gone.workload}: the stack has no such workload")
-        elif lock.unplaced_digests.get(gone.workload) != current(gone.workload, None):
+        elif lock.unplaced_digests.get(gone.workload) != current.digest(gone.workload, None):
             reasons.append(f"{gone.workload}: it has changed since it found no place")
     for name, workload in stack.workloads.items():
         known = decided.get(name, set())
         missing = [str(i) for i in range(workload.members) if i not in known][: max(0, workload.members - len(known))]
         if missing:
             reasons.append(f"{name}: nothing is decided about replica {', '.join(missing[:10])}")
-        elif len(known) > _most(stack, name):
-            reasons.append(f"{name}: it has {_most(stack, name)} replicas now, and {len(known)} were decided")
+        elif len(known) > _most(stack, name) and not reasons:
+            reasons.append(f"{name}: it has {_most(stack, name)} replicas, and {len(known)} were decided")
     return tuple(reasons)
 
 

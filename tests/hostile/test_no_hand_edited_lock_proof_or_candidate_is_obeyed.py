@@ -165,7 +165,7 @@ def test_no_edit_of_a_lock_places_what_limits_refuse(edit: str, kind: str, fleet
         assert ended.code == 0 or (ended.code == 3 and words[0] == "plan"), ended.err
     held = lock.parse((fleet / "stacks" / "dev.lock.yaml").read_bytes(), "dev.lock.yaml").placement
     assert not judge(stack, held, TODAY)
-    assert sorted(one.name for one in held.allocations) == ["chat-0", "chat-1", "pretrain-0", "tidy-0"]
+    assert sorted(one.workload for one in held.allocations) == ["chat", "chat", "pretrain", "tidy"]
 
 
 def test_no_edit_passes_where_nothing_may_be_solved(

@@ -63,7 +63,7 @@ def test_lock_reads_as_it_was_written() -> None:
         ("vcpus: 0.25", "vcpus: 0.5", ["tidy: it has changed since it found no place"]),
         ("user: cy", "user: bo", ["chat-0: ", "chat-1: "]),
         ("replicas: 2", "replicas: 3", ["chat: nothing is decided about replica 2"]),
-        ("replicas: 2", "replicas: 1", ["chat: it has 1 replicas now, and 2 were decided"]),
+        ("replicas: 2", "replicas: 1", ["chat-1: chat has no replica 1"]),
         ("gpus: 4 x L40S", "gpus: 2 x L40S", ["chat-1: chat or the shape of gpu-03 has changed"]),
         ("workloads:\n", "  gpu-[03]: {state: drain}\nworkloads:\n", ["chat-1: gpu-03 is in state drain"]),
         ("workloads:\n", "  gpu-[03]: {state: lost}\nworkloads:\n", ["chat-1: gpu-03 is in state lost"]),

@@ -78,7 +78,9 @@ def test_nothing_is_added_and_that_is_said(root: Path) -> None:
     text = "user ada holds 12 GPUs and may have 6: what runs may stay, and nothing may be added"
     assert [(one.text, one.path) for one in gone.reasons] == [(text, "limits.user.gpus")]
     assert gone.code == "UserLimit"
-    assert text in swarm("plan", "--offline", "-s", "lab", at=root).out
+    plan = swarm("plan", "--offline", "-s", "lab", at=root).out
+    assert text in plan
+    assert any(line.split() == ["user", "ada", "gpus", "12", "12", "6"] for line in plan.splitlines()), plan
 
 
 def test_no_size_grows(root: Path) -> None:
