@@ -62,9 +62,9 @@ class Sandbox:
     def up(self, say: Say = silent) -> None:
         """Bring every node up, building the image and the disks where they are missing; wait for ssh."""
         with self._locked():
-            begin = time.monotonic()
             access.prepare(self.places, self.nodes, self.base_port)
             host = self._host(say)
+            begin = time.monotonic()  # an image may have been built until now, which is no part of any node's boot
             switch.start(self.places)
             for node in self.nodes:
                 self._start(node, host)

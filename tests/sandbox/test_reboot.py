@@ -1,12 +1,17 @@
-"""Is a reboot waited for, however ssh ends? (A node's sshd may be gone before it says that the command has succeeded.)"""
+"""Is a boot waited for, and for its whole time?
+
+A node's sshd may be gone before it says that a reboot has succeeded; the first boot comes after minutes of building.
+"""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from swarm_iac.sandbox import Sandbox, SandboxError, fleet
+from swarm_iac.sandbox import Sandbox, SandboxError, access, fleet, switch
+from swarm_iac.sandbox.machine import Machine
 
 _SSH = """#!/bin/sh
 case "$*" in
@@ -47,3 +52,19 @@ def test_a_node_that_does_not_restart_is_told_with_what_ssh_said(
     with pytest.raises(SandboxError, match="gpu-01 did not come back") as caught:
         sandbox.reboot("gpu-01")
     assert "Connection closed" in caught.value.hint
+
+
+def test_the_time_in_which_the_image_is_built_is_not_taken_from_the_boot(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answers_as(":", tmp_path, monkeypatch)
+    monkeypatch.setattr(fleet, "_BOOT_SECONDS", 1)
+    for nothing in ((access, "prepare"), (switch, "start"), (Sandbox, "_start")):
+        monkeypatch.setattr(*nothing, lambda *_: None)
+    monkeypatch.setattr(Sandbox, "_host", lambda *_: time.sleep(1.2) or fleet.Host(fleet.Image(tmp_path), "tcg", None))
+    monkeypatch.setattr(Machine, "running", lambda _: True)
+    asked: list[int] = []
+    monkeypatch.setattr(access, "answers", lambda port: asked.count(port) > 0 or asked.append(port))
+    said: list[str] = []
+    sandbox.up(said.append)
+    assert "3 nodes up" in said[-2]
