@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.sandbox import Sandbox, SandboxError, access, fleet, switch
-from swarm_iac.sandbox.machine import Machine
+from swarm_iac.sandbox.image import Image
+from swarm_iac.sandbox.machine import Host, Machine
 
 _SSH = """#!/bin/sh
 case "$*" in
@@ -59,12 +60,25 @@ def test_the_time_in_which_the_image_is_built_is_not_taken_from_the_boot(
 ) -> None:
     _answers_as(":", tmp_path, monkeypatch)
     monkeypatch.setattr(fleet, "_BOOT_SECONDS", 1)
-    for nothing in ((access, "prepare"), (switch, "start"), (Sandbox, "_start")):
-        monkeypatch.setattr(*nothing, lambda *_: None)
-    monkeypatch.setattr(Sandbox, "_host", lambda *_: time.sleep(1.2) or fleet.Host(fleet.Image(tmp_path), "tcg", None))
+    monkeypatch.setattr(access, "prepare", lambda *_: None)
+    monkeypatch.setattr(switch, "start", lambda *_: None)
+    monkeypatch.setattr(Sandbox, "_start", lambda *_: None)
     monkeypatch.setattr(Machine, "running", lambda _: True)
-    asked: list[int] = []
-    monkeypatch.setattr(access, "answers", lambda port: asked.count(port) > 0 or asked.append(port))
+
+    def built(*_: object) -> Host:
+        time.sleep(1.2)
+        return Host(Image(tmp_path), "tcg", None)
+
+    asked: set[int] = set()
+
+    def answers(port: int) -> bool:
+        """Not at once."""
+        before = port in asked
+        asked.add(port)
+        return before
+
+    monkeypatch.setattr(Sandbox, "_host", built)
+    monkeypatch.setattr(access, "answers", answers)
     said: list[str] = []
     sandbox.up(said.append)
     assert "3 nodes up" in said[-2]
