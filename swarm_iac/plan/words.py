@@ -59,6 +59,7 @@ _READERS: dict[str, Callable[[int], str]] = {
     "out_bps": bandwidth,
     "in_bps": bandwidth,
     "grace_s": lambda value: str(Seconds(value)),
+    "time_limit_s": lambda value: str(Seconds(value)),
 }
 
 
