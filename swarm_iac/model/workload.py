@@ -116,6 +116,10 @@ class Stop(Value):
     grace: Seconds = Field(default=Seconds(30), description="Time before it is killed.")
 
 
+#: More than any run takes; systemd passes over a limit that is too large for it.
+LONGEST = Seconds.parse("3650 d")
+
+
 class Time(Value):
     """How long one run of it takes: counted from its start, and anew after a restart."""
 
@@ -146,7 +150,7 @@ class _OrLimit:
     """Lets the schema take the limit alone, too."""
 
     def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [handler(source), TypeAdapter(Seconds).json_schema()]}
+        return {"anyOf": [handler(source), *TypeAdapter(Seconds).json_schema()["anyOf"]]}
 
 
 class Workload(Value):
