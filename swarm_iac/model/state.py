@@ -90,7 +90,9 @@ class UnitState(Value):
     env: dict[str, str] = {}
     stop_signal: str = "TERM"
     grace_s: int = 30
-    time_limit_s: int | None = Field(default=None, description="Most that one run may take, its grace included; None: no limit. [s]")
+    time_limit_s: int | None = Field(
+        default=None, description="Most that one run may take, its grace included; None: no limit. [s]"
+    )
     healthy: str = Field(default="", description="'/path' with port, or a command; empty: running is healthy.")
     port: int | None = None
     active: bool = True

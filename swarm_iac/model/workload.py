@@ -125,7 +125,8 @@ class Time(Value):
 
     expected: Seconds | None = Field(default=None, description="What one run is expected to take; only told.")
     limit: Seconds | None = Field(
-        default=None, description="What one run may take at most. The stop signal comes `stop.grace` before, so that it can save."
+        default=None,
+        description="What one run may take at most. The stop signal comes `stop.grace` before, so that it can save.",
     )
     past: Literal["stop", "report"] = Field(
         default="stop",

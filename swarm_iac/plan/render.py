@@ -233,7 +233,8 @@ def short(path: str) -> str:
     """`allocations["chat-0"].slice.memory_max` as `chat-0: memory max`; a sysctl as its name."""
     allocation = re.fullmatch(r'allocations\["([^"]+)"\]\.(.+)', path)
     if allocation:
-        return f"{allocation[1]}: {allocation[2].removeprefix('slice.').removeprefix('unit.').removesuffix('_s').replace('_', ' ')}"
+        field = allocation[2].removeprefix("slice.").removeprefix("unit.").removesuffix("_s")
+        return f"{allocation[1]}: {field.replace('_', ' ')}"
     return words.setting(path)
 
 

@@ -24,7 +24,7 @@ _NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 class End(Value):
-    """When an allocation is over: after how many seconds, and by what. Not `known`: within so many, as nobody knows its start."""
+    """When an allocation is over: after how many seconds, and by what. Not `known`: its start is not, so within so many."""
 
     allocation: Allocation
     seconds: int
@@ -107,8 +107,6 @@ def earliest(
             rack = scene.bins[one.node].rack
             tally.changed(racks[rack] if rack in room.racks else (one.node,))
             if tally.reach() >= need:
-                found[name] = Start(
-                    workload=name, after=end.seconds, job=one.name, node=one.node, how=end.how, known=end.known
-                )
+                found[name] = Start(workload=name, after=end.seconds, job=one.name, node=one.node, how=end.how, known=end.known)
                 break
     return found

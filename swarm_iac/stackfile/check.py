@@ -206,7 +206,9 @@ class _Checker:
             return
         if workload.kind == "serve" or workload.run is None:
             service = workload.kind == "serve"
-            what = "a service has no end, so no run of it takes a time" if service else "nothing is started here, so nothing ends"
+            what = (
+                "a service has no end, so no run of it takes a time" if service else "nothing is started here, so nothing ends"
+            )
             self.say(path, what, f"delete the key, or {'write `kind: batch`' if service else 'say what to `run`'}")
             return
         for key in ("expected", "limit"):

@@ -53,7 +53,9 @@ def test_a_variable_of_ours_is_never_the_users(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("value", BREAKS)
-@pytest.mark.parametrize("field", ["command", "env", "user", "stop_signal", "healthy", "secret", "name", "time_limit_s", "grace_s"])
+@pytest.mark.parametrize(
+    "field", ["command", "env", "user", "stop_signal", "healthy", "secret", "name", "time_limit_s", "grace_s"]
+)
 def test_no_field_of_a_unit_ever_adds_a_line(field: str, value: str, tmp_path: Path) -> None:
     here = machine(tmp_path)
     bad = {"env": {"SWARM_CACHE": value}, "secret": {"A": f"secret:{value}"}, "name": {value: "x"}}

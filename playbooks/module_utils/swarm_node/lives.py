@@ -63,7 +63,9 @@ def properties(allocation: str, want: Dict[str, Any]) -> List[str]:
     that systemd cannot carry.
     """
     again, limit = want.get("restart", True), run_time(want)
-    only = (_ONLY_SUCCESS if limit is None else _LIMITED + _ONLY_SUCCESS_OR_LIMIT) if again else "" if limit is None else _LIMITED
+    only = (
+        (_ONLY_SUCCESS if limit is None else _LIMITED + _ONLY_SUCCESS_OR_LIMIT) if again else "" if limit is None else _LIMITED
+    )
     asked, ends = f"{ASKED}/{allocation}", [f"{ENDS}/{allocation}", f"{SPARE}/{allocation}"]
     stop = ["/bin/sh", "-c", _ON_STOP if limit is None else _ON_STOP_LIMITED, "swarm", asked]
     end = ["/bin/sh", "-c", _ON_END % only, "swarm", asked, *ends]
