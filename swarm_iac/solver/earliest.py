@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -17,7 +18,8 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.counting import Tally
 from swarm_iac.solver.explain import room_of
-from swarm_iac.solver.scene import scene_of
+from swarm_iac.solver.room import Room
+from swarm_iac.solver.scene import Ask, scene_of
 
 How = Literal["limit", "expected", "ended"]
 _NOBODY: Mapping[str, int] = MappingProxyType({})
@@ -85,28 +87,44 @@ def earliest(
 
     Left out is one that fits already, or not even when all of them are over. `ends`: in their order.
     """
-    found: dict[str, Start] = {}
     if not ends:
-        return found
+        return {}
     scene = scene_of(stack, placement, today)
-    whole = room_of(scene, placement)
-    racks: dict[str | None, list[str]] = {}
-    for bin_ in scene.bins.values():
-        racks.setdefault(bin_.rack, []).append(bin_.name)
+    room = room_of(scene, placement)
+    alike: dict[Ask, list[str]] = {}
+    found: dict[str, Start] = {}
     for name in workloads:
-        ask, room = scene.asks[name], whole.copy()
-        need = ask.members - room.counts[name].total() if ask.gang else 1
+        if room.counts[name]:  # what itself has a place and ends makes no room for more of it
+            others = tuple(end for end in ends if end.allocation.workload != name)
+            found.update(_first(room.copy(), {scene.asks[name]: [name]}, others))
+        else:
+            alike.setdefault(replace(scene.asks[name], name=""), []).append(name)
+    return found | _first(room, {scene.asks[names[0]]: names for names in alike.values()}, ends)
+
+
+def _first(room: Room, asks: Mapping[Ask, list[str]], ends: tuple[End, ...]) -> dict[str, Start]:
+    """The first end after which each fits, of all names of an ask; what is over is taken out of `room`."""
+    scene, found, open_ = room.scene, {}, []
+    inside: dict[str | None, list[str]] = {}
+    for bin_ in scene.bins.values():
+        inside.setdefault(bin_.rack, []).append(bin_.name)
+    for ask, names in asks.items():
+        need = ask.members - room.counts[ask.name].total() if ask.gang else 1
         tally = Tally(room, ask)
-        if need <= 0 or tally.reach() >= need:
+        if need > 0 and tally.reach() < need:
+            open_.append((ask, names, need, tally))
+    for end in ends:
+        one = end.allocation
+        if one.node not in scene.bins or not open_:
             continue
-        for end in ends:
-            one = end.allocation
-            if one.workload == name or one.node not in scene.bins:
-                continue
-            room.take(scene.asks[one.workload], scene.bins[one.node], -1)
-            rack = scene.bins[one.node].rack
-            tally.changed(racks[rack] if rack in room.racks else (one.node,))
+        bin_ = scene.bins[one.node]
+        room.take(scene.asks[one.workload], bin_, -1)
+        for each in tuple(open_):
+            ask, names, need, tally = each
+            # Nodes of a rack are counted together, unless all replicas go to one of them.
+            tally.changed(inside[bin_.rack] if ask.within == "node" and bin_.rack in room.racks else (one.node,))
             if tally.reach() >= need:
-                found[name] = Start(workload=name, after=end.seconds, job=one.name, node=one.node, how=end.how, known=end.known)
-                break
+                start = Start(workload="", after=end.seconds, job=one.name, node=one.node, how=end.how, known=end.known)
+                found.update({name: start.model_copy(update={"workload": name}) for name in names})
+                open_.remove(each)
     return found

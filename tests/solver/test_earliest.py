@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -117,3 +118,48 @@ def test_the_first_moment_is_told_and_no_earlier_or_later_one() -> None:
     assert len(FOUND) > 50, "too few had to wait for anything"
     assert {one.how for one in FOUND} == {"limit", "expected", "ended"}
     assert {one.known for one in FOUND} == {True, False}
+
+
+def placed(**where: str) -> Placement:
+    """One GPU each: allocation → node."""
+    cards: dict[str, int] = {}
+    found = []
+    for name, node in where.items():
+        cards[node] = cards.get(node, -1) + 1
+        one = {"name": f"{name}-0", "workload": name, "index": 0, "node": node, "gpus": (cards[node],)}
+        found.append(Allocation.model_validate({**one, "vcpus": 1, "memory": "1 GB", "egress": "4 Gbit/s"}))
+    return Placement(allocations=tuple(found))
+
+
+@pytest.mark.parametrize(
+    ("time", "more", "began", "over", "told"),
+    [
+        ("2 h", {}, {"w-0": 6400}, (), [(3600, "limit", True)]),
+        ("2 h", {}, {}, (), [(7200, "limit", False)]),
+        ({"expected": "1 h", "limit": "2 h"}, {}, {"w-0": 10_000}, (), [(7200, "limit", True)]),
+        ({"expected": "1 h", "limit": "2 h", "past": "report"}, {}, {"w-0": 10_000}, (), [(3600, "expected", True)]),
+        ({"limit": "2 h", "past": "report"}, {}, {"w-0": 10_000}, (), [(7200, "expected", True)]),
+        ({"expected": "1 h"}, {}, {"w-0": 6400}, (), []),  # it is past that, so nobody knows
+        ("2 h", {}, {"w-0": 1000}, (), [(0, "limit", True)]),  # it is being ended
+        ({}, {}, {"w-0": 1000}, (), []),
+        ({}, {}, {}, {"w-0"}, [(0, "ended", True)]),
+        ("2 h", {"hold": True}, {"w-0": 6400}, (), []),  # it keeps what it holds
+        ("2 h", {"hold": True}, {}, {"w-0"}, []),
+        ("2 h", {"formerly": "old"}, {"old-0": 6400}, (), [(3600, "limit", True)]),
+    ],
+)
+def test_the_end_of_a_run(time: Any, more: dict[str, Any], began: dict[str, int], over: set[str], told: list[Any]) -> None:
+    stack = stack_of({"n0": {}}, {"w": {"time": time, "run": {"command": "x"}, **more}})
+    assert [(end.seconds, end.how, end.known) for end in ends(stack, placed(w="n0"), began, over, 10_000)] == told
+
+
+def test_an_end_elsewhere_in_the_rack_gives_bandwidth_to_a_node() -> None:
+    """Both members need the uplink of the rack, and the one node with the label."""
+    wish = {"each": {"gpus": 1}, "network": {"egress": "4 Gbit/s"}}
+    works = {"a": {**wish, "time": "1 h"}, "b": {**wish, "time": "2 h"}, "c": {**wish, "time": "3 h"},
+             "pair": {**wish, "gang": 2, "place": {"within": "node", "select": {"at": "x"}}}}  # fmt: skip
+    nodes = {f"n{i}": {"rack": "r1", "labels": {"at": "x" if i == 2 else "y"}} for i in range(3)}
+    stack = stack_of(nodes, works, racks={"r1": {"uplink": "16 Gbit/s"}})
+    placement = placed(a="n0", b="n1", c="n1")
+    start = earliest(stack, placement, ["pair"], ends(stack, placement))["pair"]
+    assert (start.after, start.job) == (3600, "a-0")
