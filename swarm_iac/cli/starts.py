@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from swarm_iac.cli.engine import reaching
@@ -53,15 +53,15 @@ def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *,
     return start, told(start, now) if start else ""
 
 
-def _starts(
-    stack: Stack, placement: Placement, names: Iterable[str], seen: Mapping[str, Observed], now: int
-) -> dict[str, Start]:
-    over = {name for each in seen.values() for name in each.health if ended(each, name)}
+def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:
+    # Each node answers for what stands there by our own lock, and for nothing else.
+    here = [(stack.runs_as(one), seen[one.node]) for one in placement.allocations if one.node in seen]
+    over = {name for name, node in here if ended(node, name)}
     if not names or not (over or any(one.time.end for one in stack.workloads.values())):
         return {}
     from swarm_iac.solver.earliest import earliest, ends
 
-    began = {name: moment for each in seen.values() for name, moment in each.started.items()}
+    began = {name: node.started[name] for name, node in here if name in node.started}
     return earliest(stack, placement, names, ends(stack, placement, began, over, now), datetime.date.today())
 
 

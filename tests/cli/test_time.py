@@ -85,6 +85,18 @@ def test_why_says_when_pending_work_could_start(root: Path, workload: str, machi
     assert start["text"] == told.strip() and start["known"]
 
 
+def test_no_node_answers_for_another(root: Path) -> None:
+    """gpu-02 says that fine-0, which stands on gpu-01, began hours ago, and that it has ended."""
+    liar = RUNS["tune"].model_copy(update={"started": {"fine-0": NOW - 11 * HOUR, "tune-0": NOW}})
+    liar = liar.model_copy(update={"health": {"tune-0": "healthy", "fine-0": "done"}, "ends": {"fine-0": "time-limit"}})
+    liar = liar.model_copy(
+        update={"state": NodeState(allocations={**liar.state.allocations, **RUNS["fine"].state.allocations})}
+    )
+    said = asked(root, "why", "wide", "-s", "lab", fine=RUNS["fine"], tune=liar).out
+    assert "could start about 2026-11-23 04:10 UTC, when fine-0 reaches its limit (on gpu-01)" in said
+    assert "fine-0 on gpu-02" not in asked(root, "plan", "lab", fine=RUNS["fine"], tune=liar).out
+
+
 def test_nothing_is_said_of_what_nobody_knows(root: Path) -> None:
     assert HEAD not in asked(root, "why", "wide", "-s", "lab", **LATE).out
     assert HEAD not in asked(root, "why", "fine", "-s", "lab", **RUNS).out, "it has its place"
