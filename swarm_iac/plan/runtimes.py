@@ -39,9 +39,9 @@ def warnings(stack: Stack, placement: Placement, observed: Mapping[str, Observed
         seen = observed.get(one.node)
         if seen is None:
             continue
-        if words_of := late(stack, one, seen, now):
-            yield f"{one.name} on {one.node} {words_of}"
-        elif ran := _cut(stack, one, seen, now):
+        if how := late(stack, one, seen, now):
+            yield f"{one.name} on {one.node} {how}"
+        if ran := _cut(stack, one, seen, now):
             limit = stack.workloads[one.workload].time.limit
             yield f"{one.name} on {one.node} has run for {words.lasting(ran)}: its new limit of {limit} ends it at once"
 

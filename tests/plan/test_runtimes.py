@@ -49,6 +49,13 @@ def test_who_runs_longer_than_was_said_is_named(time: Any, ran: int | None, limi
     assert told(time, ran, limit) == ([words] if words else [])
 
 
+def test_a_new_limit_that_ends_it_is_told_of_who_is_late_too() -> None:
+    assert told({"expected": "30 min", "limit": "1 h"}, 2 * HOUR, 12 * HOUR) == [
+        "fine-0 on n1 has run for 2 h, and 30 min was expected",
+        "fine-0 on n1 has run for 2 h: its new limit of 1 h ends it at once",
+    ]
+
+
 def test_a_renamed_job_is_known_by_the_name_it_runs_under() -> None:
     stack = stack_of({"n1": {}}, {"new": {"time": {"expected": "6 h"}, "formerly": "fine", "run": {"command": "x"}}})
     one = ONE.model_copy(update={"name": "new-0", "workload": "new"})
