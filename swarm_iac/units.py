@@ -34,7 +34,7 @@ class Quantity(int):
             raise ValueError(f"expected {cls.kind} such as {cls.example!r}")
         match = _TEXT.fullmatch(str(value)) if len(str(value)) <= 40 else None
         if not match:
-            raise ValueError(f"{str(value)[:40]!r} is no {cls.kind}; write it like {cls.example!r}")
+            raise ValueError(f"{str(value)[:40]!r} is not {cls.kind}; write it like {cls.example!r}")
         number, unit = match.groups()
         if not unit:
             if not (cls.bare or Decimal(number) == 0):

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from swarm_iac.cli import starts
 from swarm_iac.cli.live import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
@@ -14,6 +15,7 @@ from swarm_iac.model import growth
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Explanation, Mend, Move, why
+from swarm_iac.solver.earliest import Start
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.wording import nearest
 
@@ -44,6 +46,11 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     return decision, why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
 
 
+def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
+    """When a workload that waits could start, and in words; see `starts.of`."""
+    return starts.of(decision, *_asked(decision, workload), workload, offline=offline)
+
+
 def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
     """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
     placement = decision.placement
@@ -55,9 +62,10 @@ def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
     return stack, placement.model_copy(update={"allocations": rest, "growing": others})
 
 
-def as_json(answer: Explanation, decision: Decision) -> dict[str, Any]:
-    """The answer for machines; every reason and edit with its place."""
+def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
+    """The answer for machines; every reason and edit with its place. `start`: when it could start, and in words."""
     return {
+        "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
         **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "mends"}),
         "where": {one.name: one.node for one in decision.placement.allocations if one.workload == answer.workload},
         **{
@@ -83,8 +91,8 @@ def place(source: Source, path: str) -> str:
     return str(Place(found.file, found.line))
 
 
-def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
-    """The answer for people. `options`: what a command needs to be about the same stack."""
+def lines(answer: Explanation, decision: Decision, options: str, start: str = "") -> Iterator[str]:
+    """The answer for people. `options`: what a command needs to be about the same stack; `start`: when it could start."""
     source = decision.source
     growing = next((one for one in decision.placement.growing if one.workload == answer.workload), None)
     if growing:
@@ -106,6 +114,10 @@ def lines(answer: Explanation, decision: Decision, options: str) -> Iterator[str
         size = " in its new size" if growing else ""
         yield f"\nTogether these leave it no place{size}; each of them is needed for that"
         yield from _reasons(answer.reasons, source)
+        if start:
+            yield "\nWhen it could start, if nothing new arrives"
+            yield f"  {start}"
+            yield f"  {starts.KEEPS}"
         yield from _mends(answer, decision, options)
 
 

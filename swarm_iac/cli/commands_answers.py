@@ -10,7 +10,7 @@ import typer
 
 from swarm_iac.cli import decisions, exitcode
 from swarm_iac.cli.commands_engine import Detailed, Stack
-from swarm_iac.cli.commands_fleet import Json
+from swarm_iac.cli.commands_fleet import Json, Offline
 from swarm_iac.cli.screen import say, show, show_json, table
 from swarm_iac.decision import Decision, Progress
 
@@ -29,14 +29,16 @@ def why(
     stack: Stack = "dev",
     source: From = None,
     json: Json = False,
+    offline: Offline = False,
 ) -> None:
     """Say why a workload stands where it stands, or what keeps it out and which changes would place it.
 
     Of a node: its state, what stands on it and what is free.
 
     Placed: why each node takes it, and the price of the second best. Moved: for whose sake. Not placed: the smallest set
-    of rules and facts that forbids it, each with its line, and the cheapest changes, each tried by solving. Ctrl-C ends it
-    with the reasons and changes found so far. Exits 0.
+    of rules and facts that forbids it, each with its line, and the cheapest changes, each tried by solving; and when it
+    could start, where jobs in its way have a `time`: their machines are asked since when they run. Ctrl-C ends it with the
+    reasons and changes found so far. Exits 0.
 
     Example: swarm why pretrain
     """
@@ -62,10 +64,11 @@ def why(
         return
     from swarm_iac.cli import answers
 
+    start = answers.pending(decision, workload, offline=offline) if answer.missing else (None, "")
     if json:
-        show_json(answers.as_json(answer, decision))
+        show_json(answers.as_json(answer, decision, start))
     else:
-        for line in answers.lines(answer, decision, _options(stack, source)):
+        for line in answers.lines(answer, decision, _options(stack, source), start[1]):
             typer.echo(line)
 
 

@@ -120,8 +120,11 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
 
 def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """One row per workload that found no place, with the rules in the way."""
+    from swarm_iac.cli.starts import starts
+
+    times = starts(decision, {}, 0)
     for gone in decision.placement.unplaced:
-        yield gone.workload, len(gone.missing), _because(gone)
+        yield gone.workload, len(gone.missing), "; ".join(filter(None, (_because(gone), times.get(gone.workload))))
 
 
 def growing_rows(decision: Decision) -> Iterator[tuple[object, ...]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 from swarm_iac.cli import decisions
 from swarm_iac.cli.claims import believed, disowned
 from swarm_iac.cli.engine import reaching
+from swarm_iac.cli.starts import starts as pending_starts
 from swarm_iac.decision import Decision, stood
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model import deadline
 from swarm_iac.model.hardware import gpu_model
+from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.model.workload import Workload
+from swarm_iac.plan import runtimes
 from swarm_iac.plan.hardware import unlike
 from swarm_iac.reach.address import patience
 from swarm_iac.stackfile.wording import nearest
@@ -41,6 +45,8 @@ class View:
     observed: Mapping[str, Observed]
     plan: Plan
     offline: str = ""  # what was taken for the machines, where none was asked
+    starts: Mapping[str, str] = field(default_factory=dict)  # when what is pending could start, where that is known
+    now: int = 0  # [s since 1970]
 
 
 def ssh_config(root: Path) -> Path | None:
@@ -84,17 +90,21 @@ def look(
         with doing("planning", quiet=quiet):
             seen = _as_locked(decision, wanted)
             plan = steps(seen, wanted, "", budget, fits, only=chosen) if planned else Plan()
-            return View(decision, wanted, seen, _warned(plan, meant), _since(decision))
+            starts = pending_starts(decision, {}, 0) if planned else {}
+            return View(decision, wanted, seen, _warned(plan, meant), _since(decision), starts)
     targets = {node: one.address for node, one in wanted.items()}
     with doing(f"asking {len(targets)} machines", quiet=quiet):
         seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
+    now = int(time.time())
     with doing("planning", quiet=quiet):
         if not planned:
-            return View(decision, wanted, believed(decision, wanted, seen)[0], Plan())
+            return View(decision, wanted, believed(decision, wanted, seen)[0], Plan(), now=now)
         seen, named = believed(decision, wanted, disowned(decision, seen))
         plan = steps(seen, wanted, agent_digest(), budget, fits, retry, chosen)
         named = {node: each for node, each in named.items() if chosen is None or node in chosen.nodes}
-        return View(decision, wanted, seen, _warned(given_back(plan, named), meant))
+        meant = (*meant, *runtimes.warnings(decision.stack, decision.placement, seen, now))
+        starts = pending_starts(decision, seen, now)
+        return View(decision, wanted, seen, _warned(given_back(plan, named), meant), starts=starts, now=now)
 
 
 def _warned(plan: Plan, more: tuple[str, ...]) -> Plan:
@@ -168,8 +178,16 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
         if seen.error:
             yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
-        reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles))
+        reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles, *_times(view, seen)))
         yield (name, _state(node), reached, _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+
+
+def _times(view: View, seen: Observed) -> Iterator[str]:
+    """Who runs there longer than was said, and who reached its limit."""
+    for one in view.decision.placement.on(seen.node):
+        words = _run_time(view, one).lstrip(":; ")
+        if words:
+            yield f"{one.name} {words}"
 
 
 def _state(node: Node) -> str:
@@ -248,7 +266,7 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         seen = view.observed.get(one.node)
         there = view.decision.stack.runs_as(one)
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
-        health = "not asked" if view.offline else health
+        health = "not asked" if view.offline else health + _run_time(view, one)
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
         gpus = ",".join(map(str, one.gpus)) or "-"
         cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
@@ -259,6 +277,16 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         yield gone.workload, user, "not placed", "-", "-", "-", f"{len(gone.missing)} missing{code}: swarm why {gone.workload}"
 
 
+def _run_time(view: View, one: Allocation) -> str:
+    """What its time has to do with how it is, as the end of a cell."""
+    seen = view.observed.get(one.node)
+    if seen is None or seen.error:
+        return ""
+    reached = runtimes.limit_reached(seen, view.decision.stack.runs_as(one))
+    late = runtimes.late(view.decision.stack, one, seen, view.now)
+    return f": {reached}" if reached else f"; {late}" if late else ""
+
+
 def allocations_json(view: View) -> list[dict[str, Any]]:
     """The same for machines."""
     answer: list[dict[str, Any]] = []
@@ -266,7 +294,9 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
         seen = view.observed.get(one.node)
         health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
         health = "not asked" if view.offline else health
-        answer.append({**one.model_dump(mode="json"), "health": health})
+        name, known = view.decision.stack.runs_as(one), seen is not None and not view.offline
+        times = {"started": seen.started.get(name), "ended": seen.ends.get(name)} if seen is not None and known else {}
+        answer.append({**one.model_dump(mode="json"), "health": health, **times})
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer
 
@@ -333,6 +363,7 @@ def _context(view: View) -> Any:
         proof=view.decision.proof,
         today=datetime.date.today(),
         offline=view.offline,
+        starts=view.starts,
     )
 
 

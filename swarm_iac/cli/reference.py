@@ -104,6 +104,15 @@ A workload without `run` reserves: its slice, GPUs and directories are there, an
 While it runs, these change without a stop: clocks and power, CPU shares, memory, bandwidth, I/O ceilings, quotas. These
 restart it: other GPUs, another NUMA home, another command, environment or user.
 
+**`time`** is how long one run of a job takes, from its start; after a failure (`restart`) or a reboot it counts anew.
+`time: 12 h` is the limit alone: by then the run is over. Its node sees to that, whoever else is away: `stop.grace` before
+the limit it gets `stop.signal`, as at any stop, and at the limit it is killed. A job that needs ten minutes to save writes
+`stop: {signal: USR1, grace: 10 min}`. It has failed then, gives back what it held, and is started again by nobody.
+`past: report` ends nothing: `swarm ps`, `status` and `plan` name who is past the limit. `expected` is only told. From both
+`swarm why` and `swarm plan` work out when pending work could start. Changing `time` restarts nothing.
+
+    fine: {user: ada, time: {expected: 6 h, limit: 12 h}, stop: {grace: 10 min}, each: {gpus: 8}, run: {command: train}}
+
 `env` values `secret:NAME` are read on the node, from `/etc/swarm/secrets/NAME`, which only root can read and operators
 fill. They stand in no stack, lock, state or log.
 """
@@ -215,7 +224,8 @@ def _takes(value: Schema) -> str:
         return "GPUs: `2`, `8 x H100`, or `{count: 8, model: H100, memory: 80 GB}`"
     quantity = next((_BY_EXAMPLE[example] for example in examples if example in _BY_EXAMPLE), None)
     if quantity:
-        return f"[{quantity.kind}](#units), as in `{quantity.example}`"
+        table = ", or a table, see below" if _reference(value) else ""
+        return f"[{quantity.kind}](#units), as in `{quantity.example}`{table}"
     if value.get("type") == "array":
         return f"a list of {_takes(value['items']).partition(' ')[2]}s" if "$ref" not in value["items"] else "a list, see below"
     if _reference(value):

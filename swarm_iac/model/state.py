@@ -27,6 +27,9 @@ def _list_form(text: str) -> str:
     return text
 
 
+#: How a job ended that reached its time limit; the node's word.
+TIME_LIMIT = "time-limit"
+
 CpuList = Annotated[str, AfterValidator(_list_form)]
 
 
@@ -87,6 +90,9 @@ class UnitState(Value):
     env: dict[str, str] = {}
     stop_signal: str = "TERM"
     grace_s: int = 30
+    time_limit_s: int | None = Field(
+        default=None, description="Most that one run may take, its grace included; None: no limit. [s]"
+    )
     healthy: str = Field(default="", description="'/path' with port, or a command; empty: running is healthy.")
     port: int | None = None
     active: bool = True
@@ -178,6 +184,12 @@ class Observed(Value):
         default={},
         description="Of each allocation: healthy | starting | stopping | stopped | failed | done | waiting (since the reboot) "
         "| unknown (no answer in time).",
+    )
+    started: dict[str, Annotated[int, Field(ge=0, le=10**11)]] = Field(
+        default={}, description="Of each allocation that runs: when this run of it began. [s since 1970]"
+    )
+    ends: dict[str, str] = Field(
+        default={}, description=f"Of each that ended: systemd's word for how (success, oom-kill, …), or {TIME_LIMIT}."
     )
     setbacks: dict[str, Setback] = Field(default={}, description="By path; see Change.path.")
     booted: int = Field(default=0, ge=0, le=10**11, description="When it booted, if something waits since. [s since 1970]")

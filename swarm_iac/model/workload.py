@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
+from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Account, Name, Value
 from swarm_iac.model.hardware import Gpus, GpusField
@@ -115,6 +116,44 @@ class Stop(Value):
     grace: Seconds = Field(default=Seconds(30), description="Time before it is killed.")
 
 
+#: More than any run takes; systemd passes over a limit that is too large for it.
+LONGEST = Seconds.parse("3650 d")
+
+
+class Time(Value):
+    """How long one run of it takes: counted from its start, and anew after a restart."""
+
+    expected: Seconds | None = Field(default=None, description="What one run is expected to take; only told.")
+    limit: Seconds | None = Field(
+        default=None,
+        description="What one run may take at most. The stop signal comes `stop.grace` before, so that it can save.",
+    )
+    past: Literal["stop", "report"] = Field(
+        default="stop",
+        description="At the limit. stop: it is ended, has failed, and is not started again; report: it runs on, and is named.",
+    )
+
+    @property
+    def end(self) -> tuple[Seconds, bool] | None:
+        """After how long a run is over, as far as anyone said, and whether it is ended then. None: nobody said."""
+        if self.limit is not None and self.past == "stop":
+            return self.limit, True
+        known = self.expected if self.expected is not None else self.limit
+        return None if known is None else (known, False)
+
+
+def read_time(value: Any) -> Any:
+    """`12 h` is the limit; else what Time takes."""
+    return value if isinstance(value, (Time, dict)) else {"limit": value}
+
+
+class _OrLimit:
+    """Lets the schema take the limit alone, too."""
+
+    def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(source), *TypeAdapter(Seconds).json_schema()["anyOf"]]}
+
+
 class Workload(Value):
     """A wish: so many replicas of this shape, for this user."""
 
@@ -132,6 +171,9 @@ class Workload(Value):
     place: Where = Field(default=Where(), description="Where replicas may stand.")
     run: Run | None = Field(default=None, description="What is started; without it the place is reserved.")
     stop: Stop = Field(default=Stop(), description="How it is asked to end.")
+    time: Annotated[Time, BeforeValidator(read_time), _OrLimit()] = Field(
+        default=Time(), description="How long one run of a job takes: `12 h` is its limit."
+    )
     on_update: OnUpdate = Field(
         default="surge",
         description="How a service changes. surge: never fewer healthy replicas than before or wanted, so one more stands in "

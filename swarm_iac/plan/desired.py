@@ -183,6 +183,7 @@ def _unit(workload: Workload) -> UnitState:
         env=dict(sorted(run.env.items())) if run else {},
         stop_signal=workload.stop.signal,
         grace_s=int(workload.stop.grace),
+        time_limit_s=int(workload.time.limit) if workload.time.limit is not None and workload.time.past == "stop" else None,
         healthy=run.healthy if run else "",
         port=run.port if run else None,
         restart=lasting if workload.restart is None else workload.restart == "on-failure",

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from swarm_iac.model.state import AllocationState, NodeState, Observed
+from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 
 #: What a unit may differ in without being stopped for it.
-LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "healthy", "restart", "gang", "on_boot"})
+LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "time_limit_s", "healthy", "restart", "gang", "on_boot"})
 
 
 def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Change, ...]:
@@ -48,10 +48,20 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 
 def ended(observed: Observed, name: str) -> bool:
-    """Is it a job that has come to its end, well or not? Its end is no difference: it is not started again."""
+    """Is it a job that has come to its end, well or not? Its end is no difference: it is not started again.
+
+    Its time limit ends it for good, also where it is started again when it fails.
+    """
     state = observed.state.allocations.get(name)
     health = observed.health.get(name)
-    return state is not None and (health == "done" or (health == "failed" and not state.unit.restart))
+    if state is None or health != "failed":
+        return state is not None and health == "done"
+    return not state.unit.restart or timed_out(observed, name)
+
+
+def timed_out(observed: Observed, name: str) -> bool:
+    """Did it end at its time limit?"""
+    return observed.health.get(name) == "failed" and observed.ends.get(name) == TIME_LIMIT
 
 
 def settled(observed: Observed) -> NodeState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -36,7 +36,7 @@ class Context:
     """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale).
 
     `today`: decides which exceptions to limits hold; None: all. `offline`: what was taken for the machines, where none was
-    asked.
+    asked. `starts`: when what is pending could start, where that is known.
     """
 
     stack: Stack
@@ -45,6 +45,7 @@ class Context:
     proof: Proof | None = None
     today: datetime.date | None = None
     offline: str = ""
+    starts: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def stops(self) -> dict[str, str]:
@@ -136,7 +137,9 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
         "waves": [[step.id for step in wave] for wave in plan.waves()],
         "left": [{"step": left.step.id, "why": left.why} for left in plan.left],
         "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
-        "unplaced": [each.model_dump(mode="json") for each in context.after.unplaced],
+        "unplaced": [
+            each.model_dump(mode="json") | {"start": context.starts.get(each.workload)} for each in context.after.unplaced
+        ],
         "growing": [each.model_dump(mode="json") for each in context.after.growing],
         "limits": [
             {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
@@ -230,7 +233,8 @@ def short(path: str) -> str:
     """`allocations["chat-0"].slice.memory_max` as `chat-0: memory max`; a sysctl as its name."""
     allocation = re.fullmatch(r'allocations\["([^"]+)"\]\.(.+)', path)
     if allocation:
-        return f"{allocation[1]}: {allocation[2].removeprefix('slice.').removeprefix('unit.').replace('_', ' ')}"
+        field = allocation[2].removeprefix("slice.").removeprefix("unit.").removesuffix("_s")
+        return f"{allocation[1]}: {field.replace('_', ' ')}"
     return words.setting(path)
 
 
@@ -294,7 +298,7 @@ def _left(plan: Plan) -> Rows:
 def _unplaced(context: Context) -> Rows:
     table = Rows(("workload", "missing", "because"))
     for one in context.after.unplaced:
-        table.add(one.workload, str(len(one.missing)), _because(one))
+        table.add(one.workload, str(len(one.missing)), _because(one, context.starts.get(one.workload, "")))
     return table
 
 
@@ -305,9 +309,9 @@ def _growing(context: Context) -> Rows:
     return table
 
 
-def _because(one: Waiting) -> str:
+def _because(one: Waiting, start: str = "") -> str:
     lines = [f"{reason.text} ({reason.path or reason.rule})" for reason in one.reasons]
-    return "\n".join([*lines, *([one.nodes] if one.nodes else [])])
+    return "\n".join([*lines, *filter(None, (one.nodes, start))])
 
 
 def _usages(context: Context) -> list[tuple[Usage, Usage]]:

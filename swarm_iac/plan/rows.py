@@ -120,6 +120,7 @@ def _unit(state: AllocationState, health: str) -> Properties:
         "command": unit.command,
         "env": dict(sorted(unit.env.items())),
         "stop": f"{unit.stop_signal}, {Seconds(unit.grace_s)}",
+        "timeLimit": None if unit.time_limit_s is None else str(Seconds(unit.time_limit_s)),
         "check": unit.healthy,
         "port": unit.port,
         "restart": unit.restart,

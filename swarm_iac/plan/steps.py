@@ -17,6 +17,7 @@ from swarm_iac.plan.hardware import unlike
 from swarm_iac.plan.left import leave
 from swarm_iac.plan.parking import Fits
 from swarm_iac.plan.part import Only, part, with_rest
+from swarm_iac.plan.runtimes import limit_reached
 from swarm_iac.plan.safe import safe
 
 _RANK = {verb: number for number, verb in enumerate(Verb)}
@@ -91,7 +92,8 @@ def _sorted(graph: Graph) -> tuple[Step, ...]:
 def _ended(all_of: Mapping[str, Machine]) -> list[str]:
     """Jobs that failed and stay so: nothing is done about them, and nobody should take that for success."""
     return [
-        f"{name} on {node} failed and is not started again; change it, or remove it and add it anew"
+        f"{name} on {node} {limit_reached(machine.seen, name) or 'failed'} and is not started again; change it, or remove it "
+        "and add it anew"
         for node, machine in all_of.items()
         for name, act in machine.acts.items()
         if act.kind in ("stay", "live") and machine.seen.health.get(name) == "failed" and ended(machine.seen, name)

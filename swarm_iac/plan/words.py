@@ -30,6 +30,14 @@ def bandwidth(value: int) -> str:
     return str(BitsPerSecond(value))
 
 
+def lasting(seconds: int) -> str:
+    """How long something took, in its two largest units: 3 d 4 h, 7 h 5 min, 40 s."""
+    parts = [(seconds // size if size == 86400 else seconds // size % most, unit)
+             for size, most, unit in ((86400, 1, "d"), (3600, 24, "h"), (60, 60, "min"), (1, 60, "s"))]  # fmt: skip
+    first = next((i for i, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for i, (count, unit) in enumerate(parts[first : first + 2]) if count or not i)
+
+
 def throughput(value: int) -> str:
     """byte/s."""
     return str(BytesPerSecond(value))
@@ -59,6 +67,7 @@ _READERS: dict[str, Callable[[int], str]] = {
     "out_bps": bandwidth,
     "in_bps": bandwidth,
     "grace_s": lambda value: str(Seconds(value)),
+    "time_limit_s": lambda value: str(Seconds(value)),
 }
 
 

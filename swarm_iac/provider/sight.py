@@ -294,7 +294,9 @@ def home(row: Row, rows: Rows) -> str:
 
 
 def _bare(node: Observed) -> Observed:
-    return node.model_copy(update={"facts": Facts(), "error": "", "foreign": (), "troubles": (), "health": {}})
+    return node.model_copy(
+        update={"facts": Facts(), "error": "", "foreign": (), "troubles": (), "health": {}, "started": {}, "ends": {}}
+    )
 
 
 def _dump(value: Desired | Observed) -> dict[str, Any]:

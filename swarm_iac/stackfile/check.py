@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Workload
+from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.shape import StackFile
 from swarm_iac.stackfile.source import Source
 from swarm_iac.stackfile.wording import COMPARED, nearest
@@ -136,6 +136,7 @@ class _Checker:
         self.sizes(path, workload)
         self.running(path, workload)
         self.life(name, workload)
+        self.time(f"{path}.time", workload)
 
     def sizes(self, path: str, workload: Workload) -> None:
         each = workload.each
@@ -197,6 +198,33 @@ class _Checker:
         if former is not None and (former in self.stack.workloads or self.former[former] > 1):
             hint = "a name is given up before another takes it; delete the key, or rename the other workload"
             self.say(f"{path}.formerly", f"{former} is the name of a workload here", hint)
+
+    def time(self, path: str, workload: Workload) -> None:
+        """Only what ends has a time, and there is some left before the stop signal."""
+        time, grace = workload.time, workload.stop.grace
+        if time == Time():
+            return
+        if workload.kind == "serve" or workload.run is None:
+            service = workload.kind == "serve"
+            what = (
+                "a service has no end, so no run of it takes a time" if service else "nothing is started here, so nothing ends"
+            )
+            self.say(path, what, f"delete the key, or {'write `kind: batch`' if service else 'say what to `run`'}")
+            return
+        for key in ("expected", "limit"):
+            value = getattr(time, key)
+            if value is not None and not 0 < value <= LONGEST:
+                self.say(f"{path}.{key}", f"{value} is no time that a run may take", f"write one of at most {LONGEST}")
+        if time.limit is None:
+            if "past" in time.model_fields_set:
+                self.say(f"{path}.past", "says what follows a limit, and there is none", "add `limit`")
+            return
+        if time.expected is not None and time.expected > time.limit:
+            words = f"{time.expected} are more than the limit of {time.limit}"
+            self.say(f"{path}.expected", words, "expect less, or raise the limit")
+        if 0 < time.limit <= grace and time.past == "stop":
+            words = f"nothing is left of {time.limit}, since the stop signal comes {grace} (`stop.grace`) before the limit"
+            self.say(f"{path}.limit", words, "raise the limit, or shorten `stop.grace`")
 
     def select(self, path: str, label: str, value: str) -> None:
         if "nodes" in self.sections:

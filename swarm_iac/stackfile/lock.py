@@ -33,8 +33,8 @@ from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 MAX_BYTES = 64_000_000
 MAX_NODES = 5_000_000
 
-#: How a workload runs, stops, changes and is called, and how urgent it is: changing these moves nothing.
-_LIVE = {"run", "stop", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
+#: How a workload runs, how long, how it stops, changes and is called, and how urgent it is: changing these moves nothing.
+_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
 #: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"

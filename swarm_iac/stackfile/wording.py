@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from swarm_iac.errors import Problem
 from swarm_iac.stackfile.compose import describe
 from swarm_iac.stackfile.source import Document, Step, join
+from swarm_iac.units import Seconds
 
 _NAME_RULE = "a name has small letters, digits and single dashes, begins with a letter, and has at most 40 characters"
 #: By the pattern that did not match: what the value should have been, and an example.
@@ -67,6 +68,13 @@ _MEANT = {
     "up": "write `ready`",
     "idle": "write `ready`",
     "maintenance": "write `drain`: all work leaves; `cordon`: what runs stays",
+}
+
+#: Keys that are meant by others, by the mapping they stand in.
+_ELSEWHERE = {
+    ("time", "warn"): "the warning is the stop signal, so long before the limit: `stop: {signal: USR1, grace: 10 min}`",
+    ("time", "signal"): "`stop: {signal: USR1, grace: 10 min}` says how it is asked to end",
+    ("time", "grace"): "`stop: {signal: USR1, grace: 10 min}` says how it is asked to end",
 }
 
 #: So many mistakes of one file are told with what was probably meant: to compare every wrong name of a large file with
@@ -143,6 +151,8 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
 def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
     """The nearest key of this mapping, else of one inside of it, else all there are."""
     keys = known_keys(model, loc)
+    if loc and (str(loc[-1]), key) in _ELSEWHERE:
+        return _ELSEWHERE[str(loc[-1]), key]
     if not get_close_matches(key, keys, n=1, cutoff=0.6):
         for inner in keys:
             close = get_close_matches(key, known_keys(model, (*loc, inner)), n=1, cutoff=0.7)
@@ -152,7 +162,11 @@ def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
 
 
 def _unit(reason: str) -> str:
-    """A hint where the unit is nearly right: `gb` for GB, bytes for a bandwidth."""
+    """A hint where the unit is nearly right: `gb` for GB, bytes for a bandwidth, 12:00:00 for a duration."""
+    clock = re.match(r"'(?:([0-9]{1,3})-)?([0-9]{1,3}):([0-9]{2}):([0-9]{2})' is not a duration", reason)
+    if clock:  # as Slurm writes it
+        days, *rest = (int(part or 0) for part in clock.groups())
+        return f"write {Seconds(days * 86400 + rest[0] * 3600 + rest[1] * 60 + rest[2])}"
     match = re.match(r"'([^']+)' is no unit of (.*); use one of (.*)", reason)
     if not match:
         return ""

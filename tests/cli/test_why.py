@@ -19,7 +19,7 @@ CASES = sorted(path for path in HERE.glob("*.yaml") if "." not in path.stem)
 
 
 def question(file: Path) -> list[str]:
-    asked = re.fullmatch(r"# swarm (why \S+)", file.read_text().splitlines()[0])
+    asked = re.fullmatch(r"# swarm (why \S+(?: --offline)?)", file.read_text().splitlines()[0])
     assert asked, f"the first line of {file.name} is no question"
     return [*asked[1].split(), "--from", str(file.relative_to(ROOT))]
 

@@ -50,7 +50,9 @@ def honest(wanted: Any) -> dict[str, Any]:
         "facts": {"hostname": wanted.node, "kernel": "6.1", "cpus": 4, "memory": 1600 * 10**6, "gpus": cards,
                   "numa": {"0": "0-1", "1": "2-3"}, "driver": "550", "disks": {"/dev/vdb": 4 * 10**9},
                   "interfaces": {"eth1": 10**9}, "governors": ["performance"]},
-        "health": dict.fromkeys(state["allocations"], "healthy"), "booted": 0, "foreign": ["swarm-x.service"],
+        "health": dict.fromkeys(state["allocations"], "healthy"), "booted": 0,
+        "started": dict.fromkeys(state["allocations"], 1_700_000_000), "ends": dict.fromkeys(state["allocations"], "time-limit"),
+        "foreign": ["swarm-x.service"],
         "troubles": ["the disk is slow"],
     }  # fmt: skip
 
@@ -66,7 +68,21 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 
 COMMANDS = (("plan",), ("plan", "--json"), ("plan", "--markdown"), ("status",), ("ps",), ("assert",), ("adopt",))
-PARTS = ("state", "state", "state", "health", "facts", "ledger", "setbacks", "foreign", "troubles", "error", "clock")
+PARTS = (
+    "state",
+    "state",
+    "state",
+    "health",
+    "facts",
+    "ledger",
+    "setbacks",
+    "started",
+    "ends",
+    "foreign",
+    "troubles",
+    "error",
+    "clock",
+)
 
 
 @st.composite

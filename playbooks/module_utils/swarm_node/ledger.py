@@ -251,7 +251,7 @@ def torn(name: str, one: Any) -> str:
     if not all(_whole(index) for index in one.get("gpus") or ()):
         return f"{at}.gpus is no list of numbers"
     texts = ("command", "healthy", "stop_signal", "on_boot")
-    wrong = _types(unit, dict({key: str for key in texts}, grace_s=int, port=int), f"{at}.unit.")
+    wrong = _types(unit, dict({key: str for key in texts}, grace_s=int, time_limit_s=int, port=int), f"{at}.unit.")
     for kind in ("scratch", "cache"):
         wrong = wrong or _types(one.get(kind) or {}, {"quota": int, "owner": str, "mode": str}, f"{at}.{kind}.")
     return wrong or _types(one.get("bandwidth") or {}, {"out_bps": int, "in_bps": int}, f"{at}.bandwidth.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 from . import boot, gpus, install, ledger, settings
 from .run import Context, NodeError, unit_name
@@ -59,6 +60,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     except NodeError as error:
         errors.append(str(error))
     result["health"] = _health(context, max(_ASKED_LEAST_S, _ASKED_S - (time.monotonic() - began)))
+    result["started"], result["ends"] = _runs(context)
     result["booted"] = _booted(context)
     result["foreign"] = _foreign(context)
     result["troubles"] = lost + _unwritable(context)
@@ -222,6 +224,22 @@ def _probe(context: Context, name: str, unit: Dict[str, Any], seconds: float) ->
     from . import units
 
     return units.probe(context, name, unit, most=seconds)
+
+
+def _runs(context: Context) -> Tuple[Dict[str, int], Dict[str, str]]:
+    """Of each allocation that runs when it began [s since 1970], and of each that ended systemd's word for how."""
+    allocations = context.ledger.get("allocations") or {}
+    if not allocations:
+        return {}, {}
+    from . import lives, units
+
+    began: Dict[str, int] = {}
+    for name in allocations:
+        with contextlib.suppress(NodeError, OSError, ValueError):  # who cannot be asked is not known to run
+            moment = units.started(context, name)
+            began.update({name: moment} if moment is not None else {})
+    words = {name: lives.word_of(context, name) for name in allocations}
+    return began, {name: word for name, word in words.items() if word}
 
 
 def _booted(context: Context) -> int:

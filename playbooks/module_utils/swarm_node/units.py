@@ -24,8 +24,8 @@ _EARLIER = ["/bin/sh", "-euc", "its script", "swarm", *_ENV]
 OURS = "SWARM_"
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
-_DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "healthy": "", "port": None,
-                             "active": True, "restart": True, "gang": False, "on_boot": "start",
+_DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "time_limit_s": None,
+                             "healthy": "", "port": None, "active": True, "restart": True, "gang": False, "on_boot": "start",
                              "unconfined": None}  # fmt: skip
 #: A job that fails five times within ten minutes has failed.
 _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
@@ -226,8 +226,9 @@ def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus:
     command = was["command"] if words == argv_of(was["command"]) else shlex.join(words)
     signal = signal_module.Signals(int(truth["KillSignal"])).name[3:]
     again = truth.get("Restart") == "on-failure"
-    return {"user": truth.get("User") or "root", "command": command, "env": env, "stop_signal": signal,
-            "grace_s": int(truth["TimeoutStopUSec"] // 1_000_000),
+    grace = int(truth["TimeoutStopUSec"] // 1_000_000)
+    return {"user": truth.get("User") or "root", "command": command, "env": env, "stop_signal": signal, "grace_s": grace,
+            "time_limit_s": lives.time_limit(int(truth.get("RuntimeMaxUSec", 1 << 63)), grace),
             "restart": was["restart"] if was["gang"] and not again else again}  # fmt: skip
 
 
@@ -318,8 +319,20 @@ def health_of(context: Context, allocation: str, recorded: Dict[str, Any]) -> st
 
 def settled(shown: Dict[str, str]) -> bool:
     """Has it been active for SETTLED_S?"""
+    return _age(shown) >= SETTLED_S
+
+
+def _age(shown: Dict[str, str]) -> float:
+    """For how long it has been active, as its time limit counts. [s]"""
     since = int(shown.get("ActiveEnterTimestampMonotonic") or 0)  # [µs]
-    return time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6 >= SETTLED_S
+    return time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6
+
+
+def started(context: Context, allocation: str) -> Optional[int]:
+    """When this run of it began; None when it does not run. [s since 1970]"""
+    shown = systemd.show(context, unit(allocation))
+    runs = shown.get("ActiveState") in ("active", "deactivating") and shown.get("ActiveEnterTimestampMonotonic")
+    return round(time.time() - _age(shown)) if runs else None
 
 
 def probe(context: Context, allocation: str, want: Dict[str, Any], timeout: float = 3, most: float = 23) -> str:
