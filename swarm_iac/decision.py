@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import Amounts, above, amounts, judge
 from swarm_iac.model import deadline, growth
-from swarm_iac.model.placement import Placement, Proof, Waiting
+from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
@@ -323,14 +323,14 @@ def still(running: Placement, now: Placement) -> Ran:
     }
 
 
-def stood(decision: Decision, today: datetime.date) -> dict[str, str]:
-    """Of what may stand only because it ran, as it is named on its node: the node on which the lock says that it did."""
+def stood(decision: Decision, today: datetime.date) -> dict[str, Allocation]:
+    """What may stand only because it ran, as the lock says that it did, by its name on its node."""
     stack, ran = decision.stack, still(decision.last, decision.placement)
     cordoned = {name for name, node in stack.nodes.items() if node.state == "cordon"}
     over = above(stack, decision.placement, today) & ran["held"].keys()
     before = decision.last.by_name()
     names = over | {one.name for one in decision.placement.allocations if one.node in cordoned and one.name in ran["kept"]}
-    return {stack.runs_as(before[name]): before[name].node for name in sorted(names)}
+    return {stack.runs_as(before[name]): before[name] for name in sorted(names)}
 
 
 def _read(path: Path, progress: Progress | None = None) -> lock.Lock:

@@ -14,6 +14,7 @@ import pulumi
 
 from swarm_iac.decision import Decision, decide, keep, still, stood
 from swarm_iac.errors import SwarmError
+from swarm_iac.limits import amounts
 from swarm_iac.model.placement import Growing, Unplaced
 from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
@@ -32,7 +33,7 @@ def main(root: Path | None = None) -> Fleet:
         today = datetime.date.today()
         decision = decide(folder, name, today=today)
         nodes = desired(decision.stack, decision.placement)
-        ran, needed = still(decision.last, decision.placement), stood(decision, today)
+        needed = stood(decision, today)
     except SwarmError as error:
         raise pulumi.RunError(str(error)) from None
     fleet = Fleet(
@@ -41,9 +42,9 @@ def main(root: Path | None = None) -> Fleet:
         nodes=nodes,
         stack=decision.stack,
         placement=decision.placement,
-        kept=ran["kept"],
-        held={a.name: ran["held"][a.name] for a in decision.last.allocations if decision.stack.runs_as(a) in needed},
-        stood=needed,
+        kept=still(decision.last, decision.placement)["kept"],
+        held={one.name: amounts(one) for one in needed.values()},
+        stood={name: one.node for name, one in needed.items()},
         source=f"stacks/{name}.yaml",
     )
     for unplaced in decision.placement.unplaced:

@@ -119,7 +119,8 @@ def guard(view: View, allowed: int) -> Refused | None:
         guards.refuse_rename(view.observed, view.desired)
         stack = view.decision.stack
         lost = {name for name, node in stack.nodes.items() if node.state == "lost"}
-        guards.refuse_unseen(stood(view.decision, datetime.date.today()), view.observed, view.desired, lost)
+        ran = {name: one.node for name, one in stood(view.decision, datetime.date.today()).items()}
+        guards.refuse_unseen(ran, view.observed, view.desired, lost)
         stopped = guards.stopped(view.plan, view.desired)
         guards.refuse_mass_stop(stopped, view.decision.stack.solve.stops, allowed)
         guards.refuse_emptied(stopped, view.desired, allowed)

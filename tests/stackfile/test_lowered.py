@@ -106,7 +106,7 @@ def test_who_leaves_a_node_stands_above_it_elsewhere(root: Path) -> None:
 def test_a_limit_that_was_lowered_and_a_lock_that_was_edited(root: Path) -> None:
     """Whoever writes the lock says what runs; only what the machines show as well may stand above a limit."""
     now = decided(root, edited(FLEET, LOWERED))
-    ran = stood(now, TODAY)
+    ran = {name: one.node for name, one in stood(now, TODAY).items()}
     assert ran == {name: now.placement.by_name()[name].node for name in ("a-0", "b-0", "b-1")}
     goal, nodes = desired(now.stack, now.placement), ("n1", "n2", "n3")
     refused = pytest.raises(Refused, match="a-0, b-0, b-1: the lock file says that it runs, and the machines do not show it")
@@ -119,3 +119,4 @@ def test_a_limit_that_was_lowered_and_a_lock_that_was_edited(root: Path) -> None
     with refused:  # it runs, and for somebody else
         refuse_unseen(ran, shown, desired(other.stack, other.placement), ())
     assert stood(decided(root, FLEET), TODAY) == {}
+    assert stood(decided(root, FLEET[: FLEET.index("  c: {user: bo")]), TODAY) == {}, "a workload is gone"
