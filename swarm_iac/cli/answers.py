@@ -16,6 +16,7 @@ from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Explanation, Mend, Move, why
 from swarm_iac.solver.earliest import Start
+from swarm_iac.solver.sake import moved_for
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.wording import nearest
 
@@ -40,10 +41,18 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     def tell(text: str) -> None:
         progress.phase(f"trying {text}")
 
-    def so_far(answer: Explanation) -> None:
-        progress.found((decision, answer))
+    def as_it_runs(answer: Explanation) -> Explanation:
+        if placement is decision.placement:
+            return answer
+        # What waits to grow is asked about without its place, and has not left it.
+        moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
+        return answer.model_copy(update={"moved": moved})
 
-    return decision, why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
+    def so_far(answer: Explanation) -> None:
+        progress.found((decision, as_it_runs(answer)))
+
+    answer = why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
+    return decision, as_it_runs(answer)
 
 
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:

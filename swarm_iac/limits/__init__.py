@@ -1,7 +1,22 @@
 """Does a placement keep every rule? Pure, and independent of the solver."""
 
 from swarm_iac.limits.board import RESOURCES, Amounts, Violation, amounts
+from swarm_iac.limits.came import Came, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
 from swarm_iac.limits.judge import RULES, judge
 
-__all__ = ["RESOURCES", "RULES", "Amounts", "Usage", "Violation", "above", "amounts", "judge", "usage"]
+__all__ = [
+    "RESOURCES",
+    "RULES",
+    "Amounts",
+    "Came",
+    "Usage",
+    "Violation",
+    "above",
+    "amounts",
+    "came",
+    "gain",
+    "judge",
+    "torn",
+    "usage",
+]

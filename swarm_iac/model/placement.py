@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from swarm_iac.model.base import Card, Core, Name, Value
@@ -31,6 +33,9 @@ class Reason(Value):
     rule: str = Field(description="Name of the rule, e.g. gpus_fit_node.")
     text: str = Field(description="The rule with its figures, for people.")
     path: str = Field(default="", description="Path in the stack file of what it comes from, e.g. limits.user.gpus.")
+    besides: Literal["", "one", "each"] = Field(
+        default="", description="It has to go as well: with the one reason before it, or with each of those before it."
+    )
 
 
 class Waiting(Value):

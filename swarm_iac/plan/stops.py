@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable
 
-from swarm_iac.limits import judge
+from swarm_iac.limits import came, gain, torn
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
@@ -64,11 +63,16 @@ def _left(
         return f"{was.node} left the stack"
     if node.state in ("drain", "lost"):
         return f"{was.node}: {node.state}" + (f" ({node.why})" if node.why else "")
-    if growth.size(was) != growth.size(now):
-        return f"its new size has no place on {was.node}"
-    if names := _came(stack, before, after, (was,), today, whole=whole):
-        return f"makes room for {' and '.join(names)}"
-    return "fewer nodes in use, or GPUs that fit better"
+    # With its size of now, on the devices that it had where that is the same.
+    same = growth.size(was) == growth.size(now)
+    back = was if same else now.model_copy(update={"node": was.node})
+    found = came(stack, before, after, (back,), today, whole=whole)
+    if found.names:
+        return f"makes room for {' and '.join(found.names)}"
+    if found.broken:
+        head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
+        return f"{head}: {found.told()}"
+    return gain(stack, after, was, now) or f"{was.node} has room for it still: the search ended before that was seen"
 
 
 def _lost(
@@ -83,49 +87,20 @@ def _lost(
     # A gang stands whole or not at all, so it is put back whole.
     gang, now = stack.workloads[one.workload].gang is not None, after.by_name()
     back = tuple(each for each in before.allocations if gang and each.workload == one.workload and each.name not in now)
-    if names := _came(stack, before, after, back or (one,), today, whole=whole):
-        return _by(stack, one, names)
-    found = next((gone.reasons for gone in after.unplaced if gone.workload == one.workload), ())
-    return "; ".join(reason.text for reason in found) or "no place was found for it"
-
-
-def _came(
-    stack: Stack,
-    before: Placement,
-    after: Placement,
-    back: tuple[Allocation, ...],
-    today: datetime.date | None,
-    *,
-    whole: bool,
-) -> list[str]:
-    """The fewest workloads that came without which `back` would still fit where it ran; empty when they are not why."""
-    old, gone = before.by_name(), {each.name for each in back}
-    stand = tuple(each for each in after.allocations if each.name not in gone)
-    came = [each for each in stand if each.name not in old or old[each.name].node != each.node]
-    nodes = {each.node for each in back}
-    here = Placement(allocations=tuple(each for each in stand if each.node in nodes))
-    for scope in (here, Placement(allocations=stand)) if whole else (here,):
-        kept = frozenset((*(each.name for each in scope.allocations if each.name in old), *gone))
-
-        def breaks(without: frozenset[str], scope: Placement = scope, kept: frozenset[str] = kept) -> bool:
-            # GPUs and cores of those that stayed are where they are; a newcomer's are whatever it took.
-            rest = (each for each in scope.allocations if each.workload not in without or each not in came)
-            rules = {v.rule for v in judge(stack, Placement(allocations=(*rest, *back)), today, kept=kept)}
-            return bool(rules - {"gangs_are_whole"})
-
-        mine = {each.workload for each in came if each in scope.allocations} - {each.workload for each in back}
-        if breaks(frozenset()) and not breaks(frozenset(mine)):
-            return _fewest(sorted(mine), breaks)
-    return []
-
-
-def _fewest(names: list[str], breaks: Callable[[frozenset[str]], bool]) -> list[str]:
-    """A smallest part of `names` that must be away for nothing to break: none of it can be left."""
-    away = set(names)
-    for name in names:
-        if not breaks(frozenset(away - {name})):
-            away.discard(name)
-    return sorted(away)
+    found = came(stack, before, after, back or (one,), today, whole=whole)
+    if text := torn(stack, back, found):
+        return text
+    if found.names:
+        return _by(stack, one, list(found.names))
+    # What asks for another size has no place with that.
+    broken = [each for each in found.broken if each.rule != "sizes_equal_wish"]
+    if broken and len(broken) == len(found.broken):
+        return f"it does not fit {one.node} any more: {found.told()}, and no other node takes it"
+    reasons = next((gone.reasons for gone in after.unplaced if gone.workload == one.workload), ())
+    return (
+        "; ".join(reason.text for reason in reasons)
+        or f"{one.node} has room for it still: the search ended before that was seen"
+    )
 
 
 def _by(stack: Stack, one: Allocation, names: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import wording
+from swarm_iac.solver import explain, wording
 from swarm_iac.solver.counting import STATES
 from swarm_iac.solver.explain import Causes, room_of
 from swarm_iac.solver.facts import Conflict, conflict_of
@@ -77,8 +77,8 @@ def reasons_of(causes: Causes, ask: Ask, found: Conflict) -> tuple[Reason, ...]:
     if not found.rules or ask.members < ask.wanted:
         return causes.of(ask)
     room = causes.seen(ask)
-    core = frozenset(found.rules)
-    told = [wording.forbids(room, ask, rule, core, besides=room is not causes.room) for rule in found.rules if rule != STATES]
+    rules = explain.told(room, ask, found.rules, lower=room is not causes.room)
+    told = [one for one in rules if one.rule != STATES or one.besides]
     told += [wording.closed(room.scene, node) for node in found.closed]
     told += [wording.holds(room, name, found.rules) for name in reversed(found.holders)]
     if found.holders:

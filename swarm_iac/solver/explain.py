@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, keeping_out, reach
@@ -42,14 +43,49 @@ def room_of(scene: Scene, placement: Placement) -> Room:
 
 def conflict(room: Room, ask: Ask) -> tuple[str, ...]:
     """The smallest set of rules that forbids one more replica (all of a gang); empty when nothing does."""
-    on = set(ORDER) if ask.gang else set(ORDER) - {GANG}
-    forbid = _forbid(room, ask)
+    return _conflict(_forbid(room, ask), _rules(ask))
+
+
+def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str, ...]:
+    on = set(rules)
     if not forbid(on):
         return ()
     for rule in ORDER:
         if rule in on and forbid(on - {rule}):
             on.discard(rule)
     return tuple(rule for rule in reversed(ORDER) if rule in on)
+
+
+def besides(room: Room, ask: Ask, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """For each rule of a conflict: which others, outside of it, have to go with it for a place to be there."""
+    if not ask.gang:
+        nodes = keeping_out(room, ask)
+        fewest = {rule: min((out for out in nodes if out.isdisjoint(set(core) - {rule})), key=_telling) for rule in core}
+        return {rule: tuple(one for one in reversed(ORDER) if one in out and one != rule) for rule, out in fewest.items()}
+    forbid, every = _forbid(room, ask), _rules(ask)
+    found = {}
+    for rule in core:
+        on = set(core if forbid(every - {rule}) else every) - {rule}
+        for other in ORDER:
+            if other in every and other not in on and other != rule and not forbid(on | {other}):
+                on.add(other)
+        found[rule] = tuple(other for other in reversed(ORDER) if other in every - on and other != rule)
+    return found
+
+
+def _same(rule: str, others: tuple[str, ...]) -> bool:
+    """Is it told by another one already? A machine with more vCPUs has more cores."""
+    twin = {"cores_fit_node": "vcpus_fit_node", "vcpus_fit_node": "cores_fit_node"}.get(rule)
+    return twin in others and (rule == "cores_fit_node" or others[0] == twin)
+
+
+def _telling(rules: Set[str]) -> tuple[int, list[int]]:
+    """Few rules first, and then the most telling."""
+    return len(rules), sorted(-ORDER.index(rule) for rule in rules)
+
+
+def _rules(ask: Ask) -> frozenset[str]:
+    return EVERY | {GANG} if ask.gang else EVERY
 
 
 def _forbid(room: Room, ask: Ask) -> Callable[[Set[str]], bool]:
@@ -88,7 +124,7 @@ class Causes:
         room, rules = self.known[alike]
         if alike in self.told and self.told[alike][1]:
             return _renamed(*self.told[alike], ask.name)
-        self.told[alike] = ask.name, _told(room, ask, rules, besides=room is not self.room)
+        self.told[alike] = ask.name, _told(room, ask, rules, lower=room is not self.room)
         return self.told[alike][1] or self._unspent(ask)
 
     def _unspent(self, ask: Ask) -> tuple[Reason, ...]:
@@ -140,8 +176,36 @@ def without(room: Room, workloads: set[str]) -> Room:
     return other
 
 
-def _told(room: Room, ask: Ask, rules: tuple[str, ...], *, besides: bool) -> tuple[Reason, ...]:
+def _told(room: Room, ask: Ask, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
     if ask.members < ask.wanted and room.counts[ask.name].total() >= ask.members:
-        return tuple(over_limit(room.scene, one) for one in room.scene.over if one.of(ask))
-    return tuple(forbids(room, ask, rule, frozenset(rules), besides=besides) for rule in rules)
+        over = tuple(over_limit(room.scene, one) for one in room.scene.over if one.of(ask))
+        whole = replace(ask, members=ask.wanted)
+        rest = _conflict(_forbid(room, whole), _rules(whole) - frozenset((*USER_RULES, *CLUSTER_RULES)))
+        return (
+            *over[:1],
+            *(one.model_copy(update={"besides": "one"}) for one in over[1:]),
+            *(_besides(forbids(room, whole, rule, frozenset(rest), lower=lower), "one") for rule in rest),
+        )
+    return told(room, ask, rules, lower=lower)
+
+
+def told(room: Room, ask: Ask, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+    """A conflict in words, each rule with what has to go with it. `lower`: the room leaves out what a lower priority holds."""
+    found: list[Reason] = []
+    also = {
+        rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in besides(room, ask, rules).items()
+    }
+    every = {one for one in EVERY if all(one in others for others in also.values())} if len(rules) > 1 else set()
+    for rule in rules:
+        found.append(forbids(room, ask, rule, frozenset(rules), lower=lower))
+        core = (_rules(ask) - set(also[rule])) | {rule}
+        found += [_besides(forbids(room, ask, o, core, lower=lower), "one") for o in also[rule] if o not in every]
+    core = _rules(ask) - every - frozenset(rules)
+    shared = [one for one in reversed(ORDER) if one in every]
+    return (*found, *(_besides(forbids(room, ask, one, core, lower=lower), "each") for one in shared))
+
+
+def _besides(reason: Reason, of: Literal["one", "each"]) -> Reason:
+    head = "besides" if of == "one" else "besides each of these"
+    return reason.model_copy(update={"text": f"{head}, {reason.text}", "besides": of})

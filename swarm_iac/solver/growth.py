@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from dataclasses import replace
 
 from swarm_iac.model import growth
-from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced
+from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
 from swarm_iac.model.stack import Stack
+from swarm_iac.solver.explain import GANG, Causes, conflict, room_of
+from swarm_iac.solver.lacking import code, lacking
+from swarm_iac.solver.scene import scene_of
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.solve import solve
 from swarm_iac.solver.watch import Watch
@@ -20,6 +24,8 @@ from swarm_iac.solver.watch import Watch
 Sizes = dict[str, tuple[Allocation, int]]
 #: So often those that found no place with their new size keep the old one, before all do.
 TRIES = 4
+#: Of so many that wait to grow the reasons are looked for beside what stands then.
+SEEN = 20
 
 
 def solve_keeping(
@@ -51,12 +57,42 @@ def solve_keeping(
     waits = {name: why for name, why in waits.items() if name in stand}
     if not waits:
         return stack, found
+    now = _at_sizes(stack, {name: sizes[name] for name in waits})
     growing = tuple(
-        Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons) for name, why in sorted(waits.items())
+        (_beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_told(name, why)
+        for turn, (name, why) in enumerate(sorted(waits.items()))
     )
     placement = growth.told(stack, found.placement.model_copy(update={"growing": growing}))
-    now = _at_sizes(stack, {name: sizes[name] for name in waits})
     return now, found.model_copy(update={"placement": placement})
+
+
+def _as_told(name: str, why: Waiting) -> Growing:
+    return Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons)
+
+
+def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> Growing | None:
+    """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
+    wished = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
+    scene = scene_of(wished, placement, today)
+    rest = tuple(one for one in placement.allocations if one.workload != name)
+    causes = Causes(room_of(scene, placement.model_copy(update={"allocations": rest})))
+    ask, count = scene.asks[name], len(placement.allocations) - len(rest)
+    if not ask.gang:  # all of it grows, or nothing does
+        ask = replace(ask, gang=count > 1, members=count, wanted=count)
+    room = causes.seen(ask)
+    if not conflict(room, ask):
+        return None
+    reasons = causes.of(ask)
+    if stack.workloads[name].gang is None:
+        reasons = tuple(_of_replicas(one, name) for one in reasons)
+    return Growing(workload=name, code=code(reasons), nodes=lacking(room, ask), reasons=reasons)
+
+
+def _of_replicas(reason: Reason, name: str) -> Reason:
+    """What is told of a gang, of replicas that grow together."""
+    text = reason.text.replace("members run or none", "members grow or none").replace(" members", " replicas")
+    path = f"workloads.{name}.replicas" if reason.rule == GANG else reason.path
+    return reason.model_copy(update={"text": text, "path": path})
 
 
 def _at_sizes(stack: Stack, sizes: Sizes) -> Stack:

@@ -36,7 +36,10 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
 def code(reasons: Iterable[Reason]) -> str:
     """One word for a script; `BadConstraints` where no node would do whatever were free."""
     rules = {reason.rule for reason in reasons}
-    return next((name for name, those in CODES if rules & those), "BadConstraints" if rules else "")
+    return next(
+        (name for name, those in CODES if any(rule.partition(" ")[0] in rules for rule in those)),
+        "BadConstraints" if rules else "",
+    )
 
 
 def lacking(room: Room, ask: Ask) -> str:

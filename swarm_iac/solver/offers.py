@@ -207,17 +207,9 @@ class Offers:
         key = CEILING_KEYS[CEILINGS.index(what)]
         for i in (i for i, name in enumerate(CEILING_KEYS) if name == key):
             values[i] += more
-        path = self._user_path(key) if level == "user" else f"limits.cluster.{key}"
+        where = self.room.scene.given.get((self.ask.user, CEILINGS.index(what)), "limits.user")
+        path = f"{where if level == 'user' else 'limits.cluster'}.{key}"
         yield self._raised(path, key, whole, more, sure=self._fits(room))
-
-    def _user_path(self, key: str) -> str:
-        """The exception of the user that holds for the ceiling, else the limit of all."""
-        held = [
-            (getattr(one, key), i)
-            for i, one in enumerate(self.stack.limits.exceptions)
-            if one.user == self.ask.user and getattr(one, key) is not None and (self.today is None or self.today <= one.until)
-        ]
-        return f"limits.except[{max(held)[1]}].{key}" if held else f"limits.user.{key}"
 
     def _node_limit(self, rule: str, what: str) -> Iterator[Offer]:
         i, key = NODE_RULES.index(rule), CEILING_KEYS[CEILINGS.index(what)]

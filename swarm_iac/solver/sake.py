@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime
 
+from swarm_iac.limits import Came, came, gain, torn
+from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.explain import room_of, without
 from swarm_iac.solver.facts import irreducible
 from swarm_iac.solver.scene import WHOLE, Scene, scene_of
-from swarm_iac.solver.task import Settled, settle
 
 
 def moved_for(
@@ -21,41 +21,95 @@ def moved_for(
 ) -> tuple[Reason, ...]:
     """One reason for each replica of the workload that ran and is no longer where it was."""
     scene = scene_of(stack, last, today)
-    settled = settle(scene)
     now = placement.by_name()
     told = []
     for was in scene.running.get(workload, ()):
         one = now.get(was.name)
         if one is None or one.node != was.node or (scene.asks[workload].shared and one.gpus != was.gpus):
-            told.append(_told(scene, settled, placement, was, one))
+            told.append(_told(scene, placement, last, today, was, one))
     return tuple(told)
 
 
-def _told(scene: Scene, settled: Settled, placement: Placement, was: Allocation, now: Allocation | None) -> Reason:
+def _told(
+    scene: Scene, placement: Placement, last: Placement, today: datetime.date | None, was: Allocation, now: Allocation | None
+) -> Reason:
     head = f"{was.name}: {was.node} → {now.node}" if now else f"{was.name}: stopped on {was.node}"
     if now and now.node == was.node:
-        head = f"{was.name}: another GPU of {was.node}"
-    if was.name not in settled.stay:
-        return _forced(scene, was, head)
-    names = _newcomers(scene, placement, was, now)
-    if not names:
-        same = now is not None and now.node == was.node
-        gain = "parts of GPUs that fit together" if same else "fewer nodes in use or GPUs that fit better"
-        return Reason(rule="tidier", text=f"{head}, which leaves {gain}", path="solve")
+        names = _on_its_card(scene, placement, was)
+        if names:
+            return _for(scene, placement, was, f"{was.name}: another GPU of {was.node}", names)
+        text = f"{was.name}: another GPU of {was.node}, which leaves parts of GPUs that fit together"
+        return Reason(rule="tidier", text=text, path="solve")
+    if left := _closed(scene, was, head):
+        return left
+    return _beside(scene, placement, last, today, head, was, now)
+
+
+def _beside(
+    scene: Scene,
+    placement: Placement,
+    last: Placement,
+    today: datetime.date | None,
+    head: str,
+    was: Allocation,
+    now: Allocation | None,
+) -> Reason:
+    """Of one that could stay by itself: what is in its way beside all that stands."""
+    resized = now is not None and growth.size(was) != growth.size(now)
+    back = now.model_copy(update={"node": was.node}) if now and resized else was
+    gang = not now and scene.asks[was.workload].gang
+    gone = tuple(a for a in scene.running[was.workload] if gang and a.name not in placement.by_name())
+    found = came(scene.stack, last, placement, gone or (back,), today)
+    if why := torn(scene.stack, gone, found):
+        path = f"workloads.{was.workload}.gang"
+        return Reason(rule="gang_is_whole_or_absent", text=f"{head}, because {why}", path=path)
+    if found.names:
+        return _for(scene, placement, was, head, found.names)
+    if found.broken:
+        return _broken(head, was, found, resized=resized)
+    if now and (better := gain(scene.stack, placement, was, now)):
+        return Reason(rule="tidier", text=f"{head}, which leaves {better}", path="solve")
+    text = f"{head}, and {was.node} has room for it still: the search ended before that was seen"
+    return Reason(rule="effort", text=text, path="solve.effort")
+
+
+def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
+    """It broke a rule where it ran, whoever else came."""
+    if not resized and any(one.rule == "sizes_equal_wish" for one in found.broken):
+        text = f"{head}, because its new size has no place"
+        return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
+    what = f"its new size does not fit {was.node}" if resized else f"it does not fit {was.node} any more"
+    path = found.broken[0].path or f"workloads.{was.workload}"
+    return Reason(rule="does_not_fit", text=f"{head}, because {what}: {found.told()}", path=path)
+
+
+def _for(scene: Scene, placement: Placement, was: Allocation, head: str, names: tuple[str, ...]) -> Reason:
+    """Those that came to its node, or else anywhere, of the workloads that it left for."""
     parts = []
-    ran = {a.name: (a.node, a.gpus if scene.asks[a.workload].shared else ()) for found in scene.running.values() for a in found}
+    ran = {a.name: a for found in scene.running.values() for a in found}
     for name in names:
-        here = (a for a in placement.on(was.node) if a.workload == name)
-        standing = [a.name for a in here if ran.get(a.name) != (a.node, a.gpus if scene.asks[name].shared else ())]
-        left = sorted({a.node for a in scene.running.get(name, ()) if a.name in standing and a.name not in settled.stay})
-        states = [f"{node}: {scene.stack.nodes[node].state}" for node in left if node in scene.bins]
+        come = [a for a in placement.allocations if a.workload == name and _newcomer(scene, a, ran.get(a.name))]
+        here = [a.name for a in come if a.node == was.node] or [a.name for a in come]
+        left = sorted({ran[one].node for one in here if one in ran})
+        states = [f"{node}: {state}" for node in left if (state := _state(scene, node)) in ("drain", "lost")]
         forced = f", which had to leave ({'; '.join(states)})" if states else ""
-        parts.append(", ".join(standing) + forced)
+        parts.append(", ".join(here) + forced)
     text = f"{head}, for the sake of {' and '.join(parts)}"
     return Reason(rule="makes_room", text=text, path=f"workloads.{names[0]}")
 
 
-def _forced(scene: Scene, was: Allocation, head: str) -> Reason:
+def _newcomer(scene: Scene, one: Allocation, was: Allocation | None) -> bool:
+    if was is None or was.node != one.node or growth.size(was) != growth.size(one):
+        return True
+    return scene.asks[one.workload].shared and was.gpus != one.gpus
+
+
+def _state(scene: Scene, node: str) -> str:
+    return scene.bins[node].state if node in scene.bins else ""
+
+
+def _closed(scene: Scene, was: Allocation, head: str) -> Reason | None:
+    """Its node is gone, or everything has to leave it."""
     node = scene.stack.nodes.get(was.node)
     if node is None:
         return Reason(rule="node_left", text=f"{head}, because {was.node} left the stack", path="nodes")
@@ -63,31 +117,18 @@ def _forced(scene: Scene, was: Allocation, head: str) -> Reason:
         why = f" ({node.why})" if node.why else ""
         text = f"{head}, because {was.node} is in state {node.state}{why}"
         return Reason(rule="node_is_ready", text=text, path=f"nodes.{was.node}.state")
-    text = f"{head}, because what it asks for now does not fit {was.node} any more"
-    return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
+    return None
 
 
-def _newcomers(scene: Scene, placement: Placement, was: Allocation, now: Allocation | None) -> tuple[str, ...]:
-    """The fewest workloads among those that came to its old node, without whom it would still fit there.
+def _on_its_card(scene: Scene, placement: Placement, was: Allocation) -> tuple[str, ...]:
+    """The fewest workloads that came to the card of a part of a GPU, without whom it would still fit there."""
+    ask = scene.asks[was.workload]
+    held = {a.name: a.gpus for found in scene.running.values() for a in found if a.node == was.node}
+    on_card = [a for a in placement.on(was.node) if was.gpus[0] in a.gpus and a.name != was.name]
+    new = sorted({a.workload for a in on_card if held.get(a.name) != a.gpus})
 
-    Of a part of a GPU that stays on its node: among those that came to its old card.
-    """
-    here = {a.name for found in scene.running.values() for a in found if a.node == was.node}
-    rest = placement.model_copy(update={"allocations": tuple(a for a in placement.allocations if a.name != was.name)})
-    ask, bin_ = scene.asks[was.workload], scene.bins[was.node]
-    if now and now.node == was.node:
-        held = {a.name: a.gpus for found in scene.running.values() for a in found}
-        on_card = [a for a in rest.on(was.node) if was.gpus[0] in a.gpus]
-        came = sorted({a.workload for a in on_card if held.get(a.name) != a.gpus})
+    def in_the_way(kept: list[str]) -> bool:
+        others = (scene.asks[a.workload].share for a in on_card if a.workload not in new or a.workload in kept)
+        return sum(others) + ask.share > WHOLE
 
-        def in_the_way(kept: list[str]) -> bool:
-            others = (scene.asks[a.workload].share for a in on_card if a.workload not in came or a.workload in kept)
-            return sum(others) + ask.share > WHOLE
-    else:
-        came = sorted({a.workload for a in placement.on(was.node) if a.name not in here and a.workload != was.workload})
-        room = room_of(scene, rest)
-
-        def in_the_way(kept: list[str]) -> bool:
-            return without(room, set(came) - set(kept)).most(ask, bin_) <= 0
-
-    return irreducible(came, in_the_way) if in_the_way(came) and not in_the_way([]) else ()
+    return irreducible(new, in_the_way) if in_the_way(new) and not in_the_way([]) else ()

@@ -115,6 +115,8 @@ class Scene:
     racks: dict[str, tuple[int, ...]]
     running: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     over: tuple[Over, ...] = ()
+    #: Path of the exception that gives a user's ceiling, by user and place in CEILINGS.
+    given: dict[tuple[str, int], str] = field(default_factory=dict)
 
     @functools.cached_property
     def alike(self) -> dict[str, int]:
@@ -153,6 +155,7 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
         racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
         running=running,
         over=over,
+        given=_given(stack, today),
     )
 
 
@@ -249,6 +252,17 @@ def _over(
         for i, most in enumerate(ceiling):
             if sums[user][i] > most:
                 yield Over(user, i, sums[user][i], most)
+
+
+def _given(stack: Stack, today: datetime.date | None) -> dict[tuple[str, int], str]:
+    """Path of the exception that gives a user's ceiling today, by user and place in CEILINGS."""
+    most: dict[tuple[str, int], tuple[int, int]] = {}
+    for number, one in enumerate(stack.limits.exceptions):
+        for i, key in enumerate(CEILING_KEYS):
+            value = getattr(one, key)
+            if value is not None and (today is None or today <= one.until):
+                most[one.user, i] = max(most.get((one.user, i), (-1, 0)), (int(value), number))
+    return {key: f"limits.except[{number}]" for key, (_, number) in most.items()}
 
 
 def _holds(allocation: Allocation) -> tuple[int, ...]:

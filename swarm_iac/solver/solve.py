@@ -80,7 +80,8 @@ def solve(
     """
     watch = watch or Watch()
     watch.phase("reading the fleet")
-    scene = without_slack(scene_of(stack, last, today))
+    whole = scene_of(stack, last, today)
+    scene = without_slack(whole)
     settled = settle(scene)
     most = possible(scene)
     with listening() as failures:
@@ -89,7 +90,8 @@ def solve(
         except Exception as error:
             found = rescued(scene, settled, most, error, watch)
     found = _failures_told(found, failures)
-    return _reasoned(found, scene, watch) if reasons else found
+    # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
+    return _reasoned(found, whole, watch) if reasons else found
 
 
 def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:

@@ -9,7 +9,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
-from swarm_iac.solver.scene import CEILING_KEYS, CEILINGS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Over, Scene
+from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Over, Scene
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {
@@ -17,6 +17,10 @@ _TYPES: dict[str, type[int]] = {
     "egress": BitsPerSecond, "ingress": BitsPerSecond,
 }  # fmt: skip
 _NODE_PATHS = ("each.gpus", "each.vcpus", "each.vcpus", "each.memory", "each.scratch", "network.egress", "network.ingress")
+_WHICH = {
+    "node_is_ready": "that are ready", "selector_matches": "with its labels", "gpu_model_matches": "with its GPU model",
+    "gpu_memory_suffices": "with GPUs as large",
+}  # fmt: skip
 _WORDS = {"gpus": "GPUs", "vcpus": "vCPUs", "cores": "pinned cores", "egress": "bandwidth out", "ingress": "bandwidth in"}
 
 
@@ -27,10 +31,10 @@ def shown(what: str, value: int) -> str:
     return f"{_TYPES[what](max(0, value))}{joint}{'GPU' if what == 'gpus' and value == 1 else word}"
 
 
-def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str], *, besides: bool) -> Reason:
-    """One rule of a conflict as a reason. `besides`: the room leaves out what a lower priority holds."""
+def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
+    """One rule of a conflict as a reason. `lower`: the room leaves out what a lower priority holds."""
     told = _forbids(room, ask, rule, core)
-    counted = besides and (rule in NODE_RULES or rule in RACK_RULES or " " in rule)
+    counted = lower and (rule in NODE_RULES or rule in RACK_RULES or " " in rule)
     return told.model_copy(update={"text": f"{told.text}, not counting what a lower priority holds"}) if counted else told
 
 
@@ -57,32 +61,54 @@ def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     return Reason(rule=name, text=text, path=path)
 
 
-def _fitting(room: Room, ask: Ask, core: frozenset[str]) -> list[Bin]:
-    """Nodes that pass the rules of the core about single nodes."""
-    checks = [fits for name, fits in FIT if name in core]
-    return [bin_ for bin_ in room.scene.bins.values() if all(fits(ask, bin_) for fits in checks)]
-
-
 def _on_node(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     i = NODE_RULES.index(rule)
     name, _, limited = rule.partition(" ")
     what = limited or rule_dimension(i)
-    others = [r for r in NODE_RULES if r in core and r != rule]
-    bins = _fitting(room, ask, core)
-    able = [b for b in bins if all(room.free[b.name][NODE_RULES.index(r)] >= ask.need[NODE_RULES.index(r)] for r in others)]
-    best = max(able or bins, key=lambda b: (room.free[b.name][i], b.name), default=None)
+    able, those = _able(room, ask, rule, core)
+    best = max(able, key=lambda b: (room.free[b.name][i], b.name), default=None)
     need = f"{ask.gpus} x {ask.model}" if what == "gpus" and ask.model else shown(what, ask.need[i])
     least = (
-        "the most that is free is none"
+        f"{those}the most that is free is none"
         if best is None or room.free[best.name][i] <= 0
-        else (f"the most that is free is {_TYPES[what](room.free[best.name][i])} on {best.name}")
+        else f"{those}the most that is free is {_TYPES[what](room.free[best.name][i])} on {best.name}"
     )
+    each = ""
     if ask.gang:
-        least += f"; {reach(room, ask)} of {ask.members} members find room"
+        enough = best is not None and room.free[best.name][i] >= ask.need[i]
+        each = f" for each of {ask.members} members" if enough else ""
+        found = f"{reach(room, ask)} of {ask.members} members find room"
+        least = f"{reach(room, ask)} find room" if enough else f"{least}; {found}"
     key = CEILING_KEYS[CEILINGS.index(limited)] if limited else ""
     path = f"limits.node.{key}" if limited else f"workloads.{ask.name}.{_NODE_PATHS[i]}"
     under = " under the node limit" if limited else ""
-    return Reason(rule=name, text=f"needs {need} on one node{under}; {least}", path=path)
+    return Reason(rule=name, text=f"needs {need} on one node{under}{each}; {least}", path=path)
+
+
+def _able(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> tuple[list[Bin], str]:
+    """Nodes on which no other rule of the core about one node forbids a replica, and how they differ from the others."""
+    bins = list(room.scene.bins.values())
+    which: list[str] = []
+    enough: list[str] = []
+    for name, fits in FIT:
+        model = name == "gpu_model_matches" and rule == NODE_RULES[GPUS]
+        rest = [b for b in bins if fits(ask, b)] if name in core or model else bins
+        if rest and len(rest) < len(bins):
+            bins = rest
+            which += [_WHICH[name]] if not model else []
+    for i, other in enumerate(NODE_RULES):
+        if other in core and other != rule:
+            rest = [b for b in bins if room.free[b.name][i] >= ask.need[i]]
+            if rest and len(rest) < len(bins):
+                bins = rest
+                what = _WORDS.get(rule_dimension(i), rule_dimension(i)) if i < CAPPED else "room under limits.node"
+                enough += [what] if what not in enough else []
+    which += [f"with enough {_listed(enough)}"] if enough else []
+    return bins, f"of those {_listed(which)} " if which else ""
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(", ".join(words).rsplit(", ", 1))
 
 
 def rule_dimension(i: int) -> str:
@@ -114,7 +140,10 @@ def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
     each = f"needs {shown(what, ask.usage[i])}" + (f" for each of {ask.members} members" if ask.gang else "")
     who = f"user {ask.user}" if level == "user" else "the cluster"
     text = f"{each}; {who} has {_TYPES[what](max(0, left))} left of {_TYPES[what](whole)}"
-    return Reason(rule=name, text=text, path=f"limits.{level}.{CEILING_KEYS[i]}")
+    path = f"limits.{level}"
+    if level == "user":
+        path = room.scene.given.get((ask.user, i), path)
+    return Reason(rule=name, text=text, path=f"{path}.{CEILING_KEYS[i]}")
 
 
 def _rack(room: Room, ask: Ask, rule: str) -> Reason:

@@ -11,6 +11,7 @@ import pytest
 from swarm_iac import decision
 from swarm_iac.decision import Decision, decide, keep
 from swarm_iac.plan.stops import why_moved, why_stopped
+from swarm_iac.solver.sake import moved_for
 from tests.cli.typed import swarm
 
 TODAY = datetime.date(2026, 6, 1)
@@ -115,3 +116,42 @@ def test_advice_names_the_guard_that_it_would_meet(tmp_path: Path) -> None:
     decided(tmp_path, big.replace("big: {user: cy,", "big: {user: cy, priority: high,"))
     refused = swarm("plan", "--offline", "-s", "lab", at=tmp_path)
     assert refused.code == 3 and "--allow-stop 8" in refused.err
+
+
+def test_a_stop_by_a_users_limit_names_who_used_it_up(tmp_path: Path) -> None:
+    """It stood on another node, so room there was not why; and it left no fewer nodes in use."""
+    text = FLEET.replace("user: {gpus: 64, vcpus: 256, memory: 4 TB}", "user: {gpus: 8}")
+    text = text[: text.index("  hi:")] + "  old: {user: ada, priority: low, each: {gpus: 6}}\nsolve: {stops: 9}\n"
+    keep(decided(tmp_path, text))
+    now = decided(tmp_path, text.replace("solve:", "  new: {user: ada, priority: high, each: {gpus: 8}}\nsolve:"))
+    reasons = moved_for(now.stack, now.placement, "old", now.last, TODAY)
+    assert [one.text for one in reasons] == ["old-0: stopped on n1, for the sake of new-0"]
+    assert why_stopped(now.stack, now.last, now.placement, TODAY) == {"old-0": "preempted by new"}
+
+
+def test_a_machine_that_turns_out_smaller_is_why(tmp_path: Path) -> None:
+    text = FLEET.replace("n[1-3]", "n[1-2]").replace("memory: 1 TB}", "memory: 1 TB, nic: 10 Gbit/s}")
+    text = (
+        text[: text.index("  hi:")]
+        + """\
+  one: {user: ada, priority: high, each: {gpus: 1}, network: {egress: 5 Gbit/s}, place: {select: {is: here}}}
+  two: {user: bo, each: {gpus: 1}, network: {egress: 5 Gbit/s}}
+solve: {stops: 9}
+"""
+    )
+    text = text.replace('ssh: "root@{name}"}', 'ssh: "root@{name}", labels: {is: here}}')
+    keep(decided(tmp_path, text))
+    now = decided(tmp_path, text.replace("nic: 10 Gbit/s", "nic: 9 Gbit/s"))
+    (why,) = why_moved(now.stack, now.last, now.placement, TODAY).values()
+    assert why == "it does not fit n1 any more: 10 Gbit/s of bandwidth out placed on n1, which has 9 Gbit/s"
+
+
+def test_a_member_of_a_gang_that_has_to_leave_takes_the_others_with_it(tmp_path: Path) -> None:
+    text = FLEET[: FLEET.index("  hi:")] + "  g: {user: ada, gang: 3, each: {gpus: 8}}\nsolve: {stops: 9}\n"
+    keep(decided(tmp_path, text))
+    drained = text.replace("workloads:", "  n2: {state: drain, why: fan}\nworkloads:")
+    now = decided(tmp_path, drained)
+    left = next(one.name for one in now.last.allocations if one.node == "n2")
+    stops = why_stopped(now.stack, now.last, now.placement, TODAY)
+    assert stops.pop(left) == "n2: drain (fan), and no other node takes it"
+    assert set(stops.values()) == {f"{left} has to leave n2 (drain), and a gang runs whole or not at all"}

@@ -215,6 +215,7 @@ def test_every_command_says_it(root: Path) -> None:
     assert "a: runs, and keeps 2 GPUs until there is room for 3 GPUs" in why
     assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
     assert "swarm what-if" in why
+    assert "stopped on" not in why and "What left its node" not in why, "it runs on"
 
 
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:

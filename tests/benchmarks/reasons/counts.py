@@ -1,0 +1,92 @@
+"""Why does each node not take one more? Counted from docs/stack-file.md alone, to be compared with what is told."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
+from tests.benchmarks.fleets.checker import place, size
+from tests.benchmarks.fleets.free import Free
+
+#: After the machine's own vCPUs, memory, storage, out and in come those of `limits.node`.
+_MACHINE = ("vCPUs", "memory", "storage", "bandwidth out", "bandwidth in")
+_ONE = {"is": "are", "has": "have", "lacks": "lack", "holds": "hold"}
+
+
+def counted(stack: Stack, placement: Placement, name: str, today: datetime.date, *, lower: bool) -> Counter[str]:
+    """How many nodes keep the workload out, by the first thing that does. `lower`: those of a lower priority are away."""
+    mine = PRIORITIES[stack.workloads[name].priority]
+    ones = [a for a in placement.allocations if not lower or PRIORITIES[stack.workloads[a.workload].priority] >= mine]
+    free = Free(stack, today, ones)
+    return Counter(_first(stack, free, name, node) for node in stack.nodes)
+
+
+def told(text: str) -> Counter[str]:
+    """The same, read in `40 nodes: 20 have another GPU model, 1 is cordoned`."""
+    found: Counter[str] = Counter()
+    for part in text.partition(": ")[2].split(", "):
+        number, verb, rest = part.split(" ", 2)
+        found[f"{_ONE.get(verb, verb)} {rest}"] += int(number)
+    return found
+
+
+def _first(stack: Stack, free: Free, name: str, node: str) -> str:
+    found = itertools.chain(_unsuited(stack, name, node), _short(stack, free, name, node), _shape(stack, free, name, node))
+    return next(found, "have room for one")
+
+
+def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
+    workload, one, hardware = stack.workloads[name], stack.nodes[node], stack.hardware_of(node)
+    labels = {"site": one.site, "rack": one.rack} | one.labels
+    if any(labels.get(key) != value for key, value in workload.place.select.items()):
+        yield "have other labels"
+    wish = workload.each.gpus
+    if wish.count and wish.model is not None and hardware.gpus.model not in wish.model.split("|"):
+        yield "have another GPU model"
+    if wish.count and int(wish.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
+        yield "have smaller GPUs"
+    if one.state != "ready":
+        yield {"cordon": "are cordoned", "drain": "are draining", "lost": "are lost"}[one.state]
+
+
+def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
+    workload, hardware = stack.workloads[name], stack.hardware_of(node)
+    gpus, cores, *needs = size(workload)
+    if sum(free.cards[node][g] + workload.each.gpus.share <= 1000 for g in range(hardware.gpus.count)) < gpus:
+        yield "lack GPUs"
+    left = free.nodes[node]
+    if needs[0] > left[0]:
+        yield "lack vCPUs"
+    if cores and int(hardware.vcpus) // 1000 - len(free.cores[node]) < cores:
+        yield "lack whole cores"
+    for what, need, rest in zip(_MACHINE[1:], needs[1:], left[1:5], strict=True):
+        if need and need > rest:
+            yield f"lack {what}"
+    if any(need and need > rest for need, rest in zip((gpus, *needs), left[5:], strict=True)):
+        yield "lack room under limits.node"
+    yield from _rack(stack, free, name, node)
+
+
+def _rack(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
+    workload, rack = stack.workloads[name], stack.nodes[node].rack
+    if rack:
+        gpus, *_, out, into = size(workload)
+        left = free.racks[rack]
+        if (out and out > left[0]) or (into and into > left[1]):
+            yield "lack uplink of the rack"
+        own = int(workload.each.gpu_power or 0) - int(stack.tuning_of(node).gpu_power or 0)
+        if gpus and own > 0 and own * gpus > left[2]:
+            yield "lack power of the rack"
+
+
+def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
+    where, others = stack.workloads[name].place, free.stands[name]
+    if where.spread and any(place(stack, a.node, where.spread) == place(stack, node, where.spread) for a in others):
+        yield "hold a replica already"
+    if where.within and any(place(stack, a.node, where.within) != place(stack, node, where.within) for a in others):
+        yield f"are outside its {where.within}"

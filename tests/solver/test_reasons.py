@@ -1,0 +1,155 @@
+"""Does each reason of what is pending name what has to go, with figures that hold? The words are goldens."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from swarm_iac.model.placement import Unplaced
+from swarm_iac.solver import solve, solve_keeping
+from swarm_iac.solver.sake import moved_for
+from swarm_iac.stackfile import load
+from tests.benchmarks.reasons.__main__ import decisions
+
+TODAY = datetime.date(2026, 6, 1)
+HEAD = """\
+fleet: lab
+teams:
+  t: {users: [ada, bo]}
+"""
+TWO = """\
+hardware:
+  h: {vcpus: 100, memory: 1000 GB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}", labels: {is: a}}
+  b: {hardware: h, ssh: "root@{name}", labels: {is: b}}
+workloads:
+  on-a: {user: bo, priority: high, each: {vcpus: 90, memory: 100 GB}, place: {select: {is: a}}}
+  on-b: {user: bo, priority: high, each: {vcpus: 50, memory: 900 GB}, place: {select: {is: b}}}
+"""
+W = "  w: {user: ada, each: {vcpus: 20, memory: 200 GB}}\n"
+USERS = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+FULL = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}"}
+workloads:
+  old: {user: ada, priority: high, each: {gpus: 6}}
+  w: {user: ada, each: {gpus: 4}}
+"""
+
+
+def pending(folder: Path, text: str, name: str = "w") -> Unplaced:
+    file = folder / "lab.yaml"
+    file.write_text(text)
+    found = solve(load(file, today=TODAY).stack, today=TODAY).placement.unplaced
+    return next(one for one in found if one.workload == name)
+
+
+def texts(one: Unplaced) -> list[str]:
+    return [f"{reason.text} ({reason.path})" for reason in one.reasons]
+
+
+def test_two_things_lacking_on_two_nodes_say_which_lacks_what(tmp_path: Path) -> None:
+    """b has 50 vCPUs free, so `the most that is free is 10 on a` is no truth about the fleet."""
+    assert texts(pending(tmp_path, HEAD + USERS + TWO + W)) == [
+        "needs 20 vCPUs on one node; of those with enough memory the most that is free is 10 on a (workloads.w.each.vcpus)",
+        "needs 200 GB of memory on one node; of those with enough vCPUs the most that is free is 100 GB on b "
+        "(workloads.w.each.memory)",
+    ]
+
+
+def test_what_forbids_it_as_well_is_said(tmp_path: Path) -> None:
+    """Whoever gives up the one is not refused for another that nobody spoke of."""
+    one = pending(tmp_path, HEAD + USERS.replace("gpus: 9", "gpus: 6") + FULL)
+    assert texts(one) == [
+        "needs 4 GPUs on one node; the most that is free is 2 on n1 (workloads.w.each.gpus)",
+        "besides, needs 4 GPUs; user ada has 0 left of 6 (limits.user.gpus)",
+    ]
+    assert [reason.besides for reason in one.reasons] == ["", "one"]
+    assert one.code == "UserLimit"
+
+
+def test_what_goes_with_each_reason_is_said_once(tmp_path: Path) -> None:
+    limits = (
+        "limits: {user: {vcpus: 20, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}, except: ["
+        "{user: bo, vcpus: 200, until: 2026-12-01, why: x}, {user: ada, vcpus: 24, until: 2026-12-01, why: y}]}\n"
+    )
+    mine = "  x: {user: ada, priority: high, each: {vcpus: 5}}\n"
+    one = pending(tmp_path, HEAD + limits + TWO + W + mine)
+    assert texts(one)[-1] == "besides each of these, needs 20 vCPUs; user ada has 19 left of 24 (limits.except[1].vcpus)"
+    assert [reason.besides for reason in one.reasons] == ["", "", "each"]
+
+
+def test_a_ceiling_that_binds_once_another_rule_is_given_up_is_said(tmp_path: Path) -> None:
+    """No GPU of 80 GB stands in the rack, so its uplink cannot bind as things are; with any GPU it would."""
+    text = (
+        HEAD
+        + "limits: {user: {gpus: 9, vcpus: 90, memory: 9 TB}}\nracks:\n  r1: {uplink: 1 Gbit/s}\n"
+        + """\
+hardware:
+  h: {gpus: 8 x L40S, vcpus: 64, memory: 1 TB, nic: 100 Gbit/s}
+  g: {gpus: 1 x H100, vcpus: 64, memory: 1 TB, nic: 100 Gbit/s}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}", rack: r1}
+  n2: {hardware: g, ssh: "root@{name}", state: lost}
+workloads:
+  w: {user: ada, each: {gpus: {count: 1, memory: 80 GB}}, network: {egress: 5 Gbit/s}}
+"""
+    )
+    assert texts(pending(tmp_path, text)) == [
+        "needs GPUs of 80 GB or more (workloads.w.each.gpus)",
+        "besides, needs 5 Gbit/s more of its rack's uplink; the most that is left is 1 Gbit/s in r1 (racks.r1.uplink)",
+        "nothing new may go to n2 (lost) (nodes.n2.state)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "path"),
+    [
+        ("{user: {gpus: 9}, cluster: {gpus: 7}}", "ClusterLimit", "limits.cluster.gpus"),
+        ("{user: {gpus: 90}, node: {gpus: 7, vcpus: 64, memory: 9 TB}}", "Resources", "limits.node.gpus"),
+        ("{user: {gpus: 4}, except: [{user: ada, gpus: 7, until: 2026-12-01, why: x}]}", "UserLimit", "limits.except[0].gpus"),
+    ],
+)
+def test_a_limit_has_its_code_and_its_line(tmp_path: Path, limits: str, code: str, path: str) -> None:
+    one = pending(tmp_path, HEAD + f"limits: {limits}\n" + FULL.replace("gpus: 4}", "gpus: 2}"))
+    assert (one.code, one.reasons[0].path) == (code, path)
+
+
+def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp_path: Path) -> None:
+    text = HEAD + USERS.replace("gpus: 9", "gpus: 90") + FULL.replace("w: {user: ada,", "w: {user: ada, gang: 3,")
+    assert texts(pending(tmp_path, text.replace("  old: {user: ada, priority: high, each: {gpus: 6}}\n", "")))[0] == (
+        "needs 4 GPUs on one node for each of 3 members; 2 find room (workloads.w.each.gpus)"
+    )
+
+
+def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> None:
+    limits = "limits: {user: {gpus: 8}, except: [{user: ada, gpus: 16, until: 2026-05-01, why: paper}]}\n"
+    rest = FULL.replace("n1:", "n[1-3]:").replace("priority: high, ", "")
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + limits + rest.replace("gpus: 4}", "gpus: 6}"))
+    last = solve(load(file, today=datetime.date(2026, 4, 1)).stack).placement
+    file.write_text(HEAD + limits + rest.replace("gpus: 4}", "gpus: 7}"))
+    stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
+    (one,) = found.placement.growing
+    assert [reason.text for reason in one.reasons] == [
+        "needs 7 GPUs; user ada holds 12 under an exception that has ended, and the ceiling is 8: nothing may be added"
+    ]
+    assert (one.keeps, one.wants, one.code) == ("6 GPUs", "7 GPUs", "UserLimit")
+    assert moved_for(stack, found.placement, "w", last, TODAY) == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3000, 3020, 5))
+def test_without_the_cause_the_effect_goes(seed: int) -> None:
+    """A sample of `python -m tests.benchmarks.reasons`: every named cause is taken away, and all is solved again."""
+    rows = [row for one in range(seed, seed + 5) for row in decisions(one, (3, 6), 4)]
+    assert not [row["error"] for row in rows if "error" in row]
+    said = [(row["seed"], row["edit"], one) for row in rows for one in row.get("said", ())]
+    false = [(*where, one["kind"], one["subject"], one["text"]) for *where, one in said if not one["held"]]
+    assert len(said) > 100
+    assert len(false) <= len(said) / 100, false
