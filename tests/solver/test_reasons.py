@@ -137,7 +137,7 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
     (one,) = found.placement.growing
     assert [reason.text for reason in one.reasons] == [
-        "needs 7 GPUs; user ada holds 12 under an exception that has ended, and the ceiling is 8: nothing may be added"
+        "user ada holds 12 GPUs and may have 8 since an exception has ended: what runs may stay, and nothing may be added"
     ]
     assert (one.keeps, one.wants, one.code) == ("6 GPUs", "7 GPUs", "UserLimit")
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()
