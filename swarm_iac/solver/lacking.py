@@ -35,7 +35,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
 
 def code(reasons: Iterable[Reason]) -> str:
     """One word for a script; `BadConstraints` where no node would do whatever were free."""
-    rules = {reason.rule for reason in reasons}
+    rules = {reason.rule for reason in reasons if not reason.besides}
     return next(
         (name for name, those in CODES if any(rule.partition(" ")[0] in rules for rule in those)),
         "BadConstraints" if rules else "",

@@ -70,7 +70,7 @@ def test_what_forbids_it_as_well_is_said(tmp_path: Path) -> None:
         "besides, needs 4 GPUs; user ada has 0 left of 6 (limits.user.gpus)",
     ]
     assert [reason.besides for reason in one.reasons] == ["", "one"]
-    assert one.code == "UserLimit"
+    assert one.code == "Resources", "of the reason itself"
 
 
 def test_what_goes_with_each_reason_is_said_once(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class Decided:
                 yield Said(f"{kind}: {reason.rule}", one.workload, " + ".join(each.text for each in those), held)
             if "the most that is free" in reason.text:
                 yield Said(f"{kind}: what is free", one.workload, reason.text, self._free(kind, one.workload, reason))
-        rules = [reason.rule for reason in one.reasons]
+        rules = [reason.rule for reason in one.reasons if not reason.besides]
         code = next((code for code, those in _CODES if any(re.fullmatch(those, rule) for rule in rules)), "")
         yield Said(f"{kind}: code", one.workload, f"{one.code} for {', '.join(rules)}", one.code == code)
         if one.nodes:
