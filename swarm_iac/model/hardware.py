@@ -62,6 +62,11 @@ class Gpus(Value):
         return f"{text} of {self.memory}" if self.memory else text
 
 
+def numa_part(total: int, numa: int, part: int) -> range:
+    """What NUMA node `part` has of `total` GPUs, CPUs or bytes: [part·total/numa, (part+1)·total/numa)."""
+    return range(part * total // numa, (part + 1) * total // numa)
+
+
 def read_gpus(value: Any) -> Any:
     """`2`, `"8 x H100"` or a mapping to what Gpus takes."""
     if isinstance(value, bool):
@@ -111,7 +116,7 @@ class Hardware(Value):
     memory: Bytes = Field(description="RAM that workloads may use.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
     nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, each way.")
-    numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs and CPUs are divided evenly among them.")
+    numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs, CPUs and memory are divided evenly among them.")
     interface: str = Field(
         default="", pattern=r"^([a-z0-9.@_-]{1,15})?$", description="Network interface to shape; the fleet's own, not ssh's."
     )
