@@ -131,6 +131,13 @@ class Hardware(Value):
         """Memory of each GPU: declared, else from GPU_MEMORY, else 0."""
         return self.gpus.memory or GPU_MEMORY.get(self.gpus.model or "", Bytes(0))
 
+    def split(self, gpus: tuple[int, ...], cpus: tuple[int, ...]) -> tuple[int, ...]:
+        """The NUMA nodes that these GPUs and CPUs lie on, where they are more than one; else none."""
+        cores = int(self.vcpus) // 1000
+        parts = [(numa_part(self.gpus.count, self.numa, j), numa_part(cores, self.numa, j)) for j in range(self.numa)]
+        found = tuple(j for j, (own, pins) in enumerate(parts) if any(i in own for i in gpus) or any(i in pins for i in cpus))
+        return found if len(found) > 1 else ()
+
 
 class Rack(Value):
     """What the nodes of one rack share."""

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.cli import decisions
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
 from swarm_iac.plan.diff import restart_for
-from swarm_iac.solver import solve
+from swarm_iac.solver import solve, why
+from swarm_iac.units import Bytes, Cpus
 from tests.solver.fleets import stack_of
 
 SHAPE: dict[str, Any] = {"gpus": "8 x H100", "vcpus": 192, "memory": "2 TB", "numa": 2}
@@ -195,3 +197,62 @@ def test_no_draw_binds_more_memory_than_a_numa_node_has(seed: int) -> None:
     for a in now.placement.allocations:
         if a.name in was and a.name not in left:
             assert (a.node, a.gpus, a.cpus, a.numa) == (was[a.name].node, was[a.name].gpus, was[a.name].cpus, was[a.name].numa)
+
+
+def _small(name: str, gpu: int, cpus: range, numa: int) -> Allocation:
+    return Allocation(
+        name=f"{name}-0", workload=name, index=0, node="n1", gpus=(gpu,), cpus=tuple(cpus), numa=(numa,),
+        vcpus=Cpus(8000), memory=Bytes(10**9),
+    )  # fmt: skip
+
+
+def half_full(nodes: dict[str, Any] = NODES) -> tuple[Stack, Placement]:
+    """n1 has three GPUs free on each socket; what comes wants four."""
+    small = each(1, 8, pinned=True)
+    stack = fleet({"a": small, "b": small, "new": each(4, 24, pinned=True)}, nodes)
+    return stack, Placement(allocations=(_small("a", 0, range(8), 0), _small("b", 4, range(96, 104), 1)))
+
+
+def test_what_is_new_goes_whole_to_another_node_before_it_is_split() -> None:
+    stack, last = half_full()
+    solution = solve(stack, last)
+    new = solution.placement.by_name()["new-0"]
+    assert (new.node, new.gpus, new.numa) == ("n2", (0, 1, 2, 3), (0,))
+    goals = {goal.name: goal for goal in solution.proof.goals}
+    assert (goals["split"].value, goals["split"].bound, goals["nodes"].value) == (0, 0, 2)
+    assert list(goals)[-2:] == ["split", "nodes"] and solution.moves == ()
+    sound(stack, solution.placement)
+    assert solve(stack, solution.placement).placement == solution.placement
+
+
+def test_what_no_numa_node_has_room_for_is_split_and_proven_to_be() -> None:
+    stack, last = half_full({"n1": {"hardware": "h"}})
+    solution = solve(stack, last)
+    new = solution.placement.by_name()["new-0"]
+    assert stack.hardware_of("n1").split(new.gpus, new.cpus) == (0, 1) == new.numa
+    assert [(goal.value, goal.bound) for goal in solution.proof.goals if goal.name == "split"] == [(1, 1)]
+    assert solution.proof.optimal
+    sound(stack, solution.placement)
+    told = why(stack, solution.placement, "new", last=last).fits[-1]
+    assert told.text == "new-0 is split over NUMA nodes 0 and 1 of n1"
+    assert decisions.split(stack, new) == "split over NUMA nodes 0 and 1"
+    assert decisions.split(stack, last.allocations[0]) == ""
+
+
+def test_nobody_moves_and_no_finer_gpu_is_taken_to_keep_a_job_on_one_socket() -> None:
+    nodes = {"n1": {"hardware": "h"}, "n2": {"hardware": "b"}}
+    small = each(1, 8, pinned=True)
+    shapes = {"h": SHAPE, "b": SHAPE | {"gpus": "8 x B200"}}
+    stack = stack_of(nodes, {"a": small, "b": small, "new": each(4, 24, pinned=True)}, hardware=shapes)
+    solution = solve(stack, half_full()[1])
+    assert solution.placement.by_name()["new-0"].node == "n1" and solution.moves == ()
+
+
+@pytest.mark.parametrize("limits", [{"user": {"gpus": 6}}, {"node": {"gpus": 3}}])
+def test_locality_breaks_no_limit(limits: dict[str, Any]) -> None:
+    stack, last = half_full()
+    stack = stack_of(NODES, {n: w.model_dump(mode="json", exclude_unset=True, exclude={"name"}) for n, w in stack.workloads.items()},
+                     hardware={"h": SHAPE}, limits=limits)  # fmt: skip
+    solution = solve(stack, last)
+    assert judge(stack, solution.placement) == ()
+    assert ("new-0" in solution.placement.by_name()) == ("user" in limits)
