@@ -26,7 +26,10 @@ TRIED = 200
 
 
 def whole(scene: Scene, settled: Settled, counts: Pairs, ones: Ones) -> tuple[Pairs, Ones]:
-    """The placement with as many split replicas made whole as one after the other can be; as it is where none can."""
+    """The placement with as many split replicas made whole as one after the other can be; as it is where none can.
+
+    Whoever left may have made room for another, so it is tried again until nobody is made whole.
+    """
     before = needless(scene, settled, ones)
     if not before:
         return counts, ones
@@ -54,7 +57,7 @@ def whole(scene: Scene, settled: Settled, counts: Pairs, ones: Ones) -> tuple[Pa
             stand[to.name].append(_moved(scene, ask, to, allocation, stand[to.name]))
     found = assemble(scene, settled, +other)
     better = len(needless(scene, settled, found)) < len(before)
-    return (+other, found) if better else (counts, ones)
+    return whole(scene, settled, +other, found) if better else (counts, ones)
 
 
 def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list[Allocation]:

@@ -87,6 +87,32 @@ def sound(stack: Stack, placement: Placement) -> None:
     assert judge(stack, placement) == ()
 
 
+def could_be_whole(stack: Stack, placement: Placement, a: Allocation) -> list[str]:
+    """Other nodes with a NUMA node that has room for all of it as they are; parts of GPUs are left alone."""
+    found = []
+    rest = tuple(other for other in placement.allocations if other is not a)
+    for node in sorted(stack.nodes.keys() - {a.node}):
+        hardware, here = stack.hardware_of(node), [one for one in rest if one.node == node]
+        gpus, cores = parts(hardware.gpus.count, hardware.numa), parts(int(hardware.vcpus) // 1000, hardware.numa)
+        shared = any(stack.workloads[one.workload].each.gpus.share < 1000 for one in here)
+        vcpus = sum(int(one.vcpus) for one in (*here, a)) <= int(hardware.vcpus)
+        for j in range(hardware.numa) if vcpus and not shared else ():
+            free = len(set(gpus[j]) - {i for one in here for i in one.gpus})
+            pins = len(set(cores[j]) - {i for one in here for i in one.cpus})
+            there = Placement(allocations=(*rest, a.model_copy(update={"node": node, "numa": (j,)})))
+            if free >= len(a.gpus) and pins >= len(a.cpus) and not unplaced_bytes(stack, node, there):
+                found.append(f"{a.name} on {node}/{j}")
+    return found
+
+
+def needlessly_split(stack: Stack, placement: Placement, last: Placement = Placement()) -> list[str]:
+    """New replicas that are split, and where they need not be."""
+    ran = {a.workload for a in last.allocations}
+    news = [a for a in placement.allocations if a.workload not in ran and len(lies(stack, a)) > 1]
+    whole = [a for a in news if stack.workloads[a.workload].each.gpus.share == 1000]
+    return [where for a in whole for where in could_be_whole(stack, placement, a)]
+
+
 def test_four_large_jobs_are_not_all_bound_to_one_socket() -> None:
     stack = fleet({"a": each(1, 4, "490 GB", replicas=4)}, {"n1": {"hardware": "h"}})
     placement = solve(stack).placement
@@ -176,12 +202,13 @@ def drawn(chance: random.Random) -> tuple[dict[str, Any], dict[str, Any], dict[s
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
-def test_no_draw_binds_more_memory_than_a_numa_node_has(seed: int) -> None:
+def test_no_draw_binds_more_memory_than_there_is_or_splits_without_need(seed: int) -> None:
     chance = random.Random(seed)
     nodes, shape, works = drawn(chance)
     stack = fleet(works, nodes, **shape)
     placement = solve(stack, reasons=False).placement
     sound(stack, placement)
+    assert needlessly_split(stack, placement) == []
     gone = chance.sample(sorted(works), len(works) // 2)
     other = {name: wish for name, wish in works.items() if name not in gone} | {
         f"x{i}": wish for i, wish in enumerate(drawn(chance)[2].values())
@@ -192,6 +219,7 @@ def test_no_draw_binds_more_memory_than_a_numa_node_has(seed: int) -> None:
     after = fleet(other, nodes, **shape)
     now = solve(after, placement, reasons=False)
     sound(after, now.placement)
+    assert needlessly_split(after, now.placement, placement) == []
     left = {move.name for move in now.moves}
     was = placement.by_name()
     for a in now.placement.allocations:
