@@ -11,7 +11,8 @@ from swarm_iac.cli.engine import repository
 from swarm_iac.decision import Decision, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
-from swarm_iac.model.placement import Waiting
+from swarm_iac.model.placement import Allocation, Waiting
+from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import nearest_policy
 
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
@@ -96,11 +97,12 @@ def solve(name: str, progress: Progress | None = None) -> Decision:
 
 
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
-    """One row per allocation; the last cell says what is new or moved."""
+    """One row per allocation; the last cell says what is new or moved, and what is split."""
     before = decision.last.by_name()
     for one in decision.placement.allocations:
         old = before.get(one.name)
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
+        note = ", ".join(filter(None, (note, split(decision.stack, one))))
         cpus = ",".join(map(str, one.cpus)) if one.cpus else f"{one.vcpus} shared"
         gpus = ",".join(map(str, one.gpus)) or "-"
         user = decision.stack.workloads[one.workload].user
@@ -116,6 +118,12 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
             one.ingress or "-",
             note,
         )
+
+
+def split(stack: Stack, one: Allocation) -> str:
+    """Words for a replica whose GPUs and cores lie on several NUMA nodes; nothing for others."""
+    parts = stack.hardware_of(one.node).split(one.gpus, one.cpus) if one.node in stack.nodes else ()
+    return f"split over NUMA nodes {' and '.join(map(str, parts))}" if parts else ""
 
 
 def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:

@@ -269,6 +269,8 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
         health = "not asked" if view.offline else health + _run_time(view, one)
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
+        apart = decisions.split(view.decision.stack, one)
+        health += f"; {apart}" if apart else ""
         gpus = ",".join(map(str, one.gpus)) or "-"
         cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
         yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health

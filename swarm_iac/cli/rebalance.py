@@ -19,7 +19,7 @@ from swarm_iac.solver.curve import Point, better, curve, gained, point, share
 from swarm_iac.solver.figures import figures, rank
 
 BAR = 18
-_HEADS = {"moves": "moves", "misfit": "misfit", "nodes": "nodes in use"}
+_HEADS = {"moves": "moves", "misfit": "misfit", "split": "split over NUMA nodes", "nodes": "nodes in use"}
 
 
 def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:

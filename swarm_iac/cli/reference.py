@@ -102,7 +102,7 @@ A workload without `run` reserves: its slice, GPUs and directories are there, an
 | any, with `gang` | all members stop, then all start | as its kind |
 
 While it runs, these change without a stop: clocks and power, CPU shares, memory, bandwidth, I/O ceilings, quotas. These
-restart it: other GPUs, another NUMA home, another command, environment or user.
+restart it: other GPUs, other NUMA nodes (more of them is live), another command, environment or user.
 
 **`time`** is how long one run of a job takes, from its start; after a failure (`restart`) or a reboot it counts anew.
 `time: 12 h` is the limit alone: by then the run is over. Its node sees to that, whoever else is away: `stop.grace` before

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from swarm_iac.limits import ceilings, machines, wishes
+from swarm_iac.limits import ceilings, machines, numa, wishes
 from swarm_iac.limits.board import Amounts, Board, Violation
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
@@ -21,6 +21,8 @@ RULES = (
     machines.cpus_have_one_owner,
     machines.vcpus_fit_node,
     machines.memory_fits_node,
+    numa.memory_fits_numa,
+    numa.numa_covers_devices,
     machines.storage_fits_node,
     machines.nic_carries_node,
     machines.uplink_carries_rack,
@@ -46,8 +48,9 @@ def judge(
 ) -> tuple[Violation, ...]:
     """All violations, in the order of RULES; empty when the placement may stand.
 
-    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one. `held` tells what each
-    that ran anywhere held then: so much may stand above the limit of its user or of the cluster.
+    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one, and bound to fewer
+    NUMA nodes than their devices lie on. `held` tells what each that ran anywhere held then: so much may stand above the limit
+    of its user or of the cluster.
     Without `today`, every exception to a limit holds.
     """
     board = Board(stack, placement, today, kept, held)

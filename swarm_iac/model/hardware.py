@@ -62,6 +62,11 @@ class Gpus(Value):
         return f"{text} of {self.memory}" if self.memory else text
 
 
+def numa_part(total: int, numa: int, part: int) -> range:
+    """What NUMA node `part` has of `total` GPUs, CPUs or bytes: [part·total/numa, (part+1)·total/numa)."""
+    return range(part * total // numa, (part + 1) * total // numa)
+
+
 def read_gpus(value: Any) -> Any:
     """`2`, `"8 x H100"` or a mapping to what Gpus takes."""
     if isinstance(value, bool):
@@ -111,7 +116,7 @@ class Hardware(Value):
     memory: Bytes = Field(description="RAM that workloads may use.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
     nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, each way.")
-    numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs and CPUs are divided evenly among them.")
+    numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs, CPUs and memory are divided evenly among them.")
     interface: str = Field(
         default="", pattern=r"^([a-z0-9.@_-]{1,15})?$", description="Network interface to shape; the fleet's own, not ssh's."
     )
@@ -125,6 +130,13 @@ class Hardware(Value):
     def gpu_memory(self) -> Bytes:
         """Memory of each GPU: declared, else from GPU_MEMORY, else 0."""
         return self.gpus.memory or GPU_MEMORY.get(self.gpus.model or "", Bytes(0))
+
+    def split(self, gpus: tuple[int, ...], cpus: tuple[int, ...]) -> tuple[int, ...]:
+        """The NUMA nodes that these GPUs and CPUs lie on, where they are more than one; else none."""
+        cores = int(self.vcpus) // 1000
+        parts = [(numa_part(self.gpus.count, self.numa, j), numa_part(cores, self.numa, j)) for j in range(self.numa)]
+        found = tuple(j for j, (own, pins) in enumerate(parts) if any(i in own for i in gpus) or any(i in pins for i in cpus))
+        return found if len(found) > 1 else ()
 
 
 class Rack(Value):

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from swarm_iac.model.state import Desired, GpuState, Observed
-from swarm_iac.plan.resources import COUNTED, capacity, hold
+from swarm_iac.plan.resources import COUNTED, capacity, hold, numa_parts
 
 _SAID = {"memory": "memory", "storage": "disk", "out": "bandwidth", "into": "bandwidth"}
 
@@ -65,3 +65,9 @@ def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tupl
         used = sum(getattr(its, what) for its in held.values())
         if takers and has[what] and used > max(has[what], sum(before.values())):
             yield max(takers), f"{_SAID[what]} of {node} is still held by others"
+    seen_ = {name: hold(state) for name, state in seen.state.allocations.items()}
+    for parts, size in numa_parts(held.values(), has).items():
+        before = {name: each.bound(parts) for name, each in seen_.items()}
+        takers = [one for one in moving if held[one].bound(parts) > before.get(one, 0)]
+        if takers and sum(its.bound(parts) for its in held.values()) > max(size, sum(before.values())):
+            yield max(takers), f"memory of NUMA node {', '.join(map(str, sorted(parts)))} of {node} is still held by others"

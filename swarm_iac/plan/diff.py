@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
+from swarm_iac.plan import cpulist
 
 #: What a unit may differ in without being stopped for it.
 LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "time_limit_s", "healthy", "restart", "gang", "on_boot"})
@@ -77,9 +78,13 @@ def settled(observed: Observed) -> NodeState:
 
 
 def restart_for(old: AllocationState, new: AllocationState) -> tuple[str, ...]:
-    """Which differences need a stop and a start; empty when all of them are live."""
+    """Which differences need a stop and a start; empty when all of them are live.
+
+    Memory that may lie on more NUMA nodes stays where it is; on others, the kernel would copy it under the job.
+    """
     found = [name for name in ("workload", "gpus") if getattr(old, name) != getattr(new, name)]
-    if old.slice.mems != new.slice.mems:
+    before, after = cpulist.read(old.slice.mems), cpulist.read(new.slice.mems)
+    if after and not (before and before <= after):
         found.append("NUMA home")
     fields = sorted(type(old.unit).model_fields.keys() - LIVE_UNIT)
     found += [name for name in fields if getattr(old.unit, name) != getattr(new.unit, name)]

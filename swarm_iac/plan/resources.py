@@ -1,7 +1,8 @@
 """On one node, who takes what another has to give first?
 
 GPUs and pinned cores have one owner at a time; memory, disk and bandwidth are counted. What an allocation holds is what
-its slice, its directories and its classes hold, so each is taken and given by the step that makes that part.
+its slice, its directories and its classes hold, so each is taken and given by the step that makes that part. Memory is
+counted for the whole node and for the NUMA nodes that it is bound to.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.state import AllocationState, BandwidthState, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan import cpulist
@@ -25,7 +27,10 @@ SPLIT = (Verb.SLICE, Verb.TRAFFIC)
 
 @dataclass(frozen=True)
 class Hold:
-    """What one allocation holds. `memory`, `storage` in bytes, `out`, `into` in bit/s; `pinned`: its cores are its own."""
+    """What one allocation holds. `memory`, `storage` in bytes, `out`, `into` in bit/s; `pinned`: its cores are its own.
+
+    `mems`: the NUMA nodes that its memory is bound to; none: all.
+    """
 
     gpus: frozenset[int] = frozenset()
     cpus: frozenset[int] = frozenset()
@@ -34,6 +39,11 @@ class Hold:
     storage: int = 0
     out: int = 0
     into: int = 0
+    mems: frozenset[int] = frozenset()
+
+    def bound(self, parts: frozenset[int]) -> int:
+        """Its memory that can lie on these NUMA nodes only. [bytes]"""
+        return self.memory if self.mems and self.mems <= parts else 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,7 @@ def hold(state: AllocationState | None) -> Hold:
         storage=sum(each.quota for each in (state.scratch, state.cache) if each is not None),
         out=state.bandwidth.out_bps or 0,
         into=state.bandwidth.in_bps or 0,
+        mems=cpulist.read(state.slice.mems),
     )
 
 
@@ -63,7 +74,25 @@ def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
     """What the node has of each counted thing; 0 where nobody knows."""
     wire = max(old.interface_bps, new.interface_bps)
     disk = seen.facts.disks.get(new.disk or old.disk, 0)
-    return {"memory": seen.facts.memory, "storage": disk, "out": wire, "into": wire}
+    return {"memory": seen.facts.memory, "storage": disk, "out": wire, "into": wire, "numa": len(seen.facts.numa)}
+
+
+def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[int], int]:
+    """Bytes of each set of NUMA nodes, fewer than all, whose memory has to be counted: unions of bound ones that overlap."""
+    count = has.get("numa", 0)
+    bound = {each.mems for each in holds if each.mems and each.memory and max(each.mems) < count}
+    known, todo = set(bound), list(bound)
+    while todo:
+        union = todo.pop()
+        wider = {union | other for other in bound if union & other} - known
+        known |= wider
+        todo += wider
+    sizes = [len(numa_part(has["memory"], count, part)) for part in range(count)]
+    return {
+        parts: sum(sizes[part] for part in parts)
+        for parts in sorted(known, key=lambda parts: (len(parts), sorted(parts)))
+        if len(parts) < count
+    }
 
 
 def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
@@ -71,6 +100,9 @@ def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> boo
     others = list(others)
     if any(wanted.gpus & each.gpus or (wanted.cpus & each.cpus and (wanted.pinned or each.pinned)) for each in others):
         return False
+    for parts, size in numa_parts([wanted, *others], has=limits).items() if wanted.mems else ():
+        if wanted.mems <= parts and wanted.memory + sum(each.bound(parts) for each in others) > size:
+            return False
     return all(
         not getattr(wanted, what) or getattr(wanted, what) + sum(getattr(each, what) for each in others) <= limits[what]
         for what in COUNTED
@@ -91,6 +123,10 @@ def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn
         wanted_ = {name: getattr(each, what) for name, each in after.items()}
         for name, givers in counted(held, wanted_, has.get(what, 0), turn, found[verb]).items():
             found[verb][name] |= givers
+    for parts, size in numa_parts([*before.values(), *after.values()], has).items():
+        held, wanted_ = ({name: each.bound(parts) for name, each in ones.items()} for ones in (before, after))
+        for name, givers in counted(held, wanted_, size, turn, found[Verb.SLICE]).items():
+            found[Verb.SLICE][name] |= givers
     return {verb: {name: givers for name, givers in each.items() if givers} for verb, each in found.items()}
 
 
@@ -172,12 +208,20 @@ def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -
                     "cpus": cpulist.write(common) or new.slice.cpus,
                     # A quota marks who shares: to have cores alone is a thing to give as well.
                     "cpu_quota_m": new.slice.cpu_quota_m if old.slice.cpu_quota_m is None else old.slice.cpu_quota_m,
+                    # What can lie on more NUMA nodes holds less of each.
+                    "mems": wider_mems(old, new),
                     "memory_max": min(ceiling, default=None),
                     "memory_high": min(high, default=None),
                 }
             ),
         }
     )
+
+
+def wider_mems(old: AllocationState, new: AllocationState) -> str:
+    """The NUMA nodes of both, as a list; empty (all) where one of them is bound to none."""
+    before, after = cpulist.read(old.slice.mems), cpulist.read(new.slice.mems)
+    return cpulist.write(before | after) if before and after else ""
 
 
 def _least(old: int | None, new: int | None) -> int | None:

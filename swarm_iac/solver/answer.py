@@ -45,7 +45,7 @@ def why(
         workload=workload,
         placed=placed,
         missing=missing,
-        fits=wording.fits_here(scene, room, ask),
+        fits=(*wording.fits_here(scene, room, ask), *wording.splits(scene, placement, workload)),
         moved=moved_for(stack, placement, workload, before, today),
         cut=True,
     )

@@ -1,17 +1,19 @@
 """Which replica is which? From counts on nodes to allocations with indices and devices.
 
 A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
-free index, over nodes in the order of their names. Where parts of GPUs fit in no other way, as few as possible of those
+free index, over nodes in the order of their names. Memory of what stays is bound to more NUMA nodes where theirs do
+not hold it. Where parts of GPUs fit in no other way, as few as possible of those
 that stay change their card.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.solver.devices import Devices, Want, assign, share_cards
+from swarm_iac.solver.devices import Devices, Want, assign, mended, share_cards
+from swarm_iac.solver.numa import homes
 from swarm_iac.solver.recard import on_their_card
 from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Scene
 from swarm_iac.solver.task import Pairs, Settled
@@ -34,8 +36,8 @@ def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation,
     held: dict[str, list[Allocation]] = {}
     for allocation in kept.values():
         held.setdefault(allocation.node, []).append(allocation)
-    for node in sorted(new):
-        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new[node], loose)}
+    for node in sorted({*new, *(node for node, ones in held.items() if _crowded(scene, node, ones))}):
+        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new.get(node, []), loose)}
     return tuple(sorted(found.values(), key=lambda a: (a.workload, a.index)))
 
 
@@ -72,21 +74,38 @@ def _name_replicas(
 def _equip(
     scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
 ) -> list[Allocation]:
-    wants = tuple(
-        Want(f"{name}-{index}", scene.asks[name].need[GPUS], scene.asks[name].need[CORES], was.gpus if was else ())
-        for name, index, was in new
-    )
     hardware = scene.stack.hardware_of(node)
     cpus = {i for a in held for i in a.cpus}
     wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.gpus}
-    left = hardware.gpus.count - sum(want.gpus for want in wants)
+    left = hardware.gpus.count - sum(scene.asks[name].need[GPUS] for name, _, _ in new)
     stands = {a.name: a for a in held if scene.asks[a.workload].shared}
     shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
     cards, again = _parts(scene, shares, stands, loose, wholes, left, hardware.gpus.count)
+    stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
+    wider = mended(hardware, stay.values())
+    stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
+    wants = tuple(_want(scene, name, index, was, cards) for name, index, was in new)
     gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
-    devices = assign(hardware, gpus, cpus, wants)
-    devices |= {label: replace(devices[label], gpus=(cards[label],)) for label in shares}
-    return again + [_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new]
+    devices = assign(hardware, gpus, cpus, wants, stay.values())
+    return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
+
+
+def _want(scene: Scene, name: str, index: int, was: Allocation | None, cards: dict[str, int]) -> Want:
+    label, need = f"{name}-{index}", scene.asks[name].need
+    card = (cards[label],) if label in cards else ()
+    return Want(label, need[GPUS], need[CORES], need[MEMORY], was.gpus if was else (), card)
+
+
+def _at_home(allocation: Allocation, hardware: Hardware) -> Allocation:
+    """Who changes its GPU is bound to the NUMA node of that one too, where it is bound at all."""
+    home = homes(allocation.gpus, hardware.gpus.count, hardware.numa)
+    return allocation.model_copy(update={"numa": tuple(sorted({*allocation.numa, *home}))}) if allocation.numa else allocation
+
+
+def _crowded(scene: Scene, node: str, held: list[Allocation]) -> bool:
+    """Could what is bound to some NUMA nodes of this node be more than they hold?"""
+    hardware = scene.stack.hardware_of(node)
+    return hardware.numa > 1 and sum(int(a.memory) for a in held if a.numa) > int(hardware.memory) // hardware.numa
 
 
 def _parts(

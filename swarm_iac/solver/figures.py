@@ -10,16 +10,17 @@ from swarm_iac.solver.greedy import Misfits
 from swarm_iac.solver.scene import scene_of
 
 #: What is better when it is less.
-COSTS = ("moves", "misfit", "nodes")
+COSTS = ("moves", "misfit", "split", "nodes")
 _WORDS = {
     "moves": ("running allocation moves", "running allocations move"),
     "misfit": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
+    "split": ("replica split over NUMA nodes", "replicas split over NUMA nodes"),
     "nodes": ("node in use", "nodes in use"),
 }
 
 
 def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int]:
-    """Placed GPUs and replicas by level, then moves, misfit and nodes in use, in the order in which they count."""
+    """Placed GPUs and replicas by level, then moves, misfit, split replicas, nodes in use: in the order in which they count."""
     scene = scene_of(stack, Placement())
     misfits = Misfits(scene)
     known = [a for a in placement.allocations if a.workload in scene.asks and a.node in scene.bins]
@@ -30,6 +31,7 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
     found["misfit"] = sum(misfits.of(scene.asks[a.workload], scene.bins[a.node]) for a in known)
+    found["split"] = sum(bool(stack.hardware_of(a.node).split(a.gpus, a.cpus)) for a in known)
     found["nodes"] = len({a.node for a in known})
     return found
 

@@ -6,7 +6,7 @@
 3  wide     all workloads at once, where the model is small enough to be exact
    mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
             and evicting what stands there
-4  devices  replicas get indices, GPUs and CPUs
+4  devices  replicas get indices, GPUs and CPUs; new ones that are split over NUMA nodes go where they are whole
 
 Each step begins from an answer and keeps it where it finds no better one, so a search that fails or is ended costs a
 proof and never a placement.
@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
+from swarm_iac.solver import locality
 from swarm_iac.solver.assemble import assemble
 from swarm_iac.solver.attempt import attempt
 from swarm_iac.solver.bounds import Bounds, level_bounds
@@ -87,11 +88,32 @@ def solve(
     with listening() as failures:
         try:
             found = _best(scene, settled, most, moves, watch, repair=repair)
+            if repair:
+                found = _whole(scene, settled, found)
         except Exception as error:
             found = rescued(scene, settled, most, error, watch)
     found = _failures_told(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
     return _reasoned(found, whole, watch) if reasons else found
+
+
+def _whole(scene: Scene, settled: Settled, found: Solution) -> Solution:
+    """With what is new within one NUMA node, where that is possible at no cost to any goal but `nodes`."""
+    ones = found.placement.allocations
+    if not locality.needless(scene, settled, ones):
+        return found
+    counts: Pairs = Counter((a.workload, a.node) for a in ones)
+    counts, ones = locality.whole(scene, settled, counts, ones)
+    placement = _placement_of(scene, ones)
+    goals = {goal.name: goal for goal in found.proof.goals}
+    split = locality.goal(scene, settled, counts, ones, goals)
+    nodes = goals.pop("nodes", None)
+    told = [*goals.values(), split]
+    if nodes is not None:
+        told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
+    optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
+    proof = found.proof.model_copy(update={"goals": tuple(told), "optimal": optimal, "placement": digest(placement)})
+    return found.model_copy(update={"placement": placement, "proof": proof, "moves": _moves(scene, settled, placement)})
 
 
 def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
@@ -215,7 +237,10 @@ def _large_solution(
 
 def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> Placement:
     watch.phase("assigning devices")
-    allocations = assemble(scene, settled, counts)
+    return _placement_of(scene, assemble(scene, settled, counts))
+
+
+def _placement_of(scene: Scene, allocations: tuple[Allocation, ...]) -> Placement:
     indices: dict[str, set[int]] = {}
     for a in allocations:
         indices.setdefault(a.workload, set()).add(a.index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from swarm_iac.model.placement import Reason
+from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
 from swarm_iac.solver.room import Room
@@ -189,6 +189,18 @@ def fits_here(scene: Scene, room: Room, ask: Ask) -> tuple[Reason, ...]:
             parts.append(f"{ask.gpus} of its {bin_.room[GPUS]}{model} GPUs each, {free[GPUS]} left")
         parts.append(f"{Cpus(max(0, free[VCPUS]))} vCPUs and {Bytes(max(0, free[MEMORY]))} of memory left")
         found.append(Reason(rule="fits", text=f"{node}: {'; '.join(parts)}", path=f"nodes.{node}"))
+    return tuple(found)
+
+
+def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, ...]:
+    """Which of its replicas lie on several NUMA nodes of their node."""
+    found = []
+    for a in placement.allocations:
+        if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).split(a.gpus, a.cpus)):
+            where = " and ".join(map(str, parts))
+            found.append(
+                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}", path=f"nodes.{a.node}")
+            )
     return tuple(found)
 
 

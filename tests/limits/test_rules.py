@@ -97,6 +97,19 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1), numa=(2,))]),
     ("vcpus_fit_node", {"workloads__free__each__vcpus": 8.5}, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
     ("memory_fits_node", MANY_MEMORY, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
+    ("memory_fits_numa", MANY_MEMORY, lambda s: [put(s, "free-0", "n1", numa=(1,))]),
+    (
+        "memory_fits_numa",
+        {"workloads__free__each__memory": "30 GB"},
+        lambda s: [put(s, "free-0", "n1", numa=(0,)), put(s, "free-1", "n1", numa=(0,)), put(s, "free-2", "n1", numa=(0, 1))],
+    ),
+    (
+        "memory_fits_numa",
+        {"workloads__free__each__memory": "18 GB", "hardware__h__numa": 4},
+        lambda s: [put(s, f"free-{i}", "n1", numa=numa) for i, numa in enumerate(((0,), (0, 1), (1,)))],
+    ),
+    ("numa_covers_devices", {}, lambda s: [put(s, "w-0", "n1", (3, 4), (0, 1), numa=(0,))]),
+    ("numa_covers_devices", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (7, 8), numa=(0,))]),
     ("storage_fits_node", MANY_SCRATCH, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
     ("nic_carries_node", MANY_OUT, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
     ("nic_carries_node", MANY_IN, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
@@ -153,6 +166,19 @@ def test_every_rule_has_a_case_and_an_equation() -> None:
 def test_what_was_there_may_stay_on_a_cordoned_node() -> None:
     of = stack(nodes__n1__state="cordon")
     assert rules(of, put(of, "free-0", "n1"), kept=frozenset({"free-0"})) == []
+
+
+def test_what_ran_keeps_fewer_numa_nodes_than_its_devices_lie_on_and_never_more_memory() -> None:
+    of = stack(workloads__free__each__memory="30 GB")
+    split = put(of, "w-0", "n1", (3, 4), (0, 1), numa=(0,))
+    assert rules(of, split, kept=frozenset({"w-0"})) == []
+    full = [put(of, f"free-{i}", "n1", numa=(0,)) for i in range(2)]
+    assert rules(of, *full, kept=frozenset({"free-0", "free-1"})) == ["memory_fits_numa"]
+
+
+def test_memory_that_is_bound_nowhere_may_lie_anywhere() -> None:
+    of = stack(workloads__free__each__memory="30 GB")
+    assert rules(of, *(put(of, f"free-{i}", "n1", numa=numa) for i, numa in enumerate(((0,), (), (1,))))) == []
 
 
 def test_expired_exception_blocks_growth_and_never_evicts() -> None:

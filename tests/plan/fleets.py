@@ -27,6 +27,7 @@ from swarm_iac.plan import cpulist
 NODES = ("n1", "n2", "n3")
 RACKS = {"n1": "r1", "n2": "r1", "n3": ""}
 GPUS, CPUS, MEMORY, DISK, WIRE = 3, 6, 100, 100, 500
+NUMA = {0: "0-2", 1: "3-5"}
 HANDOVER: dict[str, Handover] = {
     "train-0": "stop-first", "train-1": "stop-first", "chat-0": "healthy-first", "chat-1": "healthy-first",
     "chat-2": "healthy-first", "code-0": "healthy-first", "web-0": "one-by-one", "web-1": "one-by-one",
@@ -37,13 +38,21 @@ SIZES = (1, 20, 33, 50)
 
 
 def allocation(
-    name: str, gpus: tuple[int, ...], cpus: tuple[int, ...], memory: int, command: str = "x", *, disk: int = 0, out: int = 0
+    name: str,
+    gpus: tuple[int, ...],
+    cpus: tuple[int, ...],
+    memory: int,
+    command: str = "x",
+    *,
+    disk: int = 0,
+    out: int = 0,
+    mems: str = "",
 ) -> AllocationState:
     """One allocation; its shared cores are filled in by `node`."""
     return AllocationState(
         workload=name.rpartition("-")[0],
         gpus=gpus,
-        slice=SliceState(cpus=cpulist.write(cpus), cpu_quota_m=None if cpus else 1000, memory_max=memory),
+        slice=SliceState(cpus=cpulist.write(cpus), mems=mems, cpu_quota_m=None if cpus else 1000, memory_max=memory),
         scratch=DirectoryState(quota=disk, owner="ada") if disk else None,
         bandwidth=BandwidthState(out_bps=out or None, in_bps=WIRE - out if out else None),
         unit=UnitState(user="ada", command=command),
@@ -69,7 +78,7 @@ def node(allocations: Mapping[str, AllocationState], swappiness: str = "10", pow
 def observed(states: Mapping[str, NodeState], health: Mapping[str, str] | None = None) -> dict[str, Observed]:
     head = LedgerHead(lineage="l", serial=1, fleet="f")
     cards = tuple(GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=1) for index in range(GPUS))
-    facts = Facts(memory=MEMORY, cpus=CPUS, gpus=cards, disks={"/dev/vdb": DISK})
+    facts = Facts(memory=MEMORY, cpus=CPUS, gpus=cards, disks={"/dev/vdb": DISK}, numa=NUMA)
     return {
         name: Observed(
             node=name, facts=facts, ledger=head, state=state,
@@ -103,6 +112,7 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
     cores = {name: set(range(1, CPUS)) for name in NODES}
     left = {name: {"memory": MEMORY, "disk": DISK} for name in NODES}
     rates = {name: [100, 400] for name in NODES}
+    halves = {name: {"0": MEMORY // 2, "1": MEMORY // 2} for name in NODES}
     found: dict[str, dict[str, AllocationState]] = {name: {} for name in NODES}
     gang = draw(st.booleans())
     for name in draw(st.permutations(sorted(HANDOVER))):
@@ -123,9 +133,14 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
         out = draw(st.sampled_from([0, *rates[home]]))
         rates[home] = [rate for rate in rates[home] if rate != out]
         command = draw(st.sampled_from("xxxxy"))
+        mems = draw(st.sampled_from(["", "0-1", *(half for half in "01" if sizes["memory"] <= halves[home][half])]))
+        if mems in halves[home]:
+            halves[home][mems] -= sizes["memory"]
         free[home] -= set(gpus)
         cores[home] -= set(pins)
-        found[home][name] = allocation(name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["disk"], out=out)
+        found[home][name] = allocation(
+            name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["disk"], out=out, mems=mems
+        )
     return {
         name: node(each, draw(st.sampled_from(["1", "60"])), draw(st.sampled_from([200, 300, 500])))
         for name, each in found.items()

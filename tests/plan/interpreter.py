@@ -99,6 +99,9 @@ class Fleet:
         ones = node.allocations.values()
         memory = sum(one.slice.memory_max or 0 for one in ones)
         assert not facts or not facts.memory or memory <= facts.memory, f"{name}: memory {memory}"
+        for half in facts.numa if facts and len(facts.numa) == 2 else ():
+            bound = sum(one.slice.memory_max or 0 for one in ones if one.slice.mems == str(half))
+            assert bound <= facts.memory // 2, f"{name}: {bound} bytes are bound to NUMA node {half}"
         disk = sum(each.quota for one in ones for each in (one.scratch, one.cache) if each)
         assert not facts or not facts.disks or disk <= facts.disks[node.disk], f"{name}: disk {disk}"
         for field in ("out_bps", "in_bps"):

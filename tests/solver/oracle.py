@@ -168,9 +168,11 @@ def check_exact(before: Stack, now: Stack) -> None:
     solution = solve(now, last)
     assert judge(now, solution.placement, **still(solution.placement, last)) == ()
     scene = scene_of(now, last)
-    assert score(scene, settle(scene), reached(solution))[0] == best(now, last)
+    ours, optimum = score(scene, settle(scene), reached(solution))[0], best(now, last)
+    local = any(goal.name == "split" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
+    assert ours == optimum if not local else ours[:-1] == optimum[:-1]
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
-    assert solution.proof.optimal
+    assert solution.proof.optimal or local
     assert not [one for one in solution.placement.unplaced if any(reason.rule == "effort" for reason in one.reasons)]
 
 
@@ -203,7 +205,9 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
     if "moves" in goals:
         placed = Counter(a.workload for a in solution.placement.allocations)
         assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
-    if solution.proof.optimal and "nodes" in goals:  # the table of one model, which is strictly in order
+    if (
+        solution.proof.optimal and "nodes" in goals and "split" not in goals
+    ):  # the table of one model, which is strictly in order
         scene = scene_of(now, last)
         assert score(scene, settle(scene), reached(solution))[0] == optimum
 
