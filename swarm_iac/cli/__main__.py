@@ -30,6 +30,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, interrupt.raised)
         app()
     except SwarmError as error:
+        sys.stdout.flush()
         sys.stderr.write(f"{printable(str(error))}\n")
         interrupt.leave(exitcode.code(error.exit_code, sys.argv))
     except BrokenPipeError:

@@ -32,9 +32,13 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
 
     Raises SwarmError for an unknown one.
     """
+    stem, _, index = workload.rpartition("-")
+    if workload not in decision.stack.workloads and index.isdigit() and stem in decision.stack.workloads:
+        workload = stem  # one replica is where it is for the sake of all
     if workload not in decision.stack.workloads:
-        near = nearest(workload, decision.stack.workloads)
-        raise SwarmError(f"there is no workload {workload}", hint=near.replace("'", "") or "see: swarm ps")
+        near = nearest(workload, {*decision.stack.workloads, *decision.stack.nodes})
+        file = decision.source.place("").file
+        raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
     stack, placement = _asked(decision, workload)
     watch = progress.asks(f"looking for the reasons of {workload}")
 

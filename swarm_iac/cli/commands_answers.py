@@ -25,7 +25,7 @@ From = Annotated[Path | None, typer.Option("--from", help="The same as --stack F
 
 
 def why(
-    workload: Annotated[str, typer.Argument(help="Name of a workload, or of a node.")],
+    workload: Annotated[str, typer.Argument(help="Name of a workload (or one replica of it), or of a node.")],
     stack: Stack = "dev",
     source: From = None,
     json: Json = False,

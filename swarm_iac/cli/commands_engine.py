@@ -44,6 +44,8 @@ def _run(
 ) -> None:
     from swarm_iac.cli import decisions
 
+    if extra and not extra[0].startswith("-"):
+        stack, *extra = extra  # the stack, as all commands take it; pulumi's own options begin with a dash
     stack, root = decisions.inside(stack), engine.repository()
     more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
     more |= {"SWARM_RETRY": "1"} if retry else {}
@@ -72,7 +74,7 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
     """
     from swarm_iac.cli import decisions
     from swarm_iac.plan.stops import why_stopped
-    from swarm_iac.plan.summary import Summary, pending
+    from swarm_iac.plan.summary import Summary, given_up, pending
 
     if status and not file.exists():
         return False  # it failed before anything was known
@@ -80,8 +82,9 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
     decision = decisions.peek(stack)
     why = why_stopped(decision.stack, decision.last, decision.placement, datetime.date.today())
     stops = {name: why.get(name, told) for name, told in found.stop.items()}
-    line = found.model_copy(update={"stop": stops, "pending": pending(decision.placement)}).line()
-    (say if quiet else typer.echo)(f"{decision.stack.fleet}: {line}")
+    lost = {name: why for name, why in given_up(decision.stack, decision.last, decision.placement).items() if name not in stops}
+    found = found.model_copy(update={"stop": stops, "lost": lost, "pending": pending(decision.placement)})
+    (say if quiet else typer.echo)(f"{decision.stack.fleet}: {found.line()}")
     return found.changes
 
 
@@ -91,13 +94,17 @@ def preview(
 ) -> None:  # fmt: skip
     """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
 
-    Examples: swarm preview --diff; swarm preview --expect-no-changes; swarm preview --only gpu-03
+    The stack's name comes first, or as --stack.
+
+    Examples: swarm preview lab --diff; swarm preview --expect-no-changes; swarm preview --only gpu-03
     """
     _run("preview", stack, context.args, allow_stop, retry, only, detailed=detailed)
 
 
 def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "") -> None:
     """Mend every difference. Takes pulumi's options too.
+
+    The stack's name comes first, or as --stack.
 
     Examples: swarm up; swarm up --yes; swarm up --only gpu-03; swarm up --only research; swarm up --retry
     """

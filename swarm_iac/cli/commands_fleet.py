@@ -51,10 +51,16 @@ def ps(
         show(table("workloads", fleet.ALLOCATION_HEADS, fleet.allocation_rows(view)))
     if not pending:
         _say_offline(view)
+        dark = [name for name, seen in view.observed.items() if seen.error]
+        if dark:
+            more = f" and {len(dark) - 3} more" if len(dark) > 3 else ""
+            say(f"{', '.join(dark[:3])}{more} did not answer; see: swarm status, or ask no machine: swarm ps --offline")
 
 
 def _say_offline(view: fleet.View) -> None:
-    if view.offline:
+    if view.blank:
+        say("no machine was asked; nothing was ever applied here, so this is what is decided, and not what runs")
+    elif view.offline:
         say(f"no machine was asked; taken from {view.offline}")
 
 

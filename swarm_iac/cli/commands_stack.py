@@ -17,7 +17,9 @@ from swarm_iac.decision import Decision
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Stack files.")],
+    stacks: Annotated[
+        list[str] | None, typer.Argument(metavar="[STACK…]", help="Names of stacks or their files; all in stacks/ if left out.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check stack files: every mistake with file, line, column and a hint. Exits 2 when there is one.
@@ -25,7 +27,7 @@ def validate(
     Warnings are for what is legal and surely not meant; they change no exit code. Lock and proof files, which stand beside
     stack files, are passed over.
 
-    Example: swarm validate stacks/*.yaml
+    Examples: swarm validate; swarm validate lab; swarm validate stacks/*.yaml
     """
     from swarm_iac.errors import Problem, StackFileError
     from swarm_iac.stackfile import load
@@ -33,7 +35,7 @@ def validate(
 
     warnings: list[Problem] = []
     problems: list[Problem] = []
-    for file in files:
+    for file in decisions.files(stacks or []):
         if file.name.endswith((".lock.yaml", ".proof.yaml")):
             continue  # a shell's stacks/*.yaml names them too
         try:
@@ -114,6 +116,11 @@ def solve(
     decision = followed(solved, quiet=json)
     try:
         show_decision(decision, json=json)
+        if not json:
+            lock = decision.files.lock
+            say(
+                f"lock: {lock.parent.name}/{lock.name} says so now; `swarm plan {decision.name}` shows what `swarm up` would do"
+            )
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted while it was shown; {decision.files.lock.name} is written") from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,22 @@ def policies(file: Path) -> Path | None:
 def is_file(name: str) -> bool:
     """Is a stack named by its file, and not by NAME of stacks/NAME.yaml?"""
     return name.endswith((".yaml", ".yml")) or "/" in name
+
+
+def files(names: Iterable[str]) -> list[Path]:
+    """The stack files that are named, by NAME or path; all in stacks/ where none is. Raises SwarmError."""
+    found = [Path(name) if is_file(name) or Path(name).is_file() else _in_stacks(f"{name}.yaml") for name in names]
+    if found:
+        return found
+    every = sorted(path for path in _in_stacks("").glob("*.yaml") if "." not in path.stem)
+    if not every:
+        raise SwarmError("there is no stack here yet", hint="write stacks/NAME.yaml, or see: swarm init")
+    return every
+
+
+def _in_stacks(name: str) -> Path:
+    path = repository() / "stacks" / name
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def home(name: str) -> tuple[Path, str] | None:
@@ -84,15 +101,19 @@ def recorded(name: str, file: Path, progress: Progress | None = None) -> Decisio
 
 def solve(name: str, progress: Progress | None = None) -> Decision:
     """Solve if there is anything to decide or to gain, and write lock and proof."""
-    decision = current(name, progress)
+    decision = bettered(current(name, progress), datetime.date.today(), progress)
+    keep(decision, progress)
+    return decision
+
+
+def bettered(decision: Decision, today: datetime.date, progress: Progress | None = None) -> Decision:
+    """The same, or a better one where the lock is valid and its proof is of another problem, or its search was cut."""
     cut = decision.proof is not None and "cut" in decision.proof.parameters
     if not decision.stale and (decision.proof is None or cut):
-        # The lock is valid, but its proof is of another stack file, or its search was cut: look again.
-        other = again(decision, today=datetime.date.today(), progress=progress)
+        other = again(decision, today=today, progress=progress)
         same = other.placement.allocations == decision.placement.allocations
         if same or cut or len(other.placement.allocations) > len(decision.placement.allocations):
-            decision = other
-    keep(decision, progress)
+            return other
     return decision
 
 
@@ -103,8 +124,8 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
         old = before.get(one.name)
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
         note = ", ".join(filter(None, (note, split(decision.stack, one))))
-        cpus = ",".join(map(str, one.cpus)) if one.cpus else f"{one.vcpus} shared"
-        gpus = ",".join(map(str, one.gpus)) or "-"
+        cpus = ranges(one.cpus) or f"{one.vcpus} shared"
+        gpus = ranges(one.gpus) or "-"
         user = decision.stack.workloads[one.workload].user
         yield (
             one.name,
@@ -124,6 +145,12 @@ def split(stack: Stack, one: Allocation) -> str:
     """Words for a replica whose GPUs and cores lie on several NUMA nodes; nothing for others."""
     parts = stack.hardware_of(one.node).split(one.gpus, one.cpus) if one.node in stack.nodes else ()
     return f"split over NUMA nodes {' and '.join(map(str, parts))}" if parts else ""
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Devices by number, neighbours as one: 0-3,6."""
+    runs = [[n for _, n in group] for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:

@@ -137,6 +137,11 @@ def state_folder(root: Path) -> Path | None:
     return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
 
 
+def has_state(state: Path, stack: str) -> bool:
+    """Has Pulumi a state of this stack there? Beside them lie copies (.bak, .attrs) that outlive a removed stack."""
+    return any(list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json{packed}")) for packed in ("", ".gz"))
+
+
 def at_once(root: Path, stack: str, say: Say) -> dict[str, str]:
     """Variables with which the engine saves its state once, at the end of a run, and not after each of its rows.
 
@@ -158,8 +163,7 @@ def exported(root: Path, stack: str, say: Say) -> str:
 
 def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
     state = state_folder(root)
-    # Beside them lie copies (.bak, .attrs) that outlive a stack that was removed.
-    if state and any(list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json{packed}")) for packed in ("", ".gz")):
+    if state and has_state(state, stack):
         return
     made = subprocess.run(
         ["pulumi", "stack", "select", "--create", stack], cwd=root, env=variables, capture_output=True, text=True

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli import decisions
 from swarm_iac.cli.claims import believed, disowned
-from swarm_iac.cli.engine import reaching
+from swarm_iac.cli.decisions import ranges
+from swarm_iac.cli.engine import has_state, reaching, state_folder
 from swarm_iac.cli.starts import starts as pending_starts
 from swarm_iac.decision import Decision, stood
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model import deadline
 from swarm_iac.model.hardware import gpu_model
-from swarm_iac.model.placement import Allocation
+from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
@@ -45,6 +46,7 @@ class View:
     observed: Mapping[str, Observed]
     plan: Plan
     offline: str = ""  # what was taken for the machines, where none was asked
+    blank: bool = False  # those are as new: nothing was ever applied
     starts: Mapping[str, str] = field(default_factory=dict)  # when what is pending could start, where that is known
     now: int = 0  # [s since 1970]
 
@@ -91,7 +93,8 @@ def look(
             seen = _as_locked(decision, wanted)
             plan = steps(seen, wanted, "", budget, fits, only=chosen) if planned else Plan()
             starts = pending_starts(decision, {}, 0) if planned else {}
-            return View(decision, wanted, seen, _warned(plan, meant), _since(decision), starts)
+            blank, since = _never_applied(decision), _since(decision)
+            return View(decision, wanted, seen, _warned(plan, meant), since, blank, starts)
     targets = {node: one.address for node, one in wanted.items()}
     with doing(f"asking {len(targets)} machines", quiet=quiet):
         seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
@@ -131,11 +134,25 @@ def guard(view: View, allowed: int) -> Refused | None:
 
 def _since(decision: Decision) -> str:
     """The lock file, and since when it says so: it is written when something was applied, or solved by hand."""
+    if _never_applied(decision):
+        return "machines on which nothing runs, since nothing was ever applied here"
     file = decision.files.lock
     if not decision.last.allocations or not file.is_file():
         return "machines on which nothing runs, since there is no lock file"
     written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
     return f"{file.name} of {written:%Y-%m-%d %H:%M}"
+
+
+def _never_applied(decision: Decision) -> bool:
+    """Is it known that no `swarm up` ran? `swarm solve` writes a lock, too.
+
+    The engine leaves the stack's settings beside Pulumi.yaml, which are committed, and its state, where that is in files.
+    """
+    root, name = decision.root, decision.name
+    if not (root / "Pulumi.yaml").is_file() or (root / f"Pulumi.{name}.yaml").is_file():
+        return False
+    state = state_folder(root)
+    return state is not None and not has_state(state, name)
 
 
 def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
@@ -145,7 +162,7 @@ def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, O
     """
     from swarm_iac.plan import desired
 
-    stack, known = decision.stack, decision.last.allocations
+    stack, known = decision.stack, () if _never_applied(decision) else decision.last.allocations
     known = tuple(one for one in known if one.node in stack.nodes)
     # Of what was taken out of the stack file, the lock says what it holds, and not whose it was.
     gone = {one.workload: Workload(user=min(stack.users(), default="nobody")) for one in known}
@@ -180,7 +197,9 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
             yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
         reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles, *_times(view, seen)))
-        yield (name, _state(node), reached, _cards(seen.facts), _gpu_settings(seen), _settings(seen), _held(seen))
+        has = view.decision.stack.hardware_of(name).gpus
+        cards = (str(has) if has.count else "none") if view.offline else _cards(seen.facts)
+        yield (name, _state(node), reached, cards, _gpu_settings(seen), _settings(seen), _held(seen))
 
 
 def _times(view: View, seen: Observed) -> Iterator[str]:
@@ -207,14 +226,7 @@ def _gpu_settings(seen: Observed) -> str:
         words = [f"{gpu.power_w} W" if gpu.power_w is not None else "", f"{gpu.clock_mhz} MHz" if gpu.clock_mhz else ""]
         words.append("persistent" if gpu.persistence else "")
         groups.setdefault(" ".join(word for word in words if word) or "default", []).append(index)
-    return "; ".join(f"{_ranges(which)}: {what}" for what, which in groups.items()) or "-"
-
-
-def _ranges(numbers: list[int]) -> str:
-    from itertools import groupby
-
-    runs = [[n for _, n in group] for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return "; ".join(f"{ranges(which)}: {what}" for what, which in groups.items()) or "-"
 
 
 def _settings(seen: Observed) -> str:
@@ -271,8 +283,8 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
         apart = decisions.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
-        gpus = ",".join(map(str, one.gpus)) or "-"
-        cpus = ",".join(map(str, one.cpus)) or f"{one.vcpus} shared"
+        gpus = ranges(one.gpus) or "-"
+        cpus = ranges(one.cpus) or f"{one.vcpus} shared"
         yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health
     for gone in view.decision.placement.unplaced:
         user = view.decision.stack.workloads[gone.workload].user
@@ -361,7 +373,7 @@ def _context(view: View) -> Any:
 
     return Context(
         stack=view.decision.stack,
-        before=view.decision.last,
+        before=Placement() if view.blank else view.decision.last,
         after=view.decision.placement,
         proof=view.decision.proof,
         today=datetime.date.today(),

@@ -22,7 +22,8 @@ def _console() -> Console:
 
 
 def say(text: str) -> None:
-    """Progress, on stderr, at once."""
+    """Progress, on stderr, at once, and after the results before it: a log that holds both has them in order."""
+    sys.stdout.flush()
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from swarm_iac.cli.decisions import ranges
 from swarm_iac.decision import Decision
 from swarm_iac.units import Bytes, Cpus
 
@@ -34,12 +35,13 @@ def lines(decision: Decision, node: str) -> list[str]:
     if found["allocations"]:
         told.append("\nWhat stands there")
     for one in found["allocations"]:
-        gpus = f"GPUs {','.join(map(str, one['gpus']))}, " if one["gpus"] else ""
+        gpus = f"GPU{'s'[: len(one['gpus']) != 1]} {ranges(one['gpus'])}, " if one["gpus"] else ""
         told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory (swarm why {one['workload']})")
     told.append("\nWhat is free")
     told.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
     if found["state"] in ("cordon", "drain", "lost"):
-        told.append(f"  nothing new comes while it is {found['state']}; swarm ready {node} ends that")
+        words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
+        told.append(f"  nothing new comes while it is {words}; swarm ready {node} ends that")
     return told
 
 

@@ -51,7 +51,7 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
     if changes:
         yield table("placement", ("allocation", "user", "before", "after", ""), changes)
     else:
-        yield Text("Every allocation stays as it runs.", style="green")
+        yield Text("Every allocation stays as it runs.\n", style="green")
     moves = [(reason.text,) for reason in _moves(then, today)]
     if moves:
         yield table("what leaves its node, and why", ("",), moves)

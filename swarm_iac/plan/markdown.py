@@ -22,7 +22,7 @@ def markdown(plan: Plan, context: Context) -> str:
 
 def _sum(plan: Plan, context: Context, last: str) -> str:
     """The last line, too, where anything changes: a list of pull requests shows the first only."""
-    return last if plan.steps else nothing(plan, context.stack, context.offline)[0]
+    return last if plan.steps or context.summary(plan).lost else nothing(plan, context.stack, context.offline)[0]
 
 
 def _words(line: str) -> str:

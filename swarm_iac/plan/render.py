@@ -21,7 +21,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import cpulist, words
 from swarm_iac.plan.stops import why_moved, why_stopped
-from swarm_iac.plan.summary import Summary, pending, summary
+from swarm_iac.plan.summary import Summary, given_up, pending, summary
 from swarm_iac.printable import printable
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
@@ -59,7 +59,9 @@ class Context:
 
     def summary(self, plan: Plan) -> Summary:
         """What the plan comes to."""
-        return summary(plan, self.stops, pending(self.after))
+        found = summary(plan, self.stops, pending(self.after))
+        lost = given_up(self.stack, self.before, self.after)
+        return found.model_copy(update={"lost": {name: why for name, why in lost.items() if name not in found.stop}})
 
 
 @dataclass
@@ -122,8 +124,11 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
 
 def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     """The sections as tables for a terminal, and a last line that sums them up."""
-    silent = () if plan.steps else (Text(*nothing(plan, context.stack, context.offline)),)
-    last = Text(f"{context.stack.fleet}: {context.summary(plan).line()}", style="bold")
+    found = context.summary(plan)
+    words, style = nothing(plan, context.stack, context.offline)
+    words = "No machine is changed; what ran on a machine that is given up has no other place." if found.lost else words
+    silent = () if plan.steps else (Text(f"{words}\n", style),)
+    last = Text(f"{context.stack.fleet}: {found.line()}", style="bold")
     return (*silent, *(_shown(section) for section in sections(plan, context)), last)
 
 

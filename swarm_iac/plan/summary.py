@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.printable import printable
 
@@ -20,6 +21,7 @@ class Summary(Value):
     move: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
     stop: dict[str, str] = {}
+    lost: dict[str, str] = {}
     change: tuple[str, ...] = ()
     configure: tuple[str, ...] = ()
     restore: tuple[str, ...] = ()
@@ -29,7 +31,7 @@ class Summary(Value):
     @property
     def changes(self) -> bool:
         """Would `swarm up` change anything, now or as soon as a node answers?"""
-        names = (self.start, self.move, self.restart, self.stop, self.change, self.configure, self.restore)
+        names = (self.start, self.move, self.restart, self.stop, self.lost, self.change, self.configure, self.restore)
         return any(names) or self.deferred > 0
 
     def line(self) -> str:
@@ -38,7 +40,8 @@ class Summary(Value):
             f"{len(self.start)} to start" if self.start else "",
             f"{len(self.move)} to move" if self.move else "",
             f"{len(self.restart)} to restart" if self.restart else "",
-            f"{len(self.stop)} to stop ({self._stops()})" if self.stop else "",
+            f"{len(self.stop)} to stop ({_by_reason(self.stop)})" if self.stop else "",
+            f"{len(self.lost)} given up ({_by_reason(self.lost)})" if self.lost else "",
             f"{len(self.change)} to change in place" if self.change else "",
             f"{_many(len(self.configure), 'node')} to configure" if self.configure else "",
             f"{_many(len(self.restore), 'node')} to restore" if self.restore else "",
@@ -48,13 +51,6 @@ class Summary(Value):
         if not self.changes:
             parts.insert(0, "nothing to change")
         return printable(", ".join(filter(None, parts)))
-
-    def _stops(self) -> str:
-        """Names by reason; the reasons in the order of their first name."""
-        by: dict[str, list[str]] = {}
-        for name, why in self.stop.items():
-            by.setdefault(why, []).append(name)
-        return "; ".join(f"{_some(names)}, {why}" for why, names in by.items())
 
 
 def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
@@ -101,6 +97,25 @@ def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
         change=tuple(sorted(rest)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
         deferred=len(plan.left), pending=pending,
     )  # fmt: skip
+
+
+def given_up(stack: Stack, before: Placement, after: Placement) -> dict[str, str]:
+    """Of each allocation that ran and has no place any more, on a node that no step will reach: why, by its name there."""
+    now, found = after.by_name(), {}
+    for one in before.allocations:
+        node = stack.nodes.get(one.node)
+        if one.name in now or one.workload not in stack.workloads or (node is not None and node.state != "lost"):
+            continue
+        found[one.name] = f"{one.node} is lost" if node else f"{one.node} is not in the stack file any more"
+    return found
+
+
+def _by_reason(names: Mapping[str, str]) -> str:
+    """Names by reason; the reasons in the order of their first name."""
+    by: dict[str, list[str]] = {}
+    for name, why in names.items():
+        by.setdefault(why, []).append(name)
+    return "; ".join(f"{_some(each)}, {why}" for why, each in by.items())
 
 
 def pending(placement: Placement) -> int:

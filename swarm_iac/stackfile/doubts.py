@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.load import Loaded
 from swarm_iac.stackfile.source import Source
+from swarm_iac.stackfile.wishes import holds
 
 
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
@@ -35,17 +37,17 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         elif one.hold:
             yield f"{path}.hold", "keeps its GPUs and memory after the job has ended", "leave `hold` out to give them back"
         spread = one.place.spread
-        if spread and (places := _places(stack, spread, one.place.select)) < one.members:
+        if spread and 0 < (places := _places(stack, spread, one)) < one.members:
             words = f"{one.members} replicas on different {spread}s, and {places} can take them: the rest is always pending"
             yield f"{path}.place.spread", words, f"ask for {places}, or leave `spread` out"
 
 
-def _places(stack: Stack, level: str, select: dict[str, str]) -> int:
-    """How many nodes (or racks) are in the stack, not given up, and carry the labels that are asked for."""
+def _places(stack: Stack, level: str, wish: Workload) -> int:
+    """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty."""
     found = set()
     for node in stack.nodes.values():
         labels = {**node.labels, **({"rack": node.rack} if node.rack else {}), **({"site": node.site} if node.site else {})}
-        if node.state != "lost" and select.items() <= labels.items():
+        if node.state != "lost" and wish.place.select.items() <= labels.items() and holds(stack.hardware_of(node.name), wish):
             found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
     return len(found)
 

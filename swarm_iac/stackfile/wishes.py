@@ -165,6 +165,13 @@ def _machines(
     return problems
 
 
+def holds(shape: Hardware, workload: Workload) -> bool:
+    """Could an empty machine of this shape hold one replica?"""
+    gpus = workload.each.gpus
+    suits = not gpus.count or not (gpus.model or gpus.memory) or _same_gpu(workload, shape)
+    return suits and all(part.each <= _has(shape, part.name) for part in _parts(workload))
+
+
 def _same_gpu(workload: Workload, shape: Hardware) -> bool:
     asked = workload.each.gpus
     if not shape.gpus.count or (asked.model and asked.model != shape.gpus.model):

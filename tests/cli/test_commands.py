@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -117,7 +120,35 @@ def test_solve_twice_changes_nothing_and_then_nothing_is_left_to_plan(tmp_path: 
     assert {"dev.lock.yaml", "dev.proof.yaml"} <= written.keys()
     assert swarm("solve", at=fleet).code == 0
     assert {path.name: path.read_bytes() for path in (fleet / "stacks").iterdir()} == written
+    assert "since nothing was ever applied here" in swarm("plan", "--offline", at=fleet).out, "a solve applies nothing"
+    (fleet / "Pulumi.dev.yaml").write_text("{}\n")
     assert "Nothing to change" in swarm("plan", "--offline", at=fleet).out
+
+
+def test_a_stack_is_validated_by_its_name_and_all_are_where_none_is_named(fleet: Path) -> None:
+    for words in (["dev"], [], ["stacks/dev.yaml"]):
+        ended = swarm("validate", *words, at=fleet)
+        assert (ended.code, ended.err) == (0, "stacks/dev.yaml: 3 nodes, 3 workloads, no mistakes\n")
+    assert swarm("validate", "dve", at=fleet).code == 2
+
+
+@pytest.mark.parametrize("verb", ["preview", "up", "refresh", "destroy"])
+def test_the_engines_commands_take_the_stack_first_as_all_do(fleet: Path, verb: str) -> None:
+    ended = swarm(verb, "elsewhere/lab.yaml", "--diff", at=fleet)
+    assert ended.code == 1
+    assert ended.err.startswith("elsewhere/lab.yaml lies in no fleet repository's stacks/")
+
+
+def test_why_of_one_replica_is_why_of_its_workload(fleet: Path) -> None:
+    assert swarm("why", "chat-1", at=fleet).out == swarm("why", "chat", at=fleet).out
+
+
+def test_a_log_of_both_streams_has_the_results_before_the_words_about_them(fleet: Path) -> None:
+    both = subprocess.run(
+        [sys.executable, "-m", "swarm_iac.cli", "ps", "--offline"], cwd=fleet, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True,
+    ).stdout  # fmt: skip
+    assert both.index("pretrain-0") < both.index("no machine was asked")
 
 
 def test_offline_by_the_variable_that_preview_heeds(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +159,10 @@ def test_offline_by_the_variable_that_preview_heeds(fleet: Path, monkeypatch: py
 
 def test_why_of_an_unknown_workload_offers_the_nearest(fleet: Path) -> None:
     near = swarm("why", "pretrian", at=fleet)
-    assert (near.code, near.err) == (1, "there is no workload pretrian\n  hint: did you mean pretrain?\n")
+    assert (near.code, near.err) == (
+        1,
+        "stacks/dev.yaml has no workload and no node pretrian\n  hint: did you mean pretrain?\n",
+    )
     assert "hint:" in swarm("why", "zzz", at=fleet).err
 
 

@@ -66,7 +66,7 @@ def test_a_pipe_is_told_results_only(tmp_path: Path, words: tuple[str, ...]) -> 
     command = [sys.executable, "-m", "swarm_iac.cli", *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=60)
     assert done.returncode == 0
-    assert all(line.startswith(("proof: ", "nothing was written")) for line in done.stderr.splitlines()), done.stderr
+    assert all(line.startswith(("proof: ", "lock: ", "nothing was written")) for line in done.stderr.splitlines()), done.stderr
 
 
 @pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)

@@ -61,3 +61,29 @@ def test_the_variable_says_the_same(root: Path, monkeypatch: pytest.MonkeyPatch)
     for verb in ("plan", "ps", "status"):
         found = swarm(verb, "lab", at=root)
         assert found.code == 0 and "asked" in found.out + found.err
+
+
+def test_a_lock_that_was_only_solved_was_applied_nowhere(root: Path) -> None:
+    """`swarm solve` writes a lock, too: until `swarm up` ran, a plan shows all of it, and nobody calls it running."""
+    (root / "Pulumi.yaml").write_text("name: lab\nruntime: python\nbackend: {url: 'file://./.state'}\n")
+    assert swarm("solve", "lab", at=root).code == 0
+    plan = swarm("plan", "lab", "--offline", at=root).out
+    assert "since nothing was ever applied here" in plan and "+ b-0" in plan
+    assert "lab: 1 to start, 1 node to configure, 1 pending" in plan
+    assert "this is what is decided, and not what runs" in swarm("ps", "lab", "--offline", at=root).err
+
+    state = root / ".state" / ".pulumi" / "stacks" / "lab"
+    state.mkdir(parents=True)
+    (state / "lab.json").write_text("{}")
+    assert "Nothing to change against lab.lock.yaml" in swarm("plan", "lab", "--offline", at=root).out
+    (state / "lab.json").unlink()
+    (root / "Pulumi.lab.yaml").write_text("{}\n")  # in a clone: the state lies elsewhere, this is committed
+    assert "Nothing to change against lab.lock.yaml" in swarm("plan", "lab", "--offline", at=root).out
+
+
+def test_a_node_that_nobody_asked_has_the_gpus_of_the_stack_file(root: Path) -> None:
+    assert "8 x H100" in swarm("status", "lab", "--offline", at=root).out
+
+
+def test_who_does_not_answer_is_named_and_what_helps(root: Path) -> None:
+    assert "n1 did not answer; see: swarm status, or ask no machine" in swarm("ps", "lab", at=root).err

@@ -18,9 +18,10 @@ NOW = datetime.datetime(2026, 11, 21, 19, 30, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Path:
-    """A fleet repository whose placement is decided."""
+    """A fleet repository whose placement is decided and applied."""
     assert swarm("init", "lab", at=tmp_path).code == 0
     assert swarm("solve", at=tmp_path / "lab").code == 0
+    (tmp_path / "lab" / "Pulumi.dev.yaml").write_text("{}\n")  # and it was applied
     return tmp_path / "lab"
 
 

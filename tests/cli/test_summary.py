@@ -154,6 +154,21 @@ def test_why_of_a_node_tells_its_state_what_stands_there_and_what_is_free(file: 
     assert found.out.startswith("gpu-01: drain (fan), 0 allocations\n  stacks/dev.yaml:")
     assert "8 GPUs, 64 vCPUs, 1 TB of memory" in found.out and "swarm ready gpu-01 ends that" in found.out
     other = swarm("why", "gpu-02", at=file.parents[1]).out
-    assert "chat-0 of ada: GPUs" in other and "fine-" in other
+    assert "chat-0 of ada: GPU " in other and "fine-" in other
     answer = json.loads(swarm("why", "gpu-02", "--json", at=file.parents[1]).out)
     assert answer["free"]["gpus"] == 8 - sum(len(one["gpus"]) for one in answer["allocations"])
+
+
+def test_what_ran_on_a_machine_that_is_given_up_is_counted_where_it_has_no_other_place(file: Path) -> None:
+    """No machine has a step for it, and still it is no "nothing to change"."""
+    file.write_text(STACK)
+    ran = [one["name"] for one in json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)["unplaced"]]
+    assert not ran
+    assert swarm("lost", "gpu-02", "--why", "no power", at=file.parents[1]).code == 0
+    shown = swarm("plan", "--offline", "--detailed-exitcode", at=file.parents[1])
+    summed = json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)["summary"]
+    assert shown.code == 2
+    assert summed["lost"] and set(summed["lost"].values()) == {"gpu-02 is lost"}
+    assert f"{len(summed['lost'])} given up (" in shown.out.splitlines()[-1] and "nothing to change" not in shown.out
+    assert swarm("solve", at=file.parents[1]).code == 0
+    assert "given up" not in swarm("plan", "--offline", at=file.parents[1]).out

@@ -60,3 +60,16 @@ def test_a_sound_file_has_no_warning() -> None:
 def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:
     assert old in STACK
     assert told(STACK.replace(old, new)) == [warning]
+
+
+def test_only_nodes_that_could_hold_a_replica_are_counted_for_a_spread() -> None:
+    mixed = STACK.replace("tuning: {capped", "  l: {gpus: 4 x L40S, vcpus: 32, memory: 100 GB}\ntuning: {capped", 1)
+    mixed = mixed.replace(
+        "hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}", "hardware:\n  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}"
+    )
+    mixed = mixed.replace("workloads:", '  l-[1-2]: {hardware: l, ssh: "root@{name}"}\nworkloads:')
+    assert told(mixed) == []
+    (warning,) = told(mixed.replace("replicas: 4, each: {gpus: 1}", "replicas: 3, each: {gpus: 1 x L40S}"))
+    assert "3 replicas on different nodes, and 2 can take them" in warning
+    (warning,) = told(mixed.replace("replicas: 4, each: {gpus: 1}", "replicas: 5, each: {gpus: 1, memory: 101 GB}"))
+    assert "5 replicas on different nodes, and 4 can take them" in warning
