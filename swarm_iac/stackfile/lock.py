@@ -320,8 +320,8 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
         missing = [str(i) for i in range(workload.members) if i not in known][: max(0, workload.members - len(known))]
         if missing:
             reasons.append(f"{name}: nothing is decided about replica {', '.join(missing[:10])}")
-        elif len(known) > _most(stack, name) and not reasons:
-            reasons.append(f"{name}: it has {_most(stack, name)} replicas, and {len(known)} were decided")
+        elif len(known) > workload.members and not reasons:
+            reasons.append(f"{name}: {workload.members} of its replicas are wanted, and {len(known)} were decided")
     return tuple(reasons)
 
 

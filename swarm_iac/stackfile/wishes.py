@@ -91,7 +91,7 @@ def _ceilings(
             most = getattr(ceiling, part.name)
             if most is None or part.each * count <= most:
                 continue
-            if level != "node" and _held(running(), name, part.name) > most:
+            if level != "node" and _lowered(running(), name, part.name, most):
                 continue
             path = f"workloads.{name}.{part.key}"
             total = part.each * count
@@ -107,8 +107,10 @@ def _ceilings(
     return problems
 
 
-def _held(running: Placement, workload: str, resource: str) -> int:
-    """What the workload holds of a resource, in base units."""
+def _lowered(running: Placement, workload: str, resource: str, most: int) -> bool:
+    """Was the limit lowered, and the wish once right? By the lock the workload holds more, or waits since it was stopped."""
+    if any(gone.workload == workload for gone in running.unplaced):
+        return True
     of: dict[str, Callable[[Allocation], int]] = {
         "gpus": lambda one: len(one.gpus),
         "vcpus": lambda one: int(one.vcpus),
@@ -116,7 +118,7 @@ def _held(running: Placement, workload: str, resource: str) -> int:
         "storage": lambda one: int(one.storage),
         "bandwidth": lambda one: int(max(one.egress, one.ingress)),
     }
-    return sum(of[resource](one) for one in running.allocations if one.workload == workload)
+    return sum(of[resource](one) for one in running.allocations if one.workload == workload) > most
 
 
 def _limit_path(stack: Stack, level: str, user: str, name: str) -> str:

@@ -69,6 +69,19 @@ def test_a_wish_above_a_limit_that_does_not_run_is_a_mistake_still(root: Path) -
         decided(root, edited(FLEET, LOWERED) + "  d: {user: bo, each: {gpus: 8}}\n")
 
 
+def test_what_was_stopped_above_it_waits_and_the_file_stays_valid(root: Path) -> None:
+    """A higher priority takes the place of `a`, which may not come back while its user holds too much."""
+    comes = "  h: {user: bo, priority: high, gang: 3, each: {gpus: 8}}\n"
+    limits = (
+        ("user: {gpus: 16", "user: {gpus: 6"),
+        ("  user: {gpus: 6", "  except: [{user: bo, gpus: 30, until: 2027-01-01, why: x}]\n  user: {gpus: 6"),
+    )
+    text = edited(FLEET, *limits) + comes
+    keep(decided(root, text))
+    assert "h-0" in names(decided(root, text)) and "a-0" not in names(decided(root, text))
+    assert decided(root, text).stale == ()
+
+
 def test_nothing_is_added_and_that_is_said(root: Path) -> None:
     """Of what counts under the limit; the user's other work, and others' work, is placed."""
     more = edited(FLEET, LOWERED, ("replicas: 2", "replicas: 3"), ("c: {user: bo", "d: {user: ada}\n  c: {user: bo"))
