@@ -65,8 +65,8 @@ def _most(scene: Scene, nodes: list[tuple[Bin, int]]) -> tuple[int, ...]:
             continue
         left, worst = ask.members, 0
         for i, (bin_, count) in enumerate(nodes):
-            if left and suits_but_state(ask, bin_) and (top := _top(ask, bin_)):
-                left -= min(left, top * count)
+            if suits_but_state(ask, bin_) and (top := _top(ask, bin_)):
+                left -= min(left, top * count)  # on whichever of them it draws the most, also where others could hold all
                 watts = bin_.power_of(ask)
                 worst = max(worst, watts)
                 if ask.gpus:

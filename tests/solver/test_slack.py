@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
+from swarm_iac.solver import solve
 from swarm_iac.solver.scene import CEILINGS, ENDLESS, scene_of
 from swarm_iac.solver.slack import without_slack
 from tests.solver.fleets import stack_of
@@ -32,3 +34,22 @@ def test_an_uplink_binds_only_below_what_the_racks_nodes_could_send(uplink: str,
     scene = without_slack(scene_of(stack, Placement()))
     assert (scene.racks["r"][0] < ENDLESS) == binds
     assert scene.racks["r"][1] == ENDLESS
+
+
+@pytest.mark.parametrize(("budget", "placed"), [("900 W", 0), ("1700 W", 1), ("1800 W", 2)])
+def test_a_racks_power_binds_where_the_node_that_draws_most_comes_last(budget: str, placed: int) -> None:
+    """The four GPUs of `a` are capped, and their budget is gone at once; a replica adds 688 W there, and 750 W on `b`."""
+    tuning = {"capped": {"gpu_power": "62 W"}}
+    nodes: dict[str, dict[str, Any]] = {
+        "a": {"hardware": "own", "rack": "r", "tuning": "capped", "labels": {"on": "a"}},
+        "b": {"hardware": "own", "rack": "r"},
+    }
+    works = {
+        "first": {"priority": "high", "gang": 4, "each": {"gpus": 1}, "place": {"select": {"on": "a"}}},
+        "w": {"replicas": 2, "each": {"gpus": 1, "gpu_power": "750 W"}},
+    }
+    hardware = {"own": {"gpus": "4 x L40S", "vcpus": 8, "memory": "64 GB"}}
+    stack = stack_of(nodes, works, hardware=hardware, racks={"r": {"power": budget}}, tuning=tuning)
+    found = solve(stack).placement
+    assert judge(stack, found) == ()
+    assert len([one for one in found.allocations if one.workload == "w"]) == placed
