@@ -142,8 +142,8 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
 
 
 def split(stack: Stack, one: Allocation) -> str:
-    """Words for a replica whose GPUs and cores lie on several NUMA nodes; nothing for others."""
-    parts = stack.hardware_of(one.node).split(one.gpus, one.cpus) if one.node in stack.nodes else ()
+    """Words for a replica whose GPUs and cores lie on several NUMA nodes, though one could hold them; nothing for others."""
+    parts = stack.hardware_of(one.node).apart(one.gpus, one.cpus) if one.node in stack.nodes else ()
     return f"split over NUMA nodes {' and '.join(map(str, parts))}" if parts else ""
 
 

@@ -138,6 +138,11 @@ class Hardware(Value):
         found = tuple(j for j, (own, pins) in enumerate(parts) if any(i in own for i in gpus) or any(i in pins for i in cpus))
         return found if len(found) > 1 else ()
 
+    def apart(self, gpus: tuple[int, ...], cpus: tuple[int, ...]) -> tuple[int, ...]:
+        """The same where one NUMA node is large enough for so many; empty for what no NUMA node could hold."""
+        large = len(gpus) * self.numa > self.gpus.count or len(cpus) * self.numa > int(self.vcpus) // 1000
+        return () if large else self.split(gpus, cpus)
+
 
 class Rack(Value):
     """What the nodes of one rack share."""

@@ -193,12 +193,13 @@ def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[
 
     rest ∋ takes on `here`            wait for its release there
     rest ∋ takes on `there`           wait until it has its place, and what was in its way is released
-    rest ∋ stops of its service       wait for its health on `there`
+    rest ∋ stops of its service       wait for its health on `there`, and so does its own stop there
     ahead                             waits for the program of its nodes
     """
     health = f"{detour.there}/{Verb.HEALTH}/{detour.name}"
     release = f"{detour.here}/{Verb.RELEASE}/{detour.name}"
     stops = {f"{node}/{Verb.STOP}/{name}" for node, name in services.get(detour.workload, ())}
+    stops.add(f"{detour.there}/{Verb.STOP}/{detour.name}")
     parts = (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
     place = {one.id for one in ahead.values() if one.node == detour.there and one.verb in (*parts, Verb.RELEASE)}
     for draft in rest.values():

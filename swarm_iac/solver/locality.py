@@ -78,9 +78,9 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
 
 
 def goal(scene: Scene, settled: Settled, counts: Pairs, ones: Ones, goals: Mapping[str, Goal]) -> Goal:
-    """How many are split needlessly, and of how many that is sure whatever else is decided.
+    """How many of those that one NUMA node could hold are within one, and how many could be, whatever else is decided.
 
-    Sure is who finds no NUMA node beside what stays alone, where all has its place and nobody has to move.
+    Who finds no NUMA node beside what stays alone cannot, where all has its place and nobody has to move.
     """
     found = needless(scene, settled, ones)
     placed = by_workload(counts)
@@ -93,7 +93,8 @@ def goal(scene: Scene, settled: Settled, counts: Pairs, ones: Ones, goals: Mappi
             ask = scene.asks[name]
             if not any(suits(ask, b) and _home(scene, ask, b, stay[b.name]) is not None for b in scene.bins.values()):
                 bound += sum(a.workload == name for a in found)
-    return Goal(name="split", value=len(found), bound=bound)
+    many = sum(a.name not in settled.stay and len(a.gpus) + len(a.cpus) > 1 for a in ones)
+    return Goal(name="within_numa", value=many - len(found), bound=many - bound)
 
 
 def _moved(scene: Scene, ask: Ask, bin_: Bin, allocation: Allocation, beside: list[Allocation]) -> Allocation:

@@ -89,7 +89,7 @@ def solve(
         try:
             found = _best(scene, settled, most, moves, watch, repair=repair)
             if repair:
-                found = _whole(scene, settled, found)
+                found = _whole(scene, settled, found, watch)
         except Exception as error:
             found = rescued(scene, settled, most, error, watch)
     found = _failures_told(found, failures)
@@ -97,7 +97,7 @@ def solve(
     return _reasoned(found, whole, watch) if reasons else found
 
 
-def _whole(scene: Scene, settled: Settled, found: Solution) -> Solution:
+def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Solution:
     """With what is new within one NUMA node, where that is possible at no cost to any goal but `nodes`."""
     ones = found.placement.allocations
     if not locality.needless(scene, settled, ones):
@@ -108,6 +108,7 @@ def _whole(scene: Scene, settled: Settled, found: Solution) -> Solution:
     goals = {goal.name: goal for goal in found.proof.goals}
     split = locality.goal(scene, settled, counts, ones, goals)
     nodes = goals.pop("nodes", None)
+    watch.tell((split,))
     told = [*goals.values(), split]
     if nodes is not None:
         told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))

@@ -196,7 +196,7 @@ def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, .
     """Which of its replicas lie on several NUMA nodes of their node."""
     found = []
     for a in placement.allocations:
-        if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).split(a.gpus, a.cpus)):
+        if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).apart(a.gpus, a.cpus)):
             where = " and ".join(map(str, parts))
             found.append(
                 Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}", path=f"nodes.{a.node}")

@@ -189,7 +189,7 @@ class Fleet:
 
     def _start(self, node: NodeState, step: Step) -> NodeState:
         wanted, here = self._wanted(step), node.allocations[step.allocation]
-        assert (here.gpus, here.slice) == (wanted.gpus, wanted.slice), "started before it has its place"
+        assert (here.gpus, here.slice) == (wanted.gpus, wanted.slice), f"{step.id} before it has its place"
         if not here.unit.active:
             self.started.add((step.node, step.allocation))
         return self._with(node, step, unit=wanted.unit, workload=wanted.workload)

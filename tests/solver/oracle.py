@@ -169,7 +169,7 @@ def check_exact(before: Stack, now: Stack) -> None:
     assert judge(now, solution.placement, **still(solution.placement, last)) == ()
     scene = scene_of(now, last)
     ours, optimum = score(scene, settle(scene), reached(solution))[0], best(now, last)
-    local = any(goal.name == "split" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
+    local = any(goal.name == "within_numa" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
     assert ours == optimum if not local else ours[:-1] == optimum[:-1]
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
     assert solution.proof.optimal or local
@@ -206,7 +206,7 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
         placed = Counter(a.workload for a in solution.placement.allocations)
         assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
     if (
-        solution.proof.optimal and "nodes" in goals and "split" not in goals
+        solution.proof.optimal and "nodes" in goals and "within_numa" not in goals
     ):  # the table of one model, which is strictly in order
         scene = scene_of(now, last)
         assert score(scene, settle(scene), reached(solution))[0] == optimum

@@ -247,8 +247,8 @@ def test_what_is_new_goes_whole_to_another_node_before_it_is_split() -> None:
     new = solution.placement.by_name()["new-0"]
     assert (new.node, new.gpus, new.numa) == ("n2", (0, 1, 2, 3), (0,))
     goals = {goal.name: goal for goal in solution.proof.goals}
-    assert (goals["split"].value, goals["split"].bound, goals["nodes"].value) == (0, 0, 2)
-    assert list(goals)[-2:] == ["split", "nodes"] and solution.moves == ()
+    assert (goals["within_numa"].value, goals["within_numa"].bound, goals["nodes"].value) == (1, 1, 2)
+    assert list(goals)[-2:] == ["within_numa", "nodes"] and solution.moves == ()
     sound(stack, solution.placement)
     assert solve(stack, solution.placement).placement == solution.placement
 
@@ -258,7 +258,7 @@ def test_what_no_numa_node_has_room_for_is_split_and_proven_to_be() -> None:
     solution = solve(stack, last)
     new = solution.placement.by_name()["new-0"]
     assert stack.hardware_of("n1").split(new.gpus, new.cpus) == (0, 1) == new.numa
-    assert [(goal.value, goal.bound) for goal in solution.proof.goals if goal.name == "split"] == [(1, 1)]
+    assert [(goal.value, goal.bound) for goal in solution.proof.goals if goal.name == "within_numa"] == [(0, 0)]
     assert solution.proof.optimal
     sound(stack, solution.placement)
     told = why(stack, solution.placement, "new", last=last).fits[-1]
