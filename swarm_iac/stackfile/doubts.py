@@ -43,12 +43,20 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
 
 
 def _places(stack: Stack, level: str, wish: Workload) -> int:
-    """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty."""
+    """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty.
+
+    Where there are enough, no more are counted.
+    """
+    able = {shape for shape, hardware in stack.hardware.items() if holds(hardware, wish)}
     found = set()
     for node in stack.nodes.values():
-        labels = {**node.labels, **({"rack": node.rack} if node.rack else {}), **({"site": node.site} if node.site else {})}
-        if node.state != "lost" and wish.place.select.items() <= labels.items() and holds(stack.hardware_of(node.name), wish):
+        if node.state == "lost" or node.hardware not in able:
+            continue
+        own = {"rack": node.rack, "site": node.site}
+        if all((own.get(label) or node.labels.get(label)) == value for label, value in wish.place.select.items()):
             found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
+            if len(found) >= wish.members:
+                break
     return len(found)
 
 
