@@ -64,11 +64,14 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
     """New replicas that are split, though one NUMA node of some node that suits them is large enough for them."""
     known: dict[str, bool] = {}
     found: list[Allocation] = []
-    bins, empty = scene.bins.values(), None
-    for a in ones:
-        if a.name in settled.stay or len(a.gpus) + len(a.cpus) < 2 or not scene.stack.hardware_of(a.node).split(a.gpus, a.cpus):
-            continue
-        empty = empty or Room(scene)
+    new = (a for a in ones if a.name not in settled.stay and len(a.gpus) + len(a.cpus) > 1)
+    split = [a for a in new if scene.stack.hardware_of(a.node).split(a.gpus, a.cpus)]
+    if not split:
+        return found
+    # Of nodes that are alike, one stands for all.
+    kinds = {(number, scene.stack.nodes[name].hardware): scene.bins[name] for name, number in scene.alike.items()}
+    bins, empty = kinds.values(), Room(scene)
+    for a in split:
         if a.workload not in known:
             ask = scene.asks[a.workload]
             known[a.workload] = any(suits(ask, b) and empty.fits(ask, b) and _home(scene, ask, b, []) is not None for b in bins)
