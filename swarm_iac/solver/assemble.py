@@ -84,16 +84,26 @@ def _equip(
     stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
     wider = mended(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
-    wants = tuple(_want(scene, name, index, was, cards) for name, index, was in new)
     gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
+    own = {label: (card,) for label, card in cards.items()}
+    for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
+        if was and not scene.asks[name].shared and len(was.gpus) == scene.asks[name].need[GPUS] and _free(was.gpus, hardware, gpus):
+            own[f"{name}-{index}"] = was.gpus
+            gpus |= set(was.gpus)
+    wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
     devices = assign(hardware, gpus, cpus, wants, stay.values())
     return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
 
 
-def _want(scene: Scene, name: str, index: int, was: Allocation | None, cards: dict[str, int]) -> Want:
+def _free(wanted: tuple[int, ...], hardware: Hardware, taken: set[int]) -> bool:
+    inside = all(0 <= i < hardware.gpus.count for i in wanted) and len(set(wanted)) == len(wanted)
+    return inside and taken.isdisjoint(wanted)
+
+
+def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: dict[str, tuple[int, ...]]) -> Want:
     label, need = f"{name}-{index}", scene.asks[name].need
-    card = (cards[label],) if label in cards else ()
-    return Want(label, need[GPUS], need[CORES], need[MEMORY], was.gpus if was else (), card)
+    held, pins = (was.gpus, was.cpus) if was else ((), ())
+    return Want(label, 0 if label in own else need[GPUS], need[CORES], need[MEMORY], held, own.get(label, ()), pins)
 
 
 def _at_home(allocation: Allocation, hardware: Hardware) -> Allocation:

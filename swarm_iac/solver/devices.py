@@ -27,7 +27,8 @@ SEARCHED = 100
 class Want:
     """One new replica on a node: numbers of GPUs and pinned cores, bytes of memory, and the GPUs it would like to keep.
 
-    `card`: the GPU that it holds a part of, and has already.
+    `card`: GPUs that it has already, and that are not free: one that it holds a part of, or its own of before. `pins`: its
+    cores of before.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Want:
     memory: int = 0
     liked: tuple[int, ...] = ()
     card: tuple[int, ...] = ()
+    pins: tuple[int, ...] = ()
 
     @property
     def bound(self) -> bool:
@@ -70,10 +72,10 @@ def assign(
         raise ValueError("more devices are wanted than the node has free")
     chosen = _Search(order, gpus, cpus, memory, {w.name: homes(w.card, count, hardware.numa) for w in order}).best()
     result = {}
-    for want in sorted(order, key=lambda w: chosen[w.name] is None):
+    for want in sorted(order, key=lambda w: (chosen[w.name] is None, not w.pins)):
         home = chosen[want.name]
         if home is not None:
-            picked, pinned = _take(gpus, want.gpus, (home,), want.liked), _take(cpus, want.cores, (home,))
+            picked, pinned = _take(gpus, want.gpus, (home,), want.liked), _take(cpus, want.cores, (home,), want.pins)
             numa: tuple[int, ...] = (home,)
         else:
             picked = _take(gpus, want.gpus, _nearest(want, gpus), want.liked)

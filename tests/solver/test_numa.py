@@ -284,3 +284,16 @@ def test_locality_breaks_no_limit(limits: dict[str, Any]) -> None:
     solution = solve(stack, last)
     assert judge(stack, solution.placement) == ()
     assert ("new-0" in solution.placement.by_name()) == ("user" in limits)
+
+
+def test_who_asks_for_other_memory_keeps_its_devices_whoever_comes() -> None:
+    """Another GPU is a restart, and more memory is none."""
+    small = each(1, 8, pinned=True)
+    last = Placement(allocations=(_small("a", 2, range(40, 48), 0), _small("b", 5, range(150, 158), 1)))
+    before = fleet({"a": small, "b": small}, {"n1": {"hardware": "h"}})
+    assert solve(before, last).placement.allocations == last.allocations
+    more = each(1, 8, memory="20 GB", pinned=True)
+    stack = fleet({"a": more, "b": more, "new": each(4, 90, pinned=True)}, {"n1": {"hardware": "h"}})
+    found = solve(stack, last).placement.by_name()
+    assert [(found[a.name].gpus, found[a.name].cpus) for a in last.allocations] == [(a.gpus, a.cpus) for a in last.allocations]
+    assert "new-0" in found
