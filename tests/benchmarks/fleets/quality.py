@@ -114,7 +114,7 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
             stopped[a.workload].append(a)
         elif one.node != a.node:
             moved[a.workload].append(a)
-        elif (one.gpus, one.cpus, one.numa) != (a.gpus, a.cpus, a.numa):
+        elif (one.gpus, one.cpus) != (a.gpus, a.cpus) or not {*a.numa} <= {*one.numa}:  # memory may need more of them
             yield from _devices(stack, free, a, one)
     for name, ones in moved.items():
         for a in _back(free, name, ones, after):
