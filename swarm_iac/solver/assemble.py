@@ -87,7 +87,8 @@ def _equip(
     gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
     own = {label: (card,) for label, card in cards.items()}
     for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
-        if was and not scene.asks[name].shared and len(was.gpus) == scene.asks[name].need[GPUS] and _free(was.gpus, hardware, gpus):
+        ask = scene.asks[name]
+        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.gpus, hardware, gpus):
             own[f"{name}-{index}"] = was.gpus
             gpus |= set(was.gpus)
     wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
