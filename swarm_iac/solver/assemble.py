@@ -85,7 +85,7 @@ def _equip(
     wider = mended(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
     gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
-    own = {label: (card,) for label, card in cards.items()}
+    own: dict[str, tuple[int, ...]] = {label: (card,) for label, card in cards.items()}
     for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
         ask = scene.asks[name]
         if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.gpus, hardware, gpus):
