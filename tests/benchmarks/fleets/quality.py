@@ -114,7 +114,7 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
             stopped[a.workload].append(a)
         elif one.node != a.node:
             moved[a.workload].append(a)
-        elif (one.gpus, one.cpus) != (a.gpus, a.cpus) or not {*a.numa} <= {*one.numa}:  # memory may need more of them
+        elif (one.gpus, one.cpus) != (a.gpus, a.cpus) or not _no_narrower(a, one):
             yield from _devices(stack, free, a, one)
     for name, ones in moved.items():
         for a in _back(free, name, ones, after):
@@ -123,6 +123,11 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
         yield from _stops(stack, last, now, free, today, stays, name, ones)
     for name, a in stays.resized.items():
         yield from _shifts(stack, free, a, after.get(name))
+
+
+def _no_narrower(a: Allocation, one: Allocation) -> bool:
+    """Is it bound to the same NUMA nodes (none: to all), or to more, as memory may need?"""
+    return not one.numa if not a.numa else not one.numa or {*a.numa} <= {*one.numa}
 
 
 def _devices(stack: Stack, free: Free, a: Allocation, one: Allocation) -> Iterator[Finding]:
