@@ -117,10 +117,12 @@ def solve(
     try:
         show_decision(decision, json=json)
         if not json:
-            lock = decision.files.lock
-            say(
-                f"lock: {lock.parent.name}/{lock.name} says so now; `swarm plan {decision.name}` shows what `swarm up` would do"
-            )
+            lock, name = decision.files.lock, decision.name
+            if decision.files.candidates:
+                told = f"{lock.parent.name}/{lock.name} says so now; `swarm plan {name}` shows what `swarm up` would do"
+            else:  # a draft, which no `up` applies
+                told = f"{lock} says so now; `swarm plan {decision.files.stack}` shows what it comes to"
+            say(f"lock: {told}")
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted while it was shown; {decision.files.lock.name} is written") from None
 

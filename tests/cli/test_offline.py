@@ -87,3 +87,9 @@ def test_a_node_that_nobody_asked_has_the_gpus_of_the_stack_file(root: Path) -> 
 
 def test_who_does_not_answer_is_named_and_what_helps(root: Path) -> None:
     assert "n1 did not answer; see: swarm status, or ask no machine" in swarm("ps", "lab", at=root).err
+
+
+def test_of_a_draft_the_lock_is_named_as_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "draft.yaml").write_text(STACK)
+    said = swarm("solve", "draft.yaml", at=tmp_path).err
+    assert said.endswith("lock: draft.lock.yaml says so now; `swarm plan draft.yaml` shows what it comes to\n"), said
