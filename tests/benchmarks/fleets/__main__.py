@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.fleets --seed N --machines M [--changes K] [--fleets F] [--jobs J] [--save DIR] [--twice]
         [--proven] [--json]
+    python -m tests.benchmarks.fleets --file STACK [--seed N] [--changes K] [...]
     python -m tests.benchmarks.fleets --replay DIR/seed3-edit2 [...]
 
 Each seed is a fleet, written as a stack file and read by the product, that is solved from nothing and then through K edits,
 each from the placement before. `--machines` is a number or a range, `5-60`. Every answer is judged by `limits`, by a checker
-written from docs/stack-file.md alone, and for changes that nothing asks for. Times are those of `solve()`.
+written from docs/stack-file.md alone, and for changes that nothing asks for. Times are those of `solve()`. `--file` begins
+with that fleet, from nothing, and draws edits of it.
 
 A seed gives the same fleet and edits whatever the solver answers. `--save` keeps each bad case as a stack file with its lock
 and a `case.json`, which `--replay` solves and judges again. The exit code is 1 after an error or a broken rule.
@@ -50,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the first fleet")
     parser.add_argument("--machines", type=_range, default=(5, 60), help="a number or a range")
+    parser.add_argument("--file", type=Path, metavar="STACK", help="this stack file, and not a drawn fleet")
     parser.add_argument("--changes", type=int, default=5, help="edits of each fleet")
     parser.add_argument("--fleets", type=int, default=1, help="so many, with the seeds that follow")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -70,7 +73,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _drawn(asked: argparse.Namespace) -> Iterator[Row]:
-    rest = (asked.machines, asked.changes, asked.save, asked.twice, asked.proven)
+    rest = (asked.machines, asked.changes, asked.save, asked.twice, asked.proven, asked.file)
     orders = [Order(asked.seed + i, *rest) for i in range(asked.fleets)]
     begin, count, wrong = time.monotonic(), 0, 0
 

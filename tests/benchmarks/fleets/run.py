@@ -10,6 +10,7 @@ from pathlib import Path
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
 from tests.benchmarks.fleets.case import Case, Row, save, solved
+from tests.benchmarks.fleets import real
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.written import Drawn, text_of
@@ -28,12 +29,15 @@ class Order:
     save: Path | None = None
     twice: bool = False
     proven: bool = False
+    #: A stack file to begin with, instead of a drawn fleet.
+    file: Path | None = None
 
 
 def run(order: Order) -> Iterator[Row]:
     """One row for each solve, and one for each file that was refused."""
     machines = random.Random(f"machines {order.seed}").randint(*order.machines)
-    drawn, last = filled(order.seed, machines), Placement()
+    drawn = real.drawn(order.file) if order.file else filled(order.seed, machines)
+    last = Placement()
     for number in range(order.changes + 1):
         label: Row = {"seed": order.seed, "edit": number, "what": "from nothing"}
         try:
