@@ -9,8 +9,8 @@ from pathlib import Path
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
-from tests.benchmarks.fleets.case import Case, Row, save, solved
 from tests.benchmarks.fleets import real
+from tests.benchmarks.fleets.case import Case, Row, save, solved
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.written import Drawn, text_of
