@@ -321,11 +321,10 @@ def _pending(stack: Stack, now: Placement) -> Iterator[Finding]:
         after[a.workload].add(a.index)
     told = {one.workload: set(one.missing) for one in now.unplaced}
     for name, workload in stack.workloads.items():
-        missing = set(range(wanted(workload))) - after[name]
-        if missing != told.get(name, set()):
-            yield Finding(
-                "unplaced", f"{name}: {sorted(missing)[:5]} have no place, and told are {sorted(told.get(name, ()))[:5]}"
-            )
+        here, said = after[name], told.get(name, set())
+        missing = wanted(workload) - len(here)  # which numbers are free is no rule: replicas keep theirs beyond their count
+        if len(said) != missing or said & here:
+            yield Finding("unplaced", f"{name}: {missing} have no place of {sorted(here)[:5]}, and told are {sorted(said)[:5]}")
     for gone in now.unplaced:
         if not gone.reasons:
             yield Finding("reason", f"{gone.workload} has no place, and no reason is told")
@@ -344,14 +343,12 @@ def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:
 
 def told_moves(stack: Stack, last: Placement, now: Placement, told: dict[str, tuple[str, str]]) -> Iterator[Finding]:
     """Every replica still wanted that left its node is told, with its source and target; and nothing else is."""
-    after, truth = now.by_name(), {}
+    after, more, truth = now.by_name(), surplus(stack, last), {}
     for a in last.allocations:
-        workload = stack.workloads.get(a.workload)
-        if workload is None or a.index >= wanted(workload):
-            continue
-        target = after[a.name].node if a.name in after else ""
-        if target != a.node:
-            truth[a.name] = (a.node, target)
+        if a.workload in stack.workloads and a.name not in more:
+            target = after[a.name].node if a.name in after else ""
+            if target != a.node:
+                truth[a.name] = (a.node, target)
     for name in sorted({*truth, *told}):
         here, said = truth.get(name), told.get(name)
         if here != said and not (here is None and said is not None and said[0] == said[1]):
