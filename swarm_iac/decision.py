@@ -314,9 +314,10 @@ class Ran(TypedDict):
 
 
 def still(running: Placement, now: Placement) -> Ran:
-    """Of the allocations of `now`, what they were."""
+    """Of the allocations of `now`, what they were. One that has another user starts anew."""
     before = running.by_name()
     both = [(before[one.name], one) for one in now.allocations if one.name in before]
+    both = [(was, one) for was, one in both if None in (was.user, one.user) or was.user == one.user]
     return {
         "kept": frozenset(one.name for was, one in both if was.node == one.node),
         "held": {one.name: amounts(was) for was, one in both},

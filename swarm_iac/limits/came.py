@@ -93,7 +93,7 @@ class _Scope:
     ) -> None:
         self.stack, self.before, self.today, self.nodes = stack, before, today, nodes
         self.old, self.now = before.by_name(), after.by_name()
-        self.held = {name: amounts(one) for name, one in self.old.items()}
+        self.held = {name: amounts(one) for name, one in self.old.items() if one.user in (None, _user(stack, one))}
         self.stand = tuple(each for each in after.allocations if nodes is None or each.node in nodes)
 
     def came(self, back: tuple[Allocation, ...]) -> Came:
@@ -135,6 +135,12 @@ class _Scope:
     def _newcomer(self, one: Allocation) -> bool:
         was = self.old.get(one.name)
         return was is None or was.node != one.node or growth.size(was) != growth.size(one)
+
+
+def _user(stack: Stack, one: Allocation) -> str | None:
+    """Whose its workload is now."""
+    wish = stack.workloads.get(one.workload)
+    return wish.user if wish else one.user
 
 
 def _seated(stack: Stack, stays: list[Allocation], come: list[Allocation]) -> list[Allocation]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from swarm_iac.model.base import Card, Core, Name, Value
+from swarm_iac.model.base import Account, Card, Core, Name, Value
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 
@@ -17,6 +17,7 @@ class Allocation(Value):
     workload: Name
     index: int = Field(ge=0)
     node: Name
+    user: Account | None = Field(default=None, description="Whose it is; None where a lock file of before does not say.")
     gpus: tuple[Card, ...] = ()
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs; empty when it shares.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes it is bound to; empty when it is not.")

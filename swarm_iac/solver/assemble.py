@@ -60,10 +60,15 @@ def _name_replicas(
                 left[allocation.node] -= 1
                 used.add(allocation.index)
                 if group is settled.stay:
-                    kept[allocation.name] = allocation
+                    user = scene.asks[name].user
+                    kept[allocation.name] = (
+                        allocation if allocation.user == user else allocation.model_copy(update={"user": user})
+                    )
                 else:
                     new.setdefault(allocation.node, []).append((name, allocation.index, allocation))
-    moved = [a.index for a in running if a.index not in used]
+    # Who could have stayed comes before who had to leave: where one too few is placed, nobody stops whose node is there.
+    away = sorted((a for a in running if a.index not in used), key=lambda a: (a.name not in settled.stay, a.index))
+    moved = [a.index for a in away]
     fresh = [i for i in range(scene.asks[name].wanted) if i not in used and i not in moved]
     indices = iter(moved + fresh)
     for node, _ in places:
@@ -143,7 +148,7 @@ def _parts(
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:
     need = scene.asks[name].need
     return Allocation(
-        name=f"{name}-{index}", workload=name, index=index, node=node,
+        name=f"{name}-{index}", workload=name, index=index, node=node, user=scene.asks[name].user,
         gpus=devices.gpus, cpus=devices.cpus, numa=devices.numa,
         vcpus=Cpus(need[VCPUS]), memory=Bytes(need[MEMORY]), storage=Bytes(need[STORAGE]),
         egress=BitsPerSecond(need[EGRESS]), ingress=BitsPerSecond(need[INGRESS]),

@@ -92,7 +92,10 @@ def _all_anew(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: C
 
 
 def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
-    """All stand where they were given, and each that finds room at home goes there. Those that stopped, too."""
+    """All stand where they were given, and each that finds room at home goes there. Those that stopped, too.
+
+    Who has to stay near the others of its workload finds room only with all of them.
+    """
     given = Counter({pair: place.put(*pair, count) for pair, count in sorted(comes.items())})
     left, back = Counter(gone), 1
     while back:
@@ -102,6 +105,9 @@ def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers:
                 while left[name, node] and place.back(name, node, given):
                     left[name, node] -= 1
                     back += 1
+            if place.scene.asks[name].within and (went := place.all_back(name, left, given)):
+                left -= went
+                back += went.total()
 
 
 def _rank(scene: Scene, name: str) -> tuple[int, int, int, str]:
@@ -152,3 +158,27 @@ class _Place:
                 return True
             self.room.take(ask, self.scene.bins[there], 1)
         return False
+
+    def all_back(self, name: str, left: Pairs, given: Pairs) -> Pairs:
+        """Do all that were given places go home together? Who went where; if not, nobody, and all is as before."""
+        ask = self.scene.asks[name]
+        theres = Counter({pair: count for pair, count in given.items() if pair[0] == name and count > 0})
+        homes = Counter({pair: count for pair, count in left.items() if pair[0] == name and count > 0})
+        if not theres or theres.total() > homes.total():
+            return Counter()
+        for (_, there), count in theres.items():
+            self.room.take(ask, self.scene.bins[there], -count)
+        rest, went = theres.total(), Counter[tuple[str, str]]()
+        for (_, node), count in sorted(homes.items()):
+            went[name, node] = self.put(name, node, min(rest, count), home=True)
+            rest -= went[name, node]
+        if not rest:
+            self.counts -= theres
+            given -= theres
+            return went
+        for (_, node), count in went.items():
+            self.room.take(ask, self.scene.bins[node], -count)
+        self.counts -= went
+        for (_, there), count in theres.items():
+            self.room.take(ask, self.scene.bins[there], count)
+        return Counter()

@@ -245,6 +245,8 @@ def _over(
     for name, ones in running.items():
         ask = asks[name]
         for one in ones:
+            if one.user not in (None, ask.user):
+                continue  # it starts anew, under another account
             for i, (has, use) in enumerate(zip(_holds(one), ask.usage, strict=True)):
                 sums[ask.user][i] += min(has, use)
                 sums[""][i] += min(has, use)

@@ -58,6 +58,7 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
         return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
 
     best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
+    best = _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores, bounds)
     return _bounded_again(scene, most, best, watch)
 
 
@@ -139,6 +140,7 @@ def _all_at_once(
         if not short(scene, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
     best = better(best, eased(scene, settled, best[1]))
+    best = better(best, restored(scene, settled, best[1], watch.ended))
     for aim, value, bound in best[0].scores:
         watch.reached(aim, value, bound)
     return best

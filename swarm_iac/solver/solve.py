@@ -35,7 +35,7 @@ from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.explain import Causes, room_of
 from swarm_iac.solver.fewest import moves_goal
-from swarm_iac.solver.greedy import ORDERS, greedy
+from swarm_iac.solver.greedy import ORDERS, Misfits, greedy
 from swarm_iac.solver.homeward import eased
 from swarm_iac.solver.lacking import code, lacking
 from swarm_iac.solver.large import fill
@@ -104,8 +104,9 @@ def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Sol
         return found
     counts: Pairs = Counter((a.workload, a.node) for a in ones)
     counts, ones = locality.whole(scene, settled, counts, ones)
-    placement = _placement_of(scene, ones)
     goals = {goal.name: goal for goal in found.proof.goals}
+    counts, ones, goals = _filled_again(scene, settled, counts, ones, goals, watch)
+    placement = _placement_of(scene, ones)
     split = locality.goal(scene, settled, counts, ones, goals)
     nodes = goals.pop("nodes", None)
     watch.tell((split,))
@@ -115,6 +116,33 @@ def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Sol
     optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
     proof = found.proof.model_copy(update={"goals": tuple(told), "optimal": optimal, "placement": digest(placement)})
     return found.model_copy(update={"placement": placement, "proof": proof, "moves": _moves(scene, settled, placement)})
+
+
+def _filled_again(
+    scene: Scene, settled: Settled, counts: Pairs, ones: tuple[Allocation, ...], goals: dict[str, Goal], watch: Watch
+) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
+    """Whoever went to another node may have made room: what never ran takes it, where nobody is split or leaves for that."""
+    more = restored(scene, settled, counts, watch.ended)
+    new = Counter({pair: count for pair, count in (more - counts).items() if pair[0] not in scene.running})
+    if not new or counts - more:
+        return counts, ones, goals
+    found = assemble(scene, settled, counts + new)
+    if len(locality.needless(scene, settled, found)) > len(locality.needless(scene, settled, ones)):
+        return counts, ones, goals
+    misfits, told = Misfits(scene), dict(goals)
+
+    def add(name: str, value: int) -> None:
+        if name in told:
+            told[name] = told[name].model_copy(update={"value": told[name].value + value})
+
+    for (name, node), count in new.items():
+        ask = scene.asks[name]
+        level = scene.stack.workloads[name].priority
+        add(f"{level}_placed_gpus", ask.gpus * count)
+        add(f"{level}_placed_gpu_milli", ask.gpus * ask.share * count)
+        add(f"{level}_placed_replicas", count)
+        add("misfit", misfits.of(ask, scene.bins[node]) * count)
+    return counts + new, found, told
 
 
 def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:

@@ -1,7 +1,7 @@
 """What has to be decided? What may stay is settled first; the rest is a task for the fleet level.
 
 stay    unchanged, on a node that may keep it, breaking no rule: leaving costs a move of the budget
-soft    still welcome on its node but of another size, or in the way of a rule: it prefers its node, free of charge
+soft    still welcome on its node but of another size or user, or in the way of a rule: it prefers its node, free of charge
 """
 
 from __future__ import annotations
@@ -90,6 +90,10 @@ def settle(scene: Scene) -> Settled:
         for allocation in scene.running.get(ask.name, ()):
             bin_ = scene.bins.get(allocation.node)
             if bin_ is None or not may_stay(ask, bin_):
+                continue
+            if allocation.user not in (None, ask.user):  # it starts anew, under another account
+                if bin_.state != "cordon":
+                    settled.soft[allocation.name] = allocation
                 continue
             gpus = taken.setdefault((bin_.name, "gpu"), set())
             cpus = taken.setdefault((bin_.name, "cpu"), set())

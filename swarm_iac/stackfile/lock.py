@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from swarm_iac.errors import Problem, StackFileError
-from swarm_iac.model.base import Card, Core, Name, Value
+from swarm_iac.model.base import Account, Card, Core, Name, Value
 from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import written
@@ -56,6 +56,7 @@ class _Block(Value):
 
     workload: Name = Field(description="The workload.")
     node: Name = Field(description="The node.")
+    user: Account | None = Field(default=None, description="Whose it is.")
     gpus: tuple[Card, ...] = Field(default=(), description="GPUs by index.")
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes.")
@@ -150,7 +151,8 @@ class Decided:
 def digest_placement(placement: Placement) -> str:
     """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
     unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
-    allocations = sorted((one.model_dump(mode="json") for one in placement.allocations), key=lambda one: str(one["name"]))
+    dumped = (one.model_dump(mode="json", exclude=None if one.user else {"user"}) for one in placement.allocations)
+    allocations = sorted(dumped, key=lambda one: str(one["name"]))
     growing = sorted(one.workload for one in placement.growing)
     return digest({"allocations": allocations, "unplaced": unplaced} | ({"growing": growing} if growing else {}))
 
@@ -175,6 +177,7 @@ def dump(lock: Lock) -> str:
     parts = [_HEAD + _ALLOCATIONS]
     for one in sorted(lock.placement.allocations, key=lambda one: one.name):
         lines = [f"  {one.name}:", f"    workload: {one.workload}", f"    node: {one.node}"]
+        lines += [f"    user: {json.dumps(one.user) if one.user in written.WORDS else one.user}"] if one.user else []
         for name in ("gpus", "cpus", "numa"):
             if numbers := getattr(one, name):
                 lines.append(f"    {name}: [{', '.join(map(str, numbers))}]")

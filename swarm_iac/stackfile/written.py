@@ -20,12 +20,13 @@ Size = TypeVar("Size", bound=Quantity)
 Read = tuple[list[Allocation], list[Unplaced], dict[str, str], dict[str, str]]
 
 _NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
+_ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
 _LIST = r"\[([0-9]{1,5}(?:, [0-9]{1,5})*)\]"
 #: Text with a unit: as a bare number it would be read as YAML reads numbers.
 _SIZE = r"(0|[0-9]{1,15}(?:\.[0-9]{1,9})? [A-Za-z/]{1,8})"
 _DIGEST = r'    digest: "([0-9a-f]{12})"\n'
 _BLOCK = re.compile(
-    rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n"
+    rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n(?:    user: ({_ACCOUNT})\n)?"
     rf"(?:    gpus: {_LIST}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
     rf"    vcpus: ([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)\n    memory: {_SIZE}\n"
     rf"(?:    storage: {_SIZE}\n)?(?:    egress: {_SIZE}\n)?(?:    ingress: {_SIZE}\n)?{_DIGEST}"
@@ -33,7 +34,7 @@ _BLOCK = re.compile(
 _MISSING = re.compile(rf"\n  ({_NAME}):\n    missing: {_LIST}\n{_DIGEST}")
 _UNPLACED = "\nunplaced:\n"
 #: Names that YAML reads as something else.
-_WORDS = frozenset({"true", "false", "null"})
+WORDS = frozenset({"true", "false", "null"})
 _LONGEST = 40
 
 
@@ -49,12 +50,12 @@ def read(text: str, head: str) -> Read | None:
     try:
         while match := _BLOCK.match(text, at):
             at, count = match.end(), count + 1
-            workload, index, node, gpus, pins, numa, vcpus, memory, storage, egress, ingress, digest = match.groups()
+            workload, index, node, user, gpus, pins, numa, vcpus, memory, storage, egress, ingress, digest = match.groups()
             name = f"{workload}-{index}"
-            names |= {workload, node}
+            names |= {workload, node, user or node}
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
-                name=name, workload=workload, index=int(index), node=node,
+                name=name, workload=workload, index=int(index), node=node, user=user,
                 gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
                 vcpus=cpus(vcpus), memory=size(memory), storage=size(storage or "0"),
                 egress=rate(egress or "0"), ingress=rate(ingress or "0"),
@@ -70,7 +71,7 @@ def read(text: str, head: str) -> Read | None:
             workload, indices, digest = match.groups()
             unplaced[workload], missing[workload] = Unplaced(workload=workload, missing=_numbers(indices)), digest
     names |= unplaced.keys()
-    well = names.isdisjoint(_WORDS) and max(map(len, names), default=0) <= _LONGEST
+    well = names.isdisjoint(WORDS) and max(map(len, names), default=0) <= _LONGEST
     if at != len(text) or count != len(allocations) + len(unplaced) or not well:
         return None
     return list(allocations.values()), list(unplaced.values()), digests, missing

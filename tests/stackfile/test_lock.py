@@ -56,6 +56,14 @@ def test_lock_reads_as_it_was_written() -> None:
     assert "7 of 8" not in text
 
 
+@pytest.mark.parametrize("user", ["ada", "null", "true", "_svc-1", "a_b"])
+def test_whose_an_allocation_is_stands_in_the_lock(user: str) -> None:
+    one = put(stack(), "chat", 0, "gpu-01", (0,)).model_copy(update={"user": user})
+    made = lock.make(stack(), Placement(allocations=(one,)))
+    assert lock.parse(lock.dump(made), "dev.lock.yaml") == made
+    assert lock.parse(lock.dump(made) + "\n", "dev.lock.yaml") == made, "read as any YAML"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -133,3 +133,16 @@ def test_a_limit_that_was_lowered_and_a_lock_that_was_edited(root: Path) -> None
         refuse_unseen(ran, shown, desired(other.stack, other.placement), ())
     assert stood(decided(root, FLEET), TODAY) == {}
     assert stood(decided(root, FLEET[: FLEET.index("  c: {user: bo")]), TODAY) == {}, "a workload is gone"
+
+
+def test_another_users_job_counts_as_new(root: Path) -> None:
+    """To start under one name and be given to another who has no more: a way past a limit, if what ran could stay."""
+    given = edited(FLEET, ("a: {user: ada", "a: {user: bo"), ("user: {gpus: 16", "user: {gpus: 8"))
+    now = decided(root, given)
+    assert names(now) == {"b-0", "b-1", "c-0"}, "bo has one of 8 GPUs already, and a asks for 8"
+    fits = decided(root, edited(FLEET, ("a: {user: ada", "a: {user: bo")))
+    was, one = fits.last.by_name()["a-0"], fits.placement.by_name()["a-0"]
+    assert (one.node, one.gpus, one.user) == (was.node, was.gpus, "bo"), "where it fits it starts anew where it stands"
+    states = f"  {was.node}: {{state: cordon, why: fan}}\nworkloads:\n"
+    cordoned = edited(FLEET, ("a: {user: ada", "a: {user: bo"), ("workloads:\n", states))
+    assert decided(root, cordoned).placement.by_name()["a-0"].node != was.node, "to a cordoned node nothing new comes"

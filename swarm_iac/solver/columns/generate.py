@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from swarm_iac.solver.columns.limit import COLUMN, PRICED, Limit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.price import Priced, Pricer
-from swarm_iac.solver.columns.problem import Pattern, Problem, Shape
+from swarm_iac.solver.columns.problem import Problem, Shape
 
 #: Part of the best prices in the mixture.
 SMOOTH = 0.5
@@ -77,7 +77,7 @@ def generate(
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
             mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
-            charges, true = master.charges(mixed), master.charges(mix.rows)
+            charges, true = master.charges(mixed), _Charged(master, mix.rows)
             total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
@@ -87,7 +87,8 @@ def generate(
                 stop.spend(priced.spent + PRICED)
                 promise[h] = 0.0
                 for other in hosts[h]:
-                    cost = sum(amount * n for amount, n in _charged(master, other, true, mix.rows, priced.pattern))
+                    charged = true.on(other)
+                    cost = sum(charged[kind] * count for kind, count in priced.pattern)
                     gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
                     if gain > 1e-6 * problem.unit:
                         promise[other] = max(promise[other], gain * shapes[other].count)
@@ -111,11 +112,18 @@ def generate(
     return state
 
 
-def _charged(
-    master: Master, shape: int, everywhere: tuple[float, ...], rows: tuple[float, ...], pattern: Pattern
-) -> list[tuple[float, int]]:
-    charges = master.charged(shape, everywhere, rows)
-    return [(charges[kind], count) for kind, count in pattern]
+class _Charged:
+    """What the rows charge for one replica of each kind, at the prices of one round; each shape is looked up once."""
+
+    def __init__(self, master: Master, rows: tuple[float, ...]) -> None:
+        self.master, self.rows, self.everywhere = master, rows, master.charges(rows)
+        self.known: dict[int, tuple[float, ...]] = {}
+
+    def on(self, shape: int) -> tuple[float, ...]:
+        """On a node of the shape."""
+        if shape not in self.known:
+            self.known[shape] = self.master.charged(shape, self.everywhere, self.rows)
+        return self.known[shape]
 
 
 def _priced(

@@ -7,6 +7,7 @@ size of the problem is (kinds × shapes); how many nodes there are does not ente
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 #: One whole GPU in thousandths.
 WHOLE = 1000
@@ -75,7 +76,7 @@ class Problem:
     shapes: tuple[Shape, ...]
     rows: tuple[Row, ...]
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """The least that a whole GPU is worth, or a replica where nothing has GPUs: differences far below do not count."""
         rates = [kind.value * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards and kind.value]

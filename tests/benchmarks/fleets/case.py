@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.limits import judge
+from swarm_iac.limits import amounts, judge
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
@@ -76,8 +76,13 @@ def judged(case: Case, solution: Solution) -> list[Finding]:
     """Everything that is wrong with an answer: `limits`, the checker, and what nobody asked for."""
     stack, last, now = case.stack, case.last, solution.placement
     before = last.by_name()
-    kept = frozenset(a.name for a in now.allocations if a.name in before and before[a.name].node == a.node)
-    found = [Finding(f"limits: {v.rule}", v.text) for v in judge(stack, now, case.today, kept=kept)]
+    kept = frozenset(
+        a.name
+        for a in now.allocations
+        if a.name in before and before[a.name].node == a.node and before[a.name].user in (None, a.user)
+    )
+    held = {a.name: amounts(a) for a in last.allocations if a.user in (None, stack.workloads.get(a.workload, a).user)}
+    found = [Finding(f"limits: {v.rule}", v.text) for v in judge(stack, now, case.today, kept=kept, held=held)]
     found += broken(stack, now, last, case.today)
     if any(one.rule in ("names", "index twice") for one in found):
         return found  # the rest counts on names
@@ -90,7 +95,7 @@ def judged(case: Case, solution: Solution) -> list[Finding]:
     found += told_moves(stack, last, now, {move.name: (move.source, move.target) for move in solution.moves})
     found += honest(stack, last, now, solution.proof, stays)
     found += needless(stack, last, now, case.today, stays)
-    found += missed(stack, last, now, case.today, stack.solve.moves - max(len(moved), len(told)))
+    found += missed(stack, last, now, case.today, stack.solve.moves - max(len(moved), len(told)), stays)
     return found
 
 

@@ -239,11 +239,13 @@ def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> 
     free.take(one, 1)
 
 
-def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, left: int) -> Iterator[Finding]:
+def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, left: int, stays: Staying) -> Iterator[Finding]:
     """Replicas without a place that would fit beside everything that stands; a gang only if all of it fits.
 
-    `left`: moves that the budget has left; without any, what ran and lost its place may not start in another.
+    `left`: moves that the budget has left; without any, what ran and lost its place may not start in another. A gang that
+    goes elsewhere moves all its members that could stay.
     """
+    could = Counter(a.workload for a in stays.could.values())
     free = Free(stack, today, now.allocations)
     placed = defaultdict(set)
     for a in now.allocations:
@@ -254,6 +256,8 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
     for name, workload in stack.workloads.items():
         missing = [i for i in range(wanted(workload)) if i not in placed[name]][: wanted(workload) - len(placed[name])]
         if not missing or not free.below_ceilings(workload) or (left <= 0 and ran[name] > len(placed[name])):
+            continue
+        if workload.gang is not None and could[name] > left:
             continue
         where = workload.place
         key = (size(workload), workload.each.gpus, workload.each.gpu_power, tuple(sorted(where.select.items())))
