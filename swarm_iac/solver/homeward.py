@@ -19,8 +19,21 @@ from swarm_iac.solver.view import simple
 from swarm_iac.solver.worth import MOVE, total
 
 
+#: So often all who left are asked anew: each who goes home makes room for others.
+TURNS = 4
+
+
 def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
-    """What is worth the most, with at least as many replicas of each workload: `counts`, or after one or two ways home."""
+    """What is worth the most, with at least as many replicas of each workload: `counts`, or after some ways home."""
+    for _ in range(TURNS):
+        found = _once(scene, settled, counts)
+        if found == counts:
+            break
+        counts = found
+    return counts
+
+
+def _once(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
     stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
     most = max(moves_of(scene, settled, counts), int(scene.stack.solve.moves))
     best = counts
