@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -151,7 +151,7 @@ class Decided:
 def digest_placement(placement: Placement) -> str:
     """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
     unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
-    dumped = (one.model_dump(mode="json", exclude=None if one.user else {"user"}) for one in placement.allocations)
+    dumped = (one.model_dump(mode="json", exclude={"user"}) for one in placement.allocations)  # the stack says whose it is
     allocations = sorted(dumped, key=lambda one: str(one["name"]))
     growing = sorted(one.workload for one in placement.growing)
     return digest({"allocations": allocations, "unplaced": unplaced} | ({"growing": growing} if growing else {}))
@@ -258,7 +258,11 @@ def _lock(
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
-    """The lock with every workload that has another name now under that name, as `formerly` in the stack says."""
+    """The lock with every workload that has another name now under that name, as `formerly` in the stack says.
+
+    What an older lock does not say of users is taken from the stack.
+    """
+    lock = _owned(lock, stack)
     names = {one.formerly: name for name, one in stack.workloads.items() if one.formerly}
     found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
     if not found and not any(one.workload in names for one in lock.placement.unplaced):
@@ -276,6 +280,16 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
         for each in (lock.unplaced_digests, lock.growing_digests)
     )
     return Lock(placement, digests, unplaced_digests, growing)
+
+
+def _owned(lock: Lock, stack: Stack) -> Lock:
+    ones = lock.placement.allocations
+    if all(one.user for one in ones):
+        return lock
+    users = {name: one.user for name, one in stack.workloads.items()}
+    users |= {one.formerly: one.user for one in stack.workloads.values() if one.formerly}
+    owned = (one if one.user else one.model_copy(update={"user": users.get(one.workload)}) for one in ones)
+    return replace(lock, placement=lock.placement.model_copy(update={"allocations": tuple(owned)}))
 
 
 def beside(file: str, stack: Stack) -> Placement:
@@ -308,6 +322,8 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
             reasons.append(f"{one.name}: the stack has no node {one.node}")
         elif (state := stack.nodes[one.node].state) in ("drain", "lost"):
             reasons.append(f"{one.name}: {one.node} is in state {state}")
+        elif one.user not in (None, owner := stack.workloads[one.workload].user):
+            reasons.append(f"{one.name}: it is of {owner} now, and was of {one.user}")
         elif one.index >= _most(stack, one.workload) and lock.digests.get(one.name) != current.of(one):
             reasons.append(f"{one.name}: {one.workload} has no replica {one.index}")
         elif lock.digests.get(one.name) != current.of(one):

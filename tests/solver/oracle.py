@@ -94,6 +94,7 @@ class Ran(TypedDict):
 def still(placement: Placement, last: Placement) -> Ran:
     """Allocations that stand where they stood, and what each held that ran."""
     both = [(a, was) for a in placement.allocations for was in last.allocations if a.name == was.name]
+    both = [(a, was) for a, was in both if was.user is None or a.user == was.user]
     held = {
         a.name: (len(was.gpus), *map(int, (was.vcpus, was.memory, was.storage, was.egress, was.ingress))) for a, was in both
     }

@@ -229,7 +229,7 @@ def test_no_draw_binds_more_memory_than_there_is_or_splits_without_need(seed: in
 
 def _small(name: str, gpu: int, cpus: range, numa: int) -> Allocation:
     return Allocation(
-        name=f"{name}-0", workload=name, index=0, node="n1", gpus=(gpu,), cpus=tuple(cpus), numa=(numa,),
+        name=f"{name}-0", workload=name, index=0, node="n1", user="ada", gpus=(gpu,), cpus=tuple(cpus), numa=(numa,),
         vcpus=Cpus(8000), memory=Bytes(10**9),
     )  # fmt: skip
 
