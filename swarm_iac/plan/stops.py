@@ -71,8 +71,15 @@ def _left(
         return f"makes room for {' and '.join(found.names)}"
     if found.broken:
         head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
+        head = _given(stack, was) or head
         return f"{head}: {found.told()}"
     return gain(stack, after, was, now) or f"{was.node} has room for it still: the search ended before that was seen"
+
+
+def _given(stack: Stack, was: Allocation) -> str:
+    """It has another user: it starts anew. Empty where it has not."""
+    user = stack.workloads[was.workload].user
+    return "" if was.user in (None, user) else f"it is of {user} now"
 
 
 def _lost(
@@ -95,7 +102,8 @@ def _lost(
     # What asks for another size has no place with that.
     broken = [each for each in found.broken if each.rule != "sizes_equal_wish"]
     if broken and len(broken) == len(found.broken):
-        return f"it does not fit {one.node} any more: {found.told()}, and no other node takes it"
+        head = _given(stack, one) or f"it does not fit {one.node} any more"
+        return f"{head}: {found.told()}, and no other node takes it"
     reasons = next((gone.reasons for gone in after.unplaced if gone.workload == one.workload), ())
     return (
         "; ".join(reason.text for reason in reasons)

@@ -18,7 +18,6 @@ from swarm_iac.solver.task import Pairs, Settled, Task, by_workload
 from swarm_iac.solver.view import simple
 from swarm_iac.solver.worth import MOVE, total
 
-
 #: So often all who left are asked anew: each who goes home makes room for others.
 TURNS = 4
 

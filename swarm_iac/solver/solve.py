@@ -34,9 +34,9 @@ from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
 from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.explain import Causes, room_of
-from swarm_iac.solver.fewest import moves_goal
+from swarm_iac.solver.fewest import moves_goal, moves_of
 from swarm_iac.solver.greedy import ORDERS, Misfits, greedy
-from swarm_iac.solver.homeward import eased
+from swarm_iac.solver.homeward import eased, homeward
 from swarm_iac.solver.lacking import code, lacking
 from swarm_iac.solver.large import fill
 from swarm_iac.solver.large import goals as goals_of_large
@@ -121,12 +121,16 @@ def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Sol
 def _filled_again(
     scene: Scene, settled: Settled, counts: Pairs, ones: tuple[Allocation, ...], goals: dict[str, Goal], watch: Watch
 ) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
-    """Whoever went to another node may have made room: what never ran takes it, where nobody is split or leaves for that."""
-    more = restored(scene, settled, counts, watch.ended)
-    new = Counter({pair: count for pair, count in (more - counts).items() if pair[0] not in scene.running})
-    if not new or counts - more:
+    """Whoever went to another node may have made room: who left goes home, and what never ran takes it; nobody is split."""
+    home = homeward(scene, settled, counts)
+    if by_workload(home) != by_workload(counts):
+        home = counts
+    more = restored(scene, settled, home, watch.ended)
+    new = Counter({pair: count for pair, count in (more - home).items() if pair[0] not in scene.running})
+    new = Counter() if home - more else new
+    if not new and home == counts:
         return counts, ones, goals
-    found = assemble(scene, settled, counts + new)
+    found = assemble(scene, settled, home + new)
     if len(locality.needless(scene, settled, found)) > len(locality.needless(scene, settled, ones)):
         return counts, ones, goals
     misfits, told = Misfits(scene), dict(goals)
@@ -135,14 +139,16 @@ def _filled_again(
         if name in told:
             told[name] = told[name].model_copy(update={"value": told[name].value + value})
 
-    for (name, node), count in new.items():
-        ask = scene.asks[name]
-        level = scene.stack.workloads[name].priority
+    for name, count in by_workload(new).items():
+        ask, level = scene.asks[name], scene.stack.workloads[name].priority
         add(f"{level}_placed_gpus", ask.gpus * count)
         add(f"{level}_placed_gpu_milli", ask.gpus * ask.share * count)
         add(f"{level}_placed_replicas", count)
-        add("misfit", misfits.of(ask, scene.bins[node]) * count)
-    return counts + new, found, told
+    for sign, ones_there in ((1, home + new - counts), (-1, counts - home)):
+        for (name, node), count in ones_there.items():
+            add("misfit", sign * misfits.of(scene.asks[name], scene.bins[node]) * count)
+    add("moves", moves_of(scene, settled, home) - moves_of(scene, settled, counts))
+    return home + new, found, told
 
 
 def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
@@ -342,6 +348,8 @@ def _why(scene: Scene, was: Allocation, target: str, forced: bool) -> str:
         return f"{was.node} is no longer in the stack"
     if bin_.state in ("drain", "lost"):
         return f"{was.node} is in state {bin_.state}"
+    if was.user not in (None, user := scene.asks[was.workload].user):
+        return f"it is of {user} now"
     if forced:
         return f"it does not fit {was.node} any more"
     if target == was.node:

@@ -316,18 +316,8 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
     decided: dict[str, set[int]] = {}
     for one in lock.placement.allocations:
         decided.setdefault(one.workload, set()).add(one.index)
-        if one.workload not in stack.workloads:
-            reasons.append(f"{one.name}: the stack has no workload {one.workload}")
-        elif one.node not in stack.nodes:
-            reasons.append(f"{one.name}: the stack has no node {one.node}")
-        elif (state := stack.nodes[one.node].state) in ("drain", "lost"):
-            reasons.append(f"{one.name}: {one.node} is in state {state}")
-        elif one.user not in (None, owner := stack.workloads[one.workload].user):
-            reasons.append(f"{one.name}: it is of {owner} now, and was of {one.user}")
-        elif one.index >= _most(stack, one.workload) and lock.digests.get(one.name) != current.of(one):
-            reasons.append(f"{one.name}: {one.workload} has no replica {one.index}")
-        elif lock.digests.get(one.name) != current.of(one):
-            reasons.append(f"{one.name}: {one.workload} or the shape of {one.node} has changed")
+        if wrong := _stale(one, lock, stack, current):
+            reasons.append(f"{one.name}: {wrong}")
     for gone in lock.placement.unplaced:
         decided.setdefault(gone.workload, set()).update(gone.missing)
         if gone.workload not in stack.workloads:
@@ -342,6 +332,23 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
         elif len(known) > workload.members and not reasons:
             reasons.append(f"{name}: {workload.members} of its replicas are wanted, and {len(known)} were decided")
     return tuple(reasons)
+
+
+def _stale(one: Allocation, lock: Lock, stack: Stack, current: Decided) -> str:
+    """Why an allocation of the lock does not stand; empty where it does."""
+    if one.workload not in stack.workloads:
+        return f"the stack has no workload {one.workload}"
+    if one.node not in stack.nodes:
+        return f"the stack has no node {one.node}"
+    if (state := stack.nodes[one.node].state) in ("drain", "lost"):
+        return f"{one.node} is in state {state}"
+    if one.user not in (None, owner := stack.workloads[one.workload].user):
+        return f"it is of {owner} now, and was of {one.user}"
+    beyond = one.index >= _most(stack, one.workload)
+    changed = (
+        f"{one.workload} has no replica {one.index}" if beyond else f"{one.workload} or the shape of {one.node} has changed"
+    )
+    return "" if lock.digests.get(one.name) == current.of(one) else changed
 
 
 def _most(stack: Stack, workload: str) -> int:

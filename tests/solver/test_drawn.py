@@ -9,7 +9,17 @@ from tests.benchmarks.fleets.run import Order, rows_of
 pytestmark = pytest.mark.engine
 
 #: Small ones, and some that were answered wrong: stopped or moved what had room.
-SEEDS = ((5005, 2), (5008, 2), (10136, 1), (10193, 0), (10206, 3), (10454, 5), (10731, 0), (10746, 3), *((seed, 3) for seed in range(8000, 8008)))
+SEEDS = (
+    (5005, 2),
+    (5008, 2),
+    (10136, 1),
+    (10193, 0),
+    (10206, 3),
+    (10454, 5),
+    (10731, 0),
+    (10746, 3),
+    *((seed, 3) for seed in range(8000, 8008)),
+)
 
 
 def _problems(seed: int, machines: tuple[int, int], changes: int) -> list[str]:

@@ -66,7 +66,7 @@ def staying(stack: Stack, last: Placement, today: datetime.date) -> Staying:
         workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
         if workload is None or node is None or a.name in could or a.name in more:
             continue
-        if node.state in ("ready", "cordon") and suits(stack, workload, a.node):
+        if a.user in (None, workload.user) and node.state in ("ready", "cordon") and suits(stack, workload, a.node):
             (could if size_of(a) == size(workload) else resized)[a.name] = a
     contested: set[str] = set()
     ones = list(could.values())
