@@ -226,7 +226,7 @@ def test_places_that_are_missed_are_seen() -> None:
     nowhere = Placement()
 
     def rules(stack: Stack, now: Placement = nowhere, left: int = 4, last: Placement = nowhere) -> list[str]:
-        return [found.rule for found in missed(stack, last, now, TODAY, left)]
+        return [found.rule for found in missed(stack, last, now, TODAY, left, staying(stack, last, TODAY))]
 
     assert rules(stack_of(one)) == ["missed place"]
     assert rules(stack_of(gang)) == ["missed place"]
