@@ -342,6 +342,12 @@ def _recarded(scene: Scene, was: Allocation, now: Allocation) -> bool:
     return scene.asks[was.workload].shared and was.node == now.node and was.gpus != now.gpus
 
 
+def _left(scene: Scene, gang: str) -> str:
+    """A node that a member of the gang cannot stay on, whoever else is there; empty if there is none."""
+    nodes = (a.node for a in scene.running.get(gang, ()))
+    return next((node for node in nodes if node not in scene.bins or scene.bins[node].state in ("drain", "lost")), "")
+
+
 def _why(scene: Scene, was: Allocation, target: str, forced: bool) -> str:
     bin_ = scene.bins.get(was.node)
     if bin_ is None:
@@ -351,7 +357,8 @@ def _why(scene: Scene, was: Allocation, target: str, forced: bool) -> str:
     if was.user not in (None, user := scene.asks[was.workload].user):
         return f"it is of {user} now"
     if forced:
-        return f"it does not fit {was.node} any more"
+        gone = _left(scene, was.workload) if scene.asks[was.workload].gang else ""
+        return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
     if target == was.node:
         return "changes its GPU, since parts of GPUs fit there in no other way"
     return "makes room for others" if target else "stops for a higher priority"

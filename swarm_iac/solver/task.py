@@ -1,7 +1,8 @@
 """What has to be decided? What may stay is settled first; the rest is a task for the fleet level.
 
 stay    unchanged, on a node that may keep it, breaking no rule: leaving costs a move of the budget
-soft    still welcome on its node but of another size or user, or in the way of a rule: it prefers its node, free of charge
+soft    still welcome on its node but of another size or user, in the way of a rule, or in a gang that loses a member: it
+        prefers its node, free of charge
 """
 
 from __future__ import annotations
@@ -108,7 +109,15 @@ def settle(scene: Scene) -> Settled:
                 settled.stay[allocation.name] = allocation
             else:
                 settled.soft[allocation.name] = allocation
-    return settled
+    return _with_gangs(scene, settled)
+
+
+def _with_gangs(scene: Scene, settled: Settled) -> Settled:
+    """Of a gang that loses a member where it runs the others start anew as well: they prefer their nodes, free of charge."""
+    stays = Counter(a.workload for a in settled.stay.values())
+    torn = {name for name, ones in scene.running.items() if scene.asks[name].gang and stays[name] < len(ones)}
+    stay = {name: a for name, a in settled.stay.items() if a.workload not in torn}
+    return Settled(stay, {name: a for name, a in (settled.soft | settled.stay).items() if name not in stay})
 
 
 def _free(wanted: tuple[int, ...], size: int, taken: set[int]) -> bool:

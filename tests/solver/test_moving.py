@@ -137,3 +137,29 @@ def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None
     all_on_one = {"n0": Counter(number.values())}
     found = rearranged(scene, settle(scene), Counter(list(stack.workloads)), number, all_on_one)
     assert found == Counter({("new", "n1"): 1} | {(name, "n0"): 1 for name in old})
+
+
+def _gang(state: str, **rest: object) -> tuple[Stack, Placement]:
+    """A gang of three fills rack r1, three nodes of r2 are free, and n0 is in `state` now."""
+    nodes = {f"n{i}": {"rack": "r1" if i < 3 else "r2"} for i in range(6)}
+    wishes = {"g": {"gang": 3, "each": {"gpus": 8}, "place": {"within": "rack"}, "priority": "high"}}
+    last = solve(
+        stack_of({name: node for name, node in nodes.items() if node["rack"] == "r1"}, wishes, racks={"r1": {}})
+    ).placement
+    nodes["n0"]["state"] = state
+    return stack_of(nodes, wishes, racks={"r1": {}, "r2": {}}, solve=rest), last
+
+
+def test_a_gang_that_loses_a_member_moves_whole_whatever_the_budget() -> None:
+    """It starts anew anyway; to stop it for want of moves would be the worse of two."""
+    stack, last = _gang("drain", moves=0)
+    found = solve(stack, last)
+    assert {a.node for a in found.placement.allocations} == {"n3", "n4", "n5"}
+    assert {(move.name, move.forced) for move in found.moves} == {("g-0", True), ("g-1", True), ("g-2", True)}
+    whys = {move.why for move in found.moves}
+    assert whys == {"n0 is in state drain", "its gang has to leave n0"}
+
+
+def test_a_gang_that_loses_nobody_stays() -> None:
+    stack, last = _gang("cordon", moves=8)
+    assert solve(stack, last).placement.allocations == last.allocations

@@ -87,6 +87,8 @@ def counted_moves(stays: Staying, now: Placement, stack: Stack) -> list[Allocati
     after = now.by_name()
     found = []
     for name, a in stays.could.items():
+        if name in stays.loose:
+            continue  # its gang loses a member and starts anew
         one = after.get(name)
         part = stack.workloads[a.workload].each.gpus.share < 1000
         if one is not None and (one.node != a.node or (part and one.gpus != a.gpus)):
@@ -245,7 +247,7 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
     `left`: moves that the budget has left; without any, what ran and lost its place may not start in another. A gang that
     goes elsewhere moves all its members that could stay.
     """
-    could = Counter(a.workload for a in stays.could.values())
+    could = Counter(a.workload for a in stays.could.values() if a.name not in stays.loose)
     free = Free(stack, today, now.allocations)
     placed = defaultdict(set)
     for a in now.allocations:
