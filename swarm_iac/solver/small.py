@@ -140,7 +140,7 @@ def _all_at_once(
         if not short(scene, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
     best = better(best, eased(scene, settled, best[1]))
-    best = better(best, restored(scene, settled, best[1], watch.ended))
+    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
     for aim, value, bound in best[0].scores:
         watch.reached(aim, value, bound)
     return best
