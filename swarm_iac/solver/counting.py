@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 
 from swarm_iac.solver.room import Room, group_of
-from swarm_iac.solver.rules.fit import FIT
+from swarm_iac.solver.rules.fit import FIT, hindering
 from swarm_iac.solver.scene import CEILINGS, NODE_DIMS, UPLINK, Ask, Bin, Scene
 
 #: Rules on one thing that a node has, in the order of NODE_DIMS.
@@ -61,11 +61,10 @@ def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | No
 
 def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: Counter[str] | None = None) -> int:
     """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
-    for name, fits in FIT:
-        if name in rules and not fits(ask, bin_):
-            if name != STATES or bin_.state != "cordon" or not home:
-                return 0
-            left = min(left, home[bin_.name])
+    if out := hindering(room.scene, ask)[bin_.name] & rules:
+        if out != {STATES} or bin_.state != "cordon" or not home:
+            return 0
+        left = min(left, home[bin_.name])
     for name, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True):
         if need and name in rules:
             left = min(left, free // need)
@@ -147,9 +146,9 @@ def keeping_out(room: Room, ask: Ask) -> frozenset[frozenset[str]]:
         if need and need > free
     }
     groups = {level: {group_of(room.scene.bins[node], level) for node in room.counts[ask.name]} for level in LEVELS}
-    found = set()
+    found, unfit = set(), hindering(room.scene, ask)
     for bin_ in room.scene.bins.values():
-        out = {name for name, fits in FIT if not fits(ask, bin_)} | ceilings
+        out = {*unfit[bin_.name], *ceilings}
         out.update(r for r, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True) if need and need > free)
         if ask.shared and room.shares(ask, bin_.name) < 1:
             out.add("gpus_fit_node")

@@ -13,7 +13,11 @@ FROM_NOTHING = {"quick": 0.6, "normal": 1.1, "thorough": 120.0}
 PAIRS, MOST = 12_000, 6.0
 #: The same of columns: on a small fleet, where it grows likewise, and on a large one.
 COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
-COLUMNS_OF_LARGE = {"quick": 4.0, "normal": 20.0, "thorough": 200.0}
+COLUMNS_OF_LARGE = {"quick": 3.0, "normal": 12.0, "thorough": 200.0}
+#: What each kind of replicas adds to a pricing problem there.
+KIND = 1e-5
+#: The part of it that bounds have where a placement is there already.
+BOUNDS = 0.25
 
 
 def in_all(scene: Scene, table: dict[str, float]) -> float:
@@ -24,4 +28,4 @@ def in_all(scene: Scene, table: dict[str, float]) -> float:
 def columns(scene: Scene, watch: Watch, *, large: bool = False) -> Limit:
     """How long columns may be looked for."""
     table = COLUMNS_OF_LARGE if large else COLUMNS
-    return Limit(watch.ended, table[scene.stack.solve.effort] if large else in_all(scene, table))
+    return Limit(watch.ended, table[scene.stack.solve.effort], KIND) if large else Limit(watch.ended, in_all(scene, table))

@@ -16,7 +16,7 @@ from swarm_iac.solver.explain import room_of
 from swarm_iac.solver.greedy import Misfits
 from swarm_iac.solver.numa import Memory, parts
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.rules.fit import suits
+from swarm_iac.solver.rules.fit import hindering, suits
 from swarm_iac.solver.scene import CORES, GPUS, MEMORY, Ask, Bin, Scene
 from swarm_iac.solver.task import Pairs, Settled, by_workload
 
@@ -41,11 +41,11 @@ def whole(scene: Scene, settled: Settled, counts: Pairs, ones: Ones) -> tuple[Pa
         if allocation.name in settled.soft or ask.shared:
             continue
         room.take(ask, was, -1)
-        cost = misfits.of(ask, was)
+        cost, out = misfits.of(ask, was), hindering(scene, ask)
         targets = [
             bin_
             for bin_ in scene.bins.values()
-            if bin_ is not was and suits(ask, bin_) and not room.partial(bin_.name) and misfits.of(ask, bin_) <= cost
+            if not out[bin_.name] and bin_ is not was and not room.partial(bin_.name) and misfits.of(ask, bin_) <= cost
             if room.most(ask, bin_) > 0 and _home(scene, ask, bin_, stand[bin_.name]) is not None
         ]  # fmt: skip
         to = min(targets, key=lambda b: (not room.load[b.name], room.free[b.name][GPUS], b.name), default=was)
@@ -62,7 +62,7 @@ def whole(scene: Scene, settled: Settled, counts: Pairs, ones: Ones) -> tuple[Pa
 
 def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list[Allocation]:
     """New replicas that are split, though one NUMA node of some node that suits them is large enough for them."""
-    known: dict[str, bool] = {}
+    known: dict[tuple[object, ...], bool] = {}
     found: list[Allocation] = []
     new = (a for a in ones if a.name not in settled.stay and len(a.gpus) + len(a.cpus) > 1)
     split = [a for a in new if scene.stack.hardware_of(a.node).split(a.gpus, a.cpus)]
@@ -72,10 +72,12 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
     kinds = {(number, scene.stack.nodes[name].hardware): scene.bins[name] for name, number in scene.alike.items()}
     bins, empty = kinds.values(), Room(scene)
     for a in split:
-        if a.workload not in known:
-            ask = scene.asks[a.workload]
-            known[a.workload] = any(suits(ask, b) and empty.fits(ask, b) and _home(scene, ask, b, []) is not None for b in bins)
-        if known[a.workload]:
+        ask = scene.asks[a.workload]
+        like = (ask.need, ask.share, ask.model, ask.gpu_memory, ask.select)
+        if like not in known:
+            out = hindering(scene, ask)
+            known[like] = any(not out[b.name] and empty.fits(ask, b) and _home(scene, ask, b, []) is not None for b in bins)
+        if known[like]:
             found.append(a)
     return found
 

@@ -40,7 +40,8 @@ def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int
         _at_most(model, large, shape.count)
     for row in problem.rows:
         _row(model, y, row, len(problem.shapes))
-    model.maximize(sum(var * problem.kinds[k].value for (k, _), var in y.items()))
+    values = [problem.kinds[k].value for k, _ in y]
+    model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
     solver = one_worker(stop.left * PART if stop.left < float("inf") else 1.0)
     status = run(solver, model)
     stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * PART)
@@ -49,12 +50,15 @@ def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int
 
 
 def _gangs(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]]) -> None:
+    by_kind: dict[int, list[cp_model.IntVar]] = {}
+    for (k, _), var in y.items():
+        by_kind.setdefault(k, []).append(var)
     for k, group in enumerate(groups):
-        mine = [var for (kind, _), var in y.items() if kind == k]
+        mine = by_kind.get(k)
         if mine and any(ask.gang and ask.members > 1 for ask in group):
             single = sum(ask.members for ask in group if not ask.gang)
             whole = sum(model.new_bool_var("") * ask.members for ask in group if ask.gang)
-            model.add(sum(mine) == whole + (model.new_int_var(0, single, "") if single else 0))
+            model.add(cp_model.LinearExpr.sum(mine) == whole + (model.new_int_var(0, single, "") if single else 0))
 
 
 def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row: Row, shapes: int) -> None:
@@ -69,4 +73,5 @@ def _at_most(model: cp_model.CpModel, terms: list[tuple[cp_model.IntVar, int]], 
     if not terms:
         return
     unit = max(1, max(abs(amount) for _, amount in terms) >> 24)
-    model.add(sum(var * (amount // unit) for var, amount in terms) <= -(-limit // unit))
+    load = cp_model.LinearExpr.weighted_sum([var for var, _ in terms], [amount // unit for _, amount in terms])
+    model.add(load <= -(-limit // unit))

@@ -119,6 +119,11 @@ class Scene:
     given: dict[tuple[str, int], str] = field(default_factory=dict)
 
     @functools.cached_property
+    def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
+        """What `rules.fit.hindering` knows already."""
+        return {}
+
+    @functools.cached_property
     def alike(self) -> dict[str, int]:
         """A number for each node, the same for those that nothing but their name and rack tells apart."""
         known: dict[tuple[object, ...], int] = {}

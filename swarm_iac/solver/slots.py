@@ -31,6 +31,7 @@ class Slots:
         self.used: Mask = np.array([room.load[bin_.name] > 0 for bin_ in self.bins], dtype=np.bool_)
         self.ready: Mask = np.array([bin_.state == "ready" for bin_ in self.bins], dtype=np.bool_)
         self.kind: Ints = np.array([scene.alike[bin_.name] for bin_ in self.bins], dtype=np.int64)
+        self._first = {scene.alike[bin_.name]: bin_ for bin_ in self.bins}
         self.power: Ints = np.array([bin_.power for bin_ in self.bins], dtype=np.int64)
         racks = list(room.racks)
         number = {name: i for i, name in enumerate(racks)}
@@ -43,10 +44,9 @@ class Slots:
         """Whom the node suits, its state aside. Worked out once for nodes and for workloads that are alike."""
         key = (ask.model, ask.gpu_memory, ask.select)
         if key not in self._suits:
-            kinds = {int(kind): suits_but_state(ask, bin_) for kind, bin_ in zip(self.kind, self.bins, strict=True)}
-            known = np.zeros(max(kinds, default=-1) + 1, dtype=np.bool_)
-            for kind, fits in kinds.items():
-                known[kind] = fits
+            known = np.zeros(max(self._first, default=-1) + 1, dtype=np.bool_)
+            for kind, bin_ in self._first.items():
+                known[kind] = suits_but_state(ask, bin_)
             self._suits[key] = known[self.kind]
         return self._suits[key]
 

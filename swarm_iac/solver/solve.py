@@ -32,7 +32,7 @@ from swarm_iac.solver.clear import cleared, fewer
 from swarm_iac.solver.columns.linear import listening
 from swarm_iac.solver.counting import possible
 from swarm_iac.solver.cpsat import SEED
-from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
+from swarm_iac.solver.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.explain import Causes, room_of
 from swarm_iac.solver.fewest import moves_goal, moves_of
 from swarm_iac.solver.greedy import ORDERS, Misfits, greedy
@@ -219,7 +219,7 @@ def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         watch.phase("bounding what any placement could hold")
         if not bounds.together:
-            bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True))
+            bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS))
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
 
 
@@ -234,7 +234,7 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     watch.tell(goals_of_large(scene, counts, most, bounds))
     if not complete(counts, most) and not watch.stopped:
         watch.phase("bounding what any placement could hold")
-        bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(0.2))
+        bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS))
         watch.phase("making room for what has no place")
         before = counts
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
+
 from swarm_iac.solver.columns.limit import COLUMN, PRICED, Limit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.price import Priced, Pricer
@@ -29,15 +31,19 @@ WORKERS = 2
 EVERY = 4
 
 
-def carries(other: Shape, shape: Shape) -> bool:
-    """Can a node of the other shape carry whatever one of this shape can?"""
-    return (
-        other.count > 0
-        and not other.tops
-        and other.cards >= shape.cards
-        and all(a >= b for a, b in zip(other.room, shape.room, strict=True))
-        and set(shape.fits) <= set(other.fits)
-    )
+def hosts(shapes: tuple[Shape, ...]) -> list[list[int]]:
+    """For each shape itself and those whose nodes can carry whatever one of its own can."""
+    if not shapes:
+        return []
+    rooms = np.array([(shape.cards, *shape.room) for shape in shapes], dtype=np.int64)
+    open_ = np.array([shape.count > 0 and not shape.tops for shape in shapes], dtype=bool)
+    fits = [frozenset(shape.fits) for shape in shapes]
+
+    def carries(g: int, h: int) -> bool:
+        return g == h or fits[h] <= fits[g]
+
+    larger = ((rooms >= room).all(axis=1) & open_ for room in rooms)
+    return [[g for g in sorted({h, *np.flatnonzero(found).tolist()}) if carries(g, h)] for h, found in enumerate(larger)]
 
 
 @dataclass
@@ -68,7 +74,7 @@ def generate(
     prices all and gives a bound, which is told.
     """
     shapes = problem.shapes
-    hosts = [[g for g, other in enumerate(shapes) if g == h or carries(other, shape)] for h, shape in enumerate(shapes)]
+    others = hosts(shapes)
     mix = master.solve()
     state = Generated(mix, bound, mix.rows if prices is None else prices)
     smooth = SMOOTH
@@ -84,9 +90,9 @@ def generate(
             asked = [h for h in range(len(shapes)) if promise[h] >= least]
             for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}, stop):
                 total += shapes[h].count * priced.bound
-                stop.spend(priced.spent + PRICED)
+                stop.spend(priced.spent + PRICED + stop.kind * len(pricers[h].tops))
                 promise[h] = 0.0
-                for other in hosts[h]:
+                for other in others[h]:
                     charged = true.on(other)
                     cost = sum(charged[kind] * count for kind, count in priced.pattern)
                     gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]

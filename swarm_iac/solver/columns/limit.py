@@ -20,6 +20,8 @@ class Limit:
 
     stop: Callable[[], bool] = never
     left: float = float("inf")
+    #: Deterministic time of each kind in a pricing problem: where there are hundreds, writing it down is most of the work.
+    kind: float = 0.0
 
     def __call__(self) -> bool:
         return self.left <= 0 or self.stop()
@@ -31,4 +33,4 @@ class Limit:
 
     def part(self, share: float) -> Limit:
         """A limit of its own, with a share of what is left."""
-        return Limit(self.stop, self.left * share)
+        return Limit(self.stop, self.left * share, self.kind)

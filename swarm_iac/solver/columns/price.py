@@ -116,11 +116,8 @@ class Pricer:
             alike.sort(key=lambda k: (-gains[k], kinds[k].need, k))
             chosen: list[int] = []
             for k in alike:
-                better = sum(
-                    self.tops[j]
-                    for j in chosen
-                    if not kinds[j].most and all(a <= b for a, b in zip(kinds[j].need, kinds[k].need, strict=True))
-                )
+                leaner = self.problem.leaner[k]
+                better = sum(self.tops[j] for j in chosen if leaner[j])
                 if k in self.keeps or not kinds[k].cards or better < self._by_cards(kinds[k]):
                     chosen.append(k)
             used += chosen

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 #: One whole GPU in thousandths.
 WHOLE = 1000
 #: (kind, replicas) for every kind that stands on a node, by kind.
@@ -81,6 +83,13 @@ class Problem:
         """The least that a whole GPU is worth, or a replica where nothing has GPUs: differences far below do not count."""
         rates = [kind.value * WHOLE / (kind.cards * kind.share) for kind in self.kinds if kind.cards and kind.value]
         return min(rates or [float(kind.value) for kind in self.kinds if kind.value], default=1.0)
+
+    @cached_property
+    def leaner(self) -> tuple[bytes, ...]:
+        """For each kind k a byte for each kind j: 1 where j needs no more of anything, and only room bounds it on a node."""
+        needs = np.array([(0, *kind.need) for kind in self.kinds], dtype=np.int64)
+        unbound = np.array([not kind.most for kind in self.kinds], dtype=bool)
+        return tuple(((needs <= need).all(axis=1) & unbound).astype(np.uint8).tobytes() for need in needs)
 
     def value(self, shape: Shape, pattern: Pattern) -> int:
         """What one node with this pattern gains."""

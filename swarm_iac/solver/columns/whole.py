@@ -96,7 +96,7 @@ def _generated(
     pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
     free = [0.0] * len(problem.kinds)
     slack = GAP * problem.unit * sum(shape.count * shape.cards for shape in problem.shapes)
-    bound = sum(shape.count * pricer.best(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
+    bound = sum(shape.count * pricer.loose(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
     return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop, tell=tell)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from swarm_iac.solver.scene import Ask, Bin
+from swarm_iac.solver.scene import Ask, Bin, Scene
 
 
 def node_is_ready(ask: Ask, bin_: Bin) -> bool:
@@ -48,3 +48,17 @@ def suits_but_state(ask: Ask, bin_: Bin) -> bool:
 def may_stay(ask: Ask, bin_: Bin) -> bool:
     """May a replica that stands there stay?"""
     return bin_.state in ("ready", "cordon") and suits_but_state(ask, bin_)
+
+
+def hindering(scene: Scene, ask: Ask) -> dict[str, frozenset[str]]:
+    """For each node the rules above that keep the workload from it. Worked out once for nodes and workloads that are alike."""
+    key = (ask.model, ask.gpu_memory, ask.select)
+    if key not in scene.hindering:
+        known: dict[tuple[object, ...], frozenset[str]] = {}
+        found = scene.hindering[key] = {}
+        for name, bin_ in scene.bins.items():
+            like = (bin_.state, bin_.model, bin_.gpu_memory, *(bin_.labels.get(label) for label, _ in ask.select))
+            if like not in known:
+                known[like] = frozenset(rule for rule, fits in FIT if not fits(ask, bin_))
+            found[name] = known[like]
+    return scene.hindering[key]
