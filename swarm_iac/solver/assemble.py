@@ -13,7 +13,7 @@ from collections import Counter
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.devices import Devices, Want, assign, mended, share_cards
-from swarm_iac.solver.numa import homes
+from swarm_iac.solver.numa import Memory, homes
 from swarm_iac.solver.recard import on_their_card
 from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Scene
 from swarm_iac.solver.task import Pairs, Settled
@@ -90,10 +90,12 @@ def _equip(
     wider = mended(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
     gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
+    same, new = _as_before(scene, hardware, stay, new, gpus, cpus)
+    stay |= same
     own: dict[str, tuple[int, ...]] = {label: (card,) for label, card in cards.items()}
     for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
         ask = scene.asks[name]
-        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.gpus, hardware, gpus):
+        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.gpus, hardware.gpus.count, gpus):
             own[f"{name}-{index}"] = was.gpus
             gpus |= set(was.gpus)
     wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
@@ -101,8 +103,48 @@ def _equip(
     return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
 
 
-def _free(wanted: tuple[int, ...], hardware: Hardware, taken: set[int]) -> bool:
-    inside = all(0 <= i < hardware.gpus.count for i in wanted) and len(set(wanted)) == len(wanted)
+def _as_before(
+    scene: Scene,
+    hardware: Hardware,
+    stay: dict[str, Allocation],
+    new: list[tuple[str, int, Allocation | None]],
+    gpus: set[int],
+    cpus: set[int],
+) -> tuple[dict[str, Allocation], list[tuple[str, int, Allocation | None]]]:
+    """Of those that start anew where they stood, who has the same devices as before, and the others.
+
+    A gang that loses a member is one: nothing is gained by other GPUs or another binding for those that come back. What
+    they have is added to `gpus` and `cpus`, which are taken.
+    """
+    same: dict[str, Allocation] = {}
+    rest = []
+    memory = Memory(hardware)
+    for a in stay.values():
+        memory.bind(a.numa, int(a.memory))
+    for name, index, was in new:
+        ask = scene.asks[name]
+        sized = was and (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
+        free = was and gpus.isdisjoint(was.gpus) and cpus.isdisjoint(was.cpus) and memory.fits(was.numa, ask.need[MEMORY])
+        if was and sized and free and not ask.shared and _inside(was, hardware) and not hardware.apart(was.gpus, was.cpus):
+            memory.bind(was.numa, ask.need[MEMORY])
+            gpus.update(was.gpus)
+            cpus.update(was.cpus)
+            same[was.name] = _allocation(scene, name, index, was.node, Devices(was.gpus, was.cpus, was.numa))
+        else:
+            rest.append((name, index, was))
+    return same, rest
+
+
+def _inside(one: Allocation, hardware: Hardware) -> bool:
+    """Are all of its devices among those of the machine, and is it bound to where they are?"""
+    cores = int(hardware.vcpus) // 1000
+    counts = (one.gpus, hardware.gpus.count), (one.cpus, cores), (one.numa, hardware.numa)
+    near = {*homes(one.gpus, hardware.gpus.count, hardware.numa), *homes(one.cpus, cores, hardware.numa)}
+    return all(_free(own, count, set()) for own, count in counts) and (near <= {*one.numa} if near else not one.numa)
+
+
+def _free(wanted: tuple[int, ...], count: int, taken: set[int]) -> bool:
+    inside = all(0 <= i < count for i in wanted) and len(set(wanted)) == len(wanted)
     return inside and taken.isdisjoint(wanted)
 
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Set
 
+import numpy as np
+import numpy.typing as npt
+
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import FIT, hindering
-from swarm_iac.solver.scene import CEILINGS, NODE_DIMS, UPLINK, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILINGS, ENDLESS, NODE_DIMS, UPLINK, Ask, Bin, Scene
+
+Ints = npt.NDArray[np.int64]
 
 #: Rules on one thing that a node has, in the order of NODE_DIMS.
 NODE_RULES = (
@@ -32,11 +37,7 @@ assert len(NODE_RULES) == len(NODE_DIMS)
 
 def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | None = None) -> int:
     """The most replicas that can be added. `home` counts those that may stay on a cordoned node."""
-    left = ask.members - room.counts[ask.name].total()
-    for name, free in (*zip(USER_RULES, room.users[ask.user], strict=True), *zip(CLUSTER_RULES, room.cluster, strict=True)):
-        need = ask.usage[CEILINGS.index(name.split()[1])]
-        if need and name in rules:
-            left = min(left, free // need)
+    left = min(ask.members - room.counts[ask.name].total(), _by_ceiling(room, ask, rules))
     if left <= 0:
         return 0
     racks: dict[str, list[tuple[int, int]]] = {}
@@ -98,11 +99,7 @@ class Tally:
     def reach(self) -> int:
         """The most replicas that can be added now."""
         room, ask = self.room, self.ask
-        left = self._missing
-        for rules, free in ((USER_RULES, room.users[ask.user]), (CLUSTER_RULES, room.cluster)):
-            for name, need, rest in zip(rules, ask.usage, free, strict=True):
-                if need and name in self.rules:
-                    left = min(left, rest // need)
+        left = min(self._missing, _by_ceiling(room, ask, self.rules))
         together = ask.within and "within_keeps_together" in self.rules
         return max(0, min(left, max(self._most.values(), default=0) if together else self._total))
 
@@ -135,32 +132,79 @@ class Tally:
         return _in_rack(self.room, self.ask, group, found, self.rules) if found else 0
 
 
+class Ruled:
+    """`reach` of one workload under many sets of rules: what each rule leaves of each node is worked out once.
+
+    The room must not change meanwhile.
+    """
+
+    def __init__(self, room: Room, ask: Ask) -> None:
+        self.room, self.ask = room, ask
+        self.bins = list(room.scene.bins.values())
+        #: The most replicas that each rule on nodes allows, node by node, where it allows fewer than any number.
+        self.caps: dict[str, Ints] = {}
+        unfit, counts = hindering(room.scene, ask), room.counts[ask.name]
+        for name, _ in FIT:
+            self._cap(name, [0 if name in unfit[bin_.name] else ENDLESS for bin_ in self.bins])
+        for i, (name, need) in enumerate(zip(NODE_RULES, ask.need, strict=True)):
+            if need:
+                self._cap(name, [room.free[bin_.name][i] // need for bin_ in self.bins])
+        if ask.shared:
+            self._cap("gpus_fit_node", [room.shares(ask, bin_.name) for bin_ in self.bins])
+        taken = {level: {group_of(room.scene.bins[node], level) for node in counts} for level in LEVELS}
+        if ask.within and counts:
+            inside = taken[ask.within]
+            self._cap("within_keeps_together", [0 if inside - {group_of(bin_, ask.within)} else ENDLESS for bin_ in self.bins])
+        if ask.spread:
+            self._cap("spread_keeps_apart", [int(group_of(bin_, ask.spread) not in taken[ask.spread]) for bin_ in self.bins])
+
+    def _cap(self, rule: str, found: list[int]) -> None:
+        self.caps[rule] = np.array(found, dtype=np.int64)
+
+    def reach(self, rules: Set[str] = EVERY) -> int:
+        """The most replicas that can be added."""
+        room, ask = self.room, self.ask
+        left = min(ask.members - room.counts[ask.name].total(), _by_ceiling(room, ask, rules))
+        if left <= 0:
+            return 0
+        caps = np.full(len(self.bins), left, dtype=np.int64)
+        for rule, most in self.caps.items():
+            if rule in rules:
+                caps = np.minimum(caps, most)
+        racks: dict[str, list[tuple[int, int]]] = {}
+        for i in np.flatnonzero(caps > 0).tolist():
+            bin_ = self.bins[i]
+            racks.setdefault(_gathered(ask, bin_, rules), []).append((bin_.power_of(ask), int(caps[i])))
+        counts = [_in_rack(room, ask, rack, found, rules) for rack, found in racks.items()]
+        total = max(counts, default=0) if ask.within and "within_keeps_together" in rules else sum(counts)
+        return min(left, total)
+
+    def keeping_out(self) -> frozenset[frozenset[str]]:
+        """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
+        room, ask = self.room, self.ask
+        ceilings = frozenset(rule for rule in (*USER_RULES, *CLUSTER_RULES) if _by_ceiling(room, ask, {rule}) < 1)
+        out = {rule: most < 1 for rule, most in self.caps.items()}
+        for i, rule in enumerate(RACK_RULES):
+            short = [bin_.rack in room.racks and bin_.of_rack(ask)[i] > max(0, room.racks[bin_.rack][i]) for bin_ in self.bins]
+            out[rule] = np.array(short, dtype=np.bool_)
+        names = list(out)
+        rows = np.unique(np.array([out[name] for name in names], dtype=np.bool_), axis=1).T
+        return frozenset(ceilings.union(name for name, one in zip(names, row, strict=True) if one) for row in rows.tolist())
+
+
 def keeping_out(room: Room, ask: Ask) -> frozenset[frozenset[str]]:
     """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
-    ceilings = {
-        name
-        for name, need, free in (
-            *zip(USER_RULES, ask.usage, room.users[ask.user], strict=True),
-            *zip(CLUSTER_RULES, ask.usage, room.cluster, strict=True),
-        )
-        if need and need > free
-    }
-    groups = {level: {group_of(room.scene.bins[node], level) for node in room.counts[ask.name]} for level in LEVELS}
-    found, unfit = set(), hindering(room.scene, ask)
-    for bin_ in room.scene.bins.values():
-        out = {*unfit[bin_.name], *ceilings}
-        out.update(r for r, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True) if need and need > free)
-        if ask.shared and room.shares(ask, bin_.name) < 1:
-            out.add("gpus_fit_node")
-        if bin_.rack in room.racks:
-            left = room.racks[bin_.rack]
-            out.update(r for r, need, free in zip(RACK_RULES, bin_.of_rack(ask), left, strict=True) if need and need > free)
-        if ask.spread and group_of(bin_, ask.spread) in groups[ask.spread]:
-            out.add("spread_keeps_apart")
-        if ask.within and groups[ask.within] - {group_of(bin_, ask.within)}:
-            out.add("within_keeps_together")
-        found.add(frozenset(out))
-    return frozenset(found)
+    return Ruled(room, ask).keeping_out()
+
+
+def _by_ceiling(room: Room, ask: Ask, rules: Set[str]) -> int:
+    """How many more the user and the cluster may have under these rules."""
+    left = ENDLESS
+    for names, free in ((USER_RULES, room.users[ask.user]), (CLUSTER_RULES, room.cluster)):
+        for name, need, rest in zip(names, ask.usage, free, strict=True):
+            if need and name in rules:
+                left = min(left, rest // need)
+    return left
 
 
 def _gathered(ask: Ask, bin_: Bin, rules: Set[str]) -> str:

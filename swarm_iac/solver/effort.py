@@ -16,8 +16,8 @@ COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
 COLUMNS_OF_LARGE = {"quick": 3.0, "normal": 12.0, "thorough": 200.0}
 #: What each kind of replicas adds to a pricing problem there.
 KIND = 1e-5
-#: The part of it that bounds have where a placement is there already.
-BOUNDS = 0.25
+#: The part of it that bounds have beside a placement: for a change little, since nobody waits for a proof.
+BOUNDS = {"from nothing": 0.25, "change": 0.06}
 
 
 def in_all(scene: Scene, table: dict[str, float]) -> float:

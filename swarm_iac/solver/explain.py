@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from swarm_iac.model.placement import Placement, Reason
-from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, keeping_out, reach
+from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, Ruled, keeping_out, reach
 from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
@@ -91,7 +91,8 @@ def _rules(ask: Ask) -> frozenset[str]:
 def _forbid(room: Room, ask: Ask) -> Callable[[Set[str]], bool]:
     """Which sets of rules leave no place? For one replica, nodes are looked at once; a gang is counted for each set."""
     if ask.gang:
-        return lambda on: forbidden(room, ask, on)
+        ruled = Ruled(room, ask)
+        return lambda on: ruled.reach(on) < missing(room, ask, on)
     nodes = keeping_out(room, ask)
     return lambda on: all(not on.isdisjoint(rules) for rules in nodes)
 

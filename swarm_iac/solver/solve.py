@@ -219,7 +219,7 @@ def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         watch.phase("bounding what any placement could hold")
         if not bounds.together:
-            bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS))
+            bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["from nothing"]))
     return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
 
 
@@ -234,7 +234,7 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     watch.tell(goals_of_large(scene, counts, most, bounds))
     if not complete(counts, most) and not watch.stopped:
         watch.phase("bounding what any placement could hold")
-        bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS))
+        bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["change"]))
         watch.phase("making room for what has no place")
         before = counts
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)

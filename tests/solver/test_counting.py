@@ -6,7 +6,7 @@ import os
 import random
 
 from swarm_iac.solver import solve
-from swarm_iac.solver.counting import EVERY, STATES, Tally, keeping_out, reach
+from swarm_iac.solver.counting import EVERY, STATES, Ruled, Tally, keeping_out, reach
 from swarm_iac.solver.explain import room_of
 from swarm_iac.solver.scene import scene_of
 from tests.solver.crowded import crowded
@@ -22,10 +22,11 @@ def test_rules_that_keep_one_replica_out_are_those_under_which_none_can_be_added
         rng = random.Random(seed)
         for ask in scene.asks.values():
             if room.counts[ask.name].total() < ask.members:
-                nodes = keeping_out(room, ask)
+                nodes, ruled = keeping_out(room, ask), Ruled(room, ask)
                 for _ in range(20):
                     rules = frozenset(rng.sample(sorted(EVERY), rng.randrange(len(EVERY))))
                     tried += 1
+                    assert ruled.reach(rules) == reach(room, ask, rules), (seed, ask.name, rules)
                     assert all(rules & out for out in nodes) == (reach(room, ask, rules) < 1), (seed, ask.name, rules)
     assert tried > 120
 

@@ -192,7 +192,10 @@ def _stops(
     broken = {before[one].workload for one in stays.loose}
     # A gang of the same priority that has to move a member weighs as a whole against those in its way.
     above = any(
-        a.name not in before or before[a.name].node != a.node or size_of(before[a.name]) != size_of(a)
+        a.name not in before
+        or before[a.name].node != a.node
+        or size_of(before[a.name]) != size_of(a)
+        or before[a.name].user not in (None, a.user)
         for a in now.allocations
         if PRIORITIES[stack.workloads[a.workload].priority] > level - (a.workload in broken)
     )
