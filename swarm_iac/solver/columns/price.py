@@ -89,18 +89,21 @@ class Pricer:
     def loose(self, prices: Sequence[float]) -> Priced:
         """No pattern, and a bound that takes each resource for as divisible as it is: for when there is no time."""
         kinds = self.problem.kinds
-        gains = [(max(0.0, kinds[k].value - prices[k]), k, top) for k, top in self.tops.items()]
-        gains += [(float(keep.bonus), k, min(keep.count, self.tops[k])) for k, keep in self.keeps.items()]
+        gains: list[tuple[float, int, int]] = []
+        for k, top in self.tops.items():
+            gain, kept = kinds[k].value - prices[k], 0
+            if k in self.keeps:
+                kept = min(self.keeps[k].count, top)
+                gains.append((max(0.0, gain + self.keeps[k].bonus), k, kept))
+            gains.append((max(0.0, gain), k, top - kept))
         best = math.inf
         for i, room in enumerate((self.shape.cards * WHOLE, *self.shape.room)):
             needs = [kinds[k].cards * kinds[k].share if not i else kinds[k].need[i - 1] for _, k, _ in gains]
             total, left = 0.0, float(room)
             for need, (gain, _, top) in sorted(zip(needs, gains, strict=True), key=lambda one: one[0] / max(one[1][0], 1e-9)):
-                take = min(top, left / need) if need else top
+                take = min(top, left / need) if need else top  # who needs nothing of it comes first, however little is left
                 total += take * gain
                 left -= take * need
-                if left <= 0:
-                    break
             best = min(best, total)
         return Priced((), best)
 
