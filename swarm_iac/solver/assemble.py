@@ -15,7 +15,7 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.devices import Devices, Want, assign, mended, share_cards
 from swarm_iac.solver.numa import Memory, homes
 from swarm_iac.solver.recard import on_their_card
-from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Scene
+from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Ask, Scene
 from swarm_iac.solver.task import Pairs, Settled
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
@@ -123,9 +123,8 @@ def _as_before(
         memory.bind(a.numa, int(a.memory))
     for name, index, was in new:
         ask = scene.asks[name]
-        sized = was and (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
-        free = was and gpus.isdisjoint(was.gpus) and cpus.isdisjoint(was.cpus) and memory.fits(was.numa, ask.need[MEMORY])
-        if was and sized and free and not ask.shared and _inside(was, hardware) and not hardware.apart(was.gpus, was.cpus):
+        free = was and gpus.isdisjoint(was.gpus) and cpus.isdisjoint(was.cpus)
+        if was and free and _usable(was, ask, hardware) and memory.fits(was.numa, ask.need[MEMORY]):
             memory.bind(was.numa, ask.need[MEMORY])
             gpus.update(was.gpus)
             cpus.update(was.cpus)
@@ -133,6 +132,12 @@ def _as_before(
         else:
             rest.append((name, index, was))
     return same, rest
+
+
+def _usable(was: Allocation, ask: Ask, hardware: Hardware) -> bool:
+    """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
+    sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
+    return sized and not ask.shared and _inside(was, hardware) and not hardware.apart(was.gpus, was.cpus)
 
 
 def _inside(one: Allocation, hardware: Hardware) -> bool:

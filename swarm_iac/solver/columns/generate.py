@@ -88,9 +88,9 @@ def generate(
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
             asked = [h for h in range(len(shapes)) if promise[h] >= least]
-            for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}, stop):
+            for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}, stop, promise):
                 total += shapes[h].count * priced.bound
-                stop.spend(priced.spent + PRICED + stop.kind * len(pricers[h].tops))
+                stop.spend(priced.spent + _cost(pricers[h], stop))
                 promise[h] = 0.0
                 for other in others[h]:
                     charged = true.on(other)
@@ -132,20 +132,33 @@ class _Charged:
         return self.known[shape]
 
 
+def _cost(pricer: Pricer, stop: Limit) -> float:
+    """Deterministic time of writing one pricing problem down."""
+    return PRICED + stop.kind * len(pricer.tops)
+
+
 def _priced(
-    pool: ThreadPoolExecutor, pricers: list[Pricer], charges: dict[int, tuple[float, ...]], stop: Limit
+    pool: ThreadPoolExecutor, pricers: list[Pricer], charges: dict[int, tuple[float, ...]], stop: Limit, promise: list[float]
 ) -> Iterator[tuple[int, Priced]]:
-    """What each shape carries best at its charges; shapes that are alike and charged alike are priced once."""
+    """What each shape carries best at its charges; shapes that are alike and charged alike are priced once.
+
+    Where kinds count and there is no time for all shapes, those that promise least are bounded only.
+    """
     alike: dict[tuple[object, ...], list[int]] = {}
     for h, at in charges.items():
         shape = pricers[h].shape
         alike.setdefault((shape.cards, shape.room, shape.fits, shape.tops, shape.keeps, at), []).append(h)
     firsts = [group[0] for group in alike.values()]
 
+    priced = set(firsts)
+    if stop.kind:
+        order = sorted(firsts, key=lambda h: (-promise[h], h))
+        priced = set(order[: stop.affords(_cost(pricers[h], stop) for h in order)])
+
     def best(h: int) -> Priced:
-        return pricers[h].loose(charges[h]) if stop.stop() else pricers[h].best(charges[h])
+        return pricers[h].loose(charges[h]) if stop.stop() or h not in priced else pricers[h].best(charges[h])
 
     answers = pool.map(best, firsts)
-    for group, priced in zip(alike.values(), answers, strict=True):
+    for group, answer in zip(alike.values(), answers, strict=True):
         for h in group:
-            yield h, priced
+            yield h, answer

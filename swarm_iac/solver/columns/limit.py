@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 #: Deterministic time that one pricing problem counts besides its solving, and one column of a linear program.
@@ -30,6 +30,18 @@ class Limit:
         """So much of it is used up."""
         if self.left < float("inf"):
             self.left -= effort
+
+    def affords(self, costs: Iterable[float]) -> int:
+        """How many of them, one after the other, it has time for; the first in any case, and none once it is over."""
+        if self():
+            return 0
+        total, count = 0.0, 0
+        for cost in costs:
+            total += cost
+            if count and total > self.left:
+                break
+            count += 1
+        return count
 
     def part(self, share: float) -> Limit:
         """A limit of its own, with a share of what is left."""

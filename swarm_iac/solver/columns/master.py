@@ -47,12 +47,13 @@ class Master:
         for shape in problem.shapes:
             self.linear.row(most=shape.count)
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
-        self.inside: list[list[tuple[int, int, int]]] = [[] for _ in problem.shapes]  # (row, kind, amount)
+        self.inside: list[dict[int, list[tuple[int, int]]]] = [{} for _ in problem.shapes]  # (row, amount) by kind
         for r, row in enumerate(problem.rows):
             for kind, amount in row.amounts:
                 self.by_kind[kind].append((r, amount))
             for h, amounts in row.inside:
-                self.inside[h].extend((r, kind, amount) for kind, amount in amounts)
+                for kind, amount in amounts:
+                    self.inside[h].setdefault(kind, []).append((r, amount))
         self.columns: dict[tuple[int, Pattern], int] = {}
         self.failed = False
         self._last = Mix(0.0, {}, (0.0,) * len(problem.rows), (0.0,) * len(problem.shapes))
@@ -60,14 +61,10 @@ class Master:
     def uses(self, shape: int, pattern: Pattern) -> dict[int, int]:
         """What one node of the shape with this pattern takes of each row."""
         used: dict[int, int] = {}
+        inside = self.inside[shape]
         for kind, count in pattern:
-            for row, amount in self.by_kind[kind]:
+            for row, amount in (*self.by_kind[kind], *inside.get(kind, ())):
                 used[row] = used.get(row, 0) + amount * count
-        if self.inside[shape]:
-            counts = dict(pattern)
-            for row, kind, amount in self.inside[shape]:
-                if kind in counts:
-                    used[row] = used.get(row, 0) + amount * counts[kind]
         return used
 
     def add(self, shape: int, pattern: Pattern) -> bool:
@@ -103,11 +100,10 @@ class Master:
 
     def charged(self, shape: int, everywhere: tuple[float, ...], rows: tuple[float, ...]) -> tuple[float, ...]:
         """What all rows charge for one replica of each kind on a node of the shape."""
-        if not any(rows[row] for row, _, _ in self.inside[shape]):
-            return everywhere
         found = list(everywhere)
-        for row, kind, amount in self.inside[shape]:
-            found[kind] += rows[row] * amount
+        for kind, uses in self.inside[shape].items():
+            for row, amount in uses:
+                found[kind] += rows[row] * amount
         return tuple(found)
 
 
