@@ -22,7 +22,8 @@ and place_w counts from the end of the file. A rebalance puts moves and shifts a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.board import Board, Terms, Values
@@ -61,6 +62,20 @@ class Aim:
     def expression(self) -> cp_model.LinearExprT:
         """The part that can change."""
         return cp_model.LinearExpr.weighted_sum([v for v, _ in self.terms], [c for _, c in self.terms])
+
+    def split(self) -> tuple[Aim, ...]:
+        """Where it counts worth: its GPUs, then its replicas, each as a goal of its own. Else itself."""
+        if not self.base:
+            return (self,)
+
+        def part(name: str, of: Callable[[int], int]) -> Aim:
+            terms = [(var, count) for var, c in self.terms if (count := of(c))]
+            return replace(self, name=name, terms=terms, constant=of(self.constant), best=of(self.best), base=0, places=None)
+
+        return (
+            part(f"{self.name}_{self.unit}", lambda worth: worth // self.base),
+            part(f"{self.name}_replicas", lambda worth: worth % self.base),
+        )
 
 
 def aims(board: Board, keeping: Keeping, possible: dict[str, int], *, repair: bool) -> list[Aim]:

@@ -25,8 +25,8 @@ EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
 TIRED = 0.25
 #: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
 BRIEF = 0.1
-#: Part of the effort that is for linear programs.
-PROVING = 1.0
+#: Part of the effort on what is placed that GPUs have, before replicas.
+GPUS_FIRST = 0.8
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
 BUILT = 1e-4
 #: And for each solve: hints, presolve and reading the answer, which deterministic time leaves out.
@@ -83,7 +83,7 @@ def search(
         skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
             limit = min(effort * aim.share * (TIRED if tired else 1), (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
-            values, proven, took = _solve(board, aim, values, limit, watch)
+            values, proven, took = _in_turn(board, aim, values, limit, watch)
             value = aim.measure(values)
             used += took
             if _holds_for_all(board, aim):
@@ -99,8 +99,9 @@ def search(
         watch.reached(aim, value, bound)
         if below and aim.places and not watch.stopped:
             values = _better(board, table, values, below(board.counts(values), aim.places))
-        if aim.terms and not skip:
-            board.model.add(aim.sense * aim.expression() >= aim.sense * (value - aim.constant))
+        if not skip:
+            for part in aim.split():
+                _fixed(board, part, values)
     return Found(board.counts(values), [_in_the_end(values, *score) for score in scores], used)
 
 
@@ -136,7 +137,10 @@ def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
     holds = True
     for (aim, value, bound), (_, other, least) in zip(scores, proven, strict=True):
         found.append((aim, value, _tighter(aim, bound, least, value) if holds else bound))
-        holds = holds and aim.sense * value >= aim.sense * other
+        unit = aim.base or 1
+        # GPUs and replicas each: a bound beside some of both says nothing of more GPUs in fewer replicas.
+        holds = holds and aim.sense * (value // unit) >= aim.sense * (other // unit)
+        holds = holds and (not aim.base or value % unit >= other % unit)
     return found
 
 
@@ -158,6 +162,35 @@ def _holds_for_all(board: Board, aim: Aim) -> bool:
     if board.cut or board.task.nodes is not None:
         return False
     return not ((aim.base or aim.settles) and board.task.base.load.total())
+
+
+def _in_turn(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
+    """The best values, a bound, and the deterministic time it took: GPUs first, then replicas beside so many GPUs.
+
+    Each is a sum of small numbers. Both in one sum, GPUs a thousandfold, make a row that presolve and linear programs can
+    do little with: of 12 fleets with gaps one search in ten was proven, and with two goals two in three.
+    """
+    parts = aim.split()
+    if len(parts) == 1:
+        return _solve(board, aim, values, effort, watch)
+    gpus, replicas = parts
+    took, most = 0.0, gpus.best
+    if gpus.terms and gpus.measure(values) < gpus.best:
+        values, most, took = _solve(board, gpus, values, effort * GPUS_FIRST, watch)
+        most = min(most, gpus.best)
+    _fixed(board, gpus, values)
+    held = gpus.measure(values)
+    if watch.stopped or replicas.measure(values) >= replicas.best or took >= effort:
+        return values, most * aim.base + (replicas.best if held >= most else aim.base - 1), took
+    values, count, more = _solve(board, replicas, values, effort - took, watch)
+    held = gpus.measure(values)
+    return values, most * aim.base + (min(count, replicas.best) if held >= most else aim.base - 1), took + more
+
+
+def _fixed(board: Board, aim: Aim, values: Values) -> None:
+    """Later goals leave this one no worse than it is."""
+    if aim.terms:
+        board.model.add(aim.sense * aim.expression() >= aim.sense * (aim.measure(values) - aim.constant))
 
 
 def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
