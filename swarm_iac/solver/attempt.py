@@ -37,13 +37,12 @@ def attempt(
     left: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
     gpus: Bounds | None = None,
-    below: Callable[[Pairs, int], Pairs] | None = None,
+    again: Callable[[Pairs, int], Pairs] | None = None,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
-    `gpus` bounds each priority; `below` fills what a
-    priority and those above it leave. Returns what was found, the counts of all replicas, and whether
-    candidates were left out.
+    `gpus` bounds each priority; `again` fills one whose search was not proven in another way. Returns what was found, the
+    counts of all replicas, and whether candidates were left out.
     """
     if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
         task.widest = WIDEST
@@ -56,5 +55,5 @@ def attempt(
     moves_stay_in_budget(board, keeping)
     level = scene.stack.solve.effort
     effort = (HASTE if haste and repair else EFFORT)[level]
-    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, below)
+    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again)
     return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE

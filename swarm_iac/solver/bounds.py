@@ -70,7 +70,7 @@ def level_bounds(
             continue
         share = stop.part(1 / (len(levels) - i))
         before = share.left
-        problem, groups, first = _beside(scene, level, counts)
+        problem, groups, first = _beside(scene, level, counts, possible)
         closed = sum(size(ask) * count for ask, count in _closed(scene, mine))
 
         def open_still(level: int = level, above: int = above, counted: int = counted, now: int = now) -> bool:
@@ -79,7 +79,7 @@ def level_bounds(
         if (whole := relaxed_bound(problem, groups, share)) is not None:
             found.own[level] = max(now, whole + closed)
         if columns and open_still() and not share():
-            found.together[level] = max(held, _together(scene, asks, effort, share))
+            found.together[level] = max(held, _together(scene, asks, possible, effort, share))
         if columns and open_still() and not share() and any(ask.priority > level for ask in scene.asks.values()):
             bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first) + 1e-6)
             found.own[level] = max(now, min(found.own.get(level, counted), bound + closed))
@@ -87,16 +87,19 @@ def level_bounds(
     return found
 
 
-def _together(scene: Scene, asks: list[Ask], effort: str, stop: Limit) -> int:
-    problem = _problem(scene, asks, size, priorities=False)[0]
+def _together(scene: Scene, asks: list[Ask], possible: dict[str, int], effort: str, stop: Limit) -> int:
+    problem = _problem(scene, asks, possible, size, priorities=False)[0]
     bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6)
     return bound + sum(size(ask) * count for ask, count in _closed(scene, asks))
 
 
-def _beside(scene: Scene, level: int, counts: Pairs) -> tuple[Problem, list[list[Ask]], list[tuple[int, Pattern]]]:
+def _beside(
+    scene: Scene, level: int, counts: Pairs, possible: dict[str, int]
+) -> tuple[Problem, list[list[Ask]], list[tuple[int, Pattern]]]:
     """The problem of a level beside those above it, the workloads of its kinds, and columns in which it has an answer."""
     asks = [ask for ask in scene.asks.values() if ask.priority > level or (ask.priority == level and ask.gpus)]
-    problem, groups, bins = _problem(scene, asks, lambda ask: size(ask) if ask.priority == level else 0, priorities=True)
+    value = {ask.name: size(ask) if ask.priority == level else 0 for ask in asks}
+    problem, groups, bins = _problem(scene, asks, possible, lambda ask: value[ask.name], priorities=True)
     number = {ask.name: k for k, group in enumerate(groups) for ask in group}
     shape = {name: h for h, names in enumerate(bins) for name in names}
     on: dict[str, Counter[int]] = {}
@@ -117,11 +120,14 @@ def _beside(scene: Scene, level: int, counts: Pairs) -> tuple[Problem, list[list
 
 
 def _problem(
-    scene: Scene, asks: list[Ask], value: Callable[[Ask], int], *, priorities: bool
+    scene: Scene, asks: list[Ask], possible: dict[str, int], value: Callable[[Ask], int], *, priorities: bool
 ) -> tuple[Problem, list[list[Ask]], tuple[tuple[str, ...], ...]]:
+    """Of what could have a place if it had the fleet to itself."""
     empty = Room(scene)
-    groups, dims, steps = kinds_of(empty, [ask.name for ask in asks], priorities=priorities)
-    kinds = tuple(kind_of(g, sum(ask.members for ask in g), dims, steps, worth=value(g[0]), value=value(g[0])) for g in groups)
+    groups, dims, steps = kinds_of(empty, [ask.name for ask in asks if possible[ask.name]], priorities=priorities)
+    kinds = tuple(
+        kind_of(g, sum(possible[ask.name] for ask in g), dims, steps, worth=value(g[0]), value=value(g[0])) for g in groups
+    )
     problem, bins = problem_of(empty, groups, kinds, dims, steps)
     return problem, groups, bins
 

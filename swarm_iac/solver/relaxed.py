@@ -3,14 +3,19 @@
     max  Σ_k value_k · Σ_h y[k,h]                              y[k,h]: replicas of kind k on nodes of shape h
     y[k,h] ≤ count_h · top[k,h]                                what one node holds of the kind alone
     Σ_k need_k · y[k,h] ≤ count_h · room_h                     every resource; GPUs in thousandths
-    Σ_{k: gpus_k > cards_h / 2} y[k,h] ≤ count_h               two such do not fit on one node
+    Σ_k u(need_k / room_h) · y[k,h] ≤ count_h                  likewise, for each u of a family: replicas do not lie across
+                                                               nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
+                                                               t = 1 … TURNS; with t = 1 what is over a half counts one
     Σ_h y[k,h] = Σ_w members_w · whole_w + single_k            gangs run whole or not at all
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 
+u: the dual feasible functions of Martello and Toth (Fekete and Schepers, 2001): what fits one node has Σ u ≤ 1.
 Columns know better how replicas share a node, and this knows better what is left of a ceiling when all must be whole.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.price import Pricer
@@ -20,6 +25,8 @@ from swarm_iac.solver.scene import Ask
 
 #: Part of the effort that is left which one such bound may take.
 PART = 0.5
+#: So many functions u are tried on each resource.
+TURNS = 4
 
 
 def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int | None:
@@ -30,14 +37,14 @@ def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int
         for k, top in Pricer(problem, h).tops.items():
             y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
     _gangs(model, y, groups)
+    kinds = problem.kinds
     for h, shape in enumerate(problem.shapes):
-        here = [(k, y[k, h]) for k in range(len(problem.kinds)) if (k, h) in y]
-        kinds = problem.kinds
-        for i, room in enumerate(shape.room):
-            _at_most(model, [(var, kinds[k].need[i]) for k, var in here], shape.count * room)
-        _at_most(model, [(var, kinds[k].cards * kinds[k].share) for k, var in here], shape.count * shape.cards * WHOLE)
-        large = [(var, 1) for k, var in here if 2 * kinds[k].cards > shape.cards and kinds[k].share == WHOLE]
-        _at_most(model, large, shape.count)
+        here = [(k, y[k, h]) for k in range(len(kinds)) if (k, h) in y]
+        needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.room))]
+        needs.append([kinds[k].cards * kinds[k].share for k, _ in here])
+        for need, room in zip(needs, (*shape.room, shape.cards * WHOLE), strict=True):
+            for amounts, limit in _fits(need, room):
+                _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
     for row in problem.rows:
         _row(model, y, row, len(problem.shapes))
     values = [problem.kinds[k].value for k, _ in y]
@@ -47,6 +54,18 @@ def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int
     stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * PART)
     bound = known_bound(solver, status)
     return None if bound is None else int(bound + 1e-6)
+
+
+def _fits(need: list[int], room: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Amounts of which what one node holds has at most the limit: the resource itself, then u of it, times t · (t + 1)."""
+    yield tuple(need), room
+    told = set()
+    for t in range(1, TURNS + 1) if room else ():
+        parts = [divmod((t + 1) * one, room) for one in need]
+        amounts = tuple(whole * (t + 1 if rest else t) for whole, rest in parts)
+        if any(amounts) and amounts not in told:
+            told.add(amounts)
+            yield amounts, t * (t + 1)
 
 
 def _gangs(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]]) -> None:

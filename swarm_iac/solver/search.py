@@ -25,8 +25,8 @@ EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
 TIRED = 0.25
 #: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
 BRIEF = 0.1
-#: Part of the effort on what is placed that GPUs have, before replicas.
-GPUS_FIRST = 0.8
+#: Parts of the effort on what is placed: GPUs first, then replicas.
+GPUS_FIRST, REPLICAS = 0.8, 0.25
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
 BUILT = 1e-4
 #: And for each solve: hints, presolve and reading the answer, which deterministic time leaves out.
@@ -64,13 +64,13 @@ def search(
     in_all: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
     gpus: Bounds | None = None,
-    below: Callable[[Pairs, int], Pairs] | None = None,
+    again: Callable[[Pairs, int], Pairs] | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
     Where candidates were left out, only counting bounds are claimed, and `gpus` bounds each
-    priority. Once the scores so far are `enough`, the other goals are only measured. `below`: all that is placed down to a
-    priority, with what others could take beside it.
+    priority. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
+    way beside what those above it hold, where its search was not proven.
     """
     values = board.values(start)
     scores: list[Score] = []
@@ -91,14 +91,14 @@ def search(
             tired = tired or value != proven
             if aim.places is not None:  # what a search that was ended left out
                 values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+                if again and aim.measure(values) // aim.base < bound // aim.base and not watch.stopped:
+                    values = _better(board, table, values, again(board.counts(values), aim.places))
                 value = aim.measure(values)
                 bound = max(bound, value)
         elif not aim.terms and _holds_for_all(board, aim):
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         watch.reached(aim, value, bound)
-        if below and aim.places and not watch.stopped:
-            values = _better(board, table, values, below(board.counts(values), aim.places))
         if not skip:
             for part in aim.split():
                 _fixed(board, part, values)
@@ -182,7 +182,7 @@ def _in_turn(board: Board, aim: Aim, values: Values, effort: float, watch: Watch
     held = gpus.measure(values)
     if watch.stopped or replicas.measure(values) >= replicas.best or took >= effort:
         return values, most * aim.base + (replicas.best if held >= most else aim.base - 1), took
-    values, count, more = _solve(board, replicas, values, effort - took, watch)
+    values, count, more = _solve(board, replicas, values, min(effort * REPLICAS, effort - took), watch)
     held = gpus.measure(values)
     return values, most * aim.base + (min(count, replicas.best) if held >= most else aim.base - 1), took + more
 

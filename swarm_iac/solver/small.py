@@ -36,7 +36,7 @@ def complete(counts: Pairs, most: dict[str, int]) -> bool:
 
 
 def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
-    """A small fleet on which nothing runs: from a greedy placement, or from what columns fill where that is worth more."""
+    """A small fleet on which nothing runs: from a greedy placement, and where a search is not proven by columns as well."""
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
     left = in_all(scene, FROM_NOTHING)
@@ -44,21 +44,17 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
         return attempt(scene, task, most, counts, True, watch, left=left)
     effort = scene.stack.solve.effort
     counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
-    watch.phase("filling nodes by columns")
-    counts = max(counts, fill(task, counts, effort, columns(scene, watch)).counts, key=lambda one: total(scene, one))
-    bounds = level_bounds(scene, counts, most, effort, columns(scene, watch), columns=False)
     watch.phase("improving the placement")
 
-    def below(counts: Pairs, priority: int) -> Pairs:
-        """What those of lower priorities could take beside `counts`, by columns."""
-        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority >= priority})
-        base = room_with(scene, fixed)
-        free = {name: n for name, n in task.free.items() if scene.asks[name].priority < priority}
-        rest = replace(task, base=base, free=free)
+    def by_columns(counts: Pairs, priority: int) -> Pairs:
+        """That priority and those below it, beside what those above it hold."""
+        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority > priority})
+        free = {name: n for name, n in task.free.items() if scene.asks[name].priority <= priority}
+        rest = replace(task, base=room_with(scene, fixed), free=free)
         return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
 
-    best = attempt(scene, task, most, counts, True, watch, left=left, gpus=bounds, below=below)
-    best = _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores, bounds)
+    best = attempt(scene, task, most, counts, True, watch, left=left, again=by_columns)
+    best = _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores)
     return _bounded_again(scene, most, best, watch)
 
 
