@@ -6,6 +6,7 @@ programs of the same kind:
 together   max Σ_{w of p and above} gpus_w · placed_w                              whatever those above give up
 own        max Σ_{w of p} gpus_w · placed_w   with, for each priority q above p,
            Σ_{w of q} gpus_w · placed_w ≥ reached_q,  Σ_{w of q} placed_w ≥ replicas_q
+           placed_w ≥ running_w  for w of p and above, where nobody of that priority is stopped
 
 The second is tried where the first leaves a gap. Each program holds one goal, so its values are within three decades.
 """
@@ -19,15 +20,17 @@ from dataclasses import dataclass, field
 from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole import bound_of
-from swarm_iac.solver.relaxed import relaxed_bound
+from swarm_iac.solver.relaxed import Stand, relaxed_bound
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.scene import Ask, Scene
-from swarm_iac.solver.task import Pairs, by_workload
+from swarm_iac.solver.task import Pairs, Settled, by_workload
 from swarm_iac.solver.view import kind_of, kinds_of, problem_of
 from swarm_iac.solver.worth import size
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 10, "normal": 40, "thorough": 250}
+#: Where nothing runs.
+NOBODY = Settled({}, {})
 #: A gap of less than this part of a level's GPUs is not looked at twice.
 CLOSE = 5e-4
 
@@ -53,9 +56,16 @@ class Bounds:
 
 
 def level_bounds(
-    scene: Scene, counts: Pairs, possible: dict[str, int], effort: str, stop: Limit, *, columns: bool = True
+    scene: Scene,
+    counts: Pairs,
+    possible: dict[str, int],
+    effort: str,
+    stop: Limit,
+    *,
+    columns: bool = True,
+    settled: Settled = NOBODY,
 ) -> Bounds:
-    """The bounds beside the placement `counts`; without `columns` those that take no time."""
+    """The bounds beside the placement `counts`; without `columns` those that take no time. `settled`: who may stay."""
     placed = by_workload(counts)
     found = Bounds()
     held = above = 0
@@ -70,13 +80,13 @@ def level_bounds(
             continue
         share = stop.part(1 / (len(levels) - i))
         before = share.left
-        problem, groups, first = _beside(scene, level, counts, possible)
+        problem, groups, first, stand = _beside(scene, level, counts, possible, settled)
         closed = sum(size(ask) * count for ask, count in _closed(scene, mine))
 
         def open_still(level: int = level, above: int = above, counted: int = counted, now: int = now) -> bool:
             return found.of(level, above, counted) - now > CLOSE * counted
 
-        if (whole := relaxed_bound(problem, groups, share)) is not None:
+        if (whole := relaxed_bound(problem, groups, share, stand, int(scene.stack.solve.moves))) is not None:
             found.own[level] = max(now, whole + closed)
         if columns and open_still() and not share():
             found.together[level] = max(held, _together(scene, asks, possible, effort, share))
@@ -94,9 +104,11 @@ def _together(scene: Scene, asks: list[Ask], possible: dict[str, int], effort: s
 
 
 def _beside(
-    scene: Scene, level: int, counts: Pairs, possible: dict[str, int]
-) -> tuple[Problem, list[list[Ask]], list[tuple[int, Pattern]]]:
-    """The problem of a level beside those above it, the workloads of its kinds, and columns in which it has an answer."""
+    scene: Scene, level: int, counts: Pairs, possible: dict[str, int], settled: Settled
+) -> tuple[Problem, list[list[Ask]], list[tuple[int, Pattern]], Stand]:
+    """The problem of a level beside those above it, the workloads of its kinds, columns in which it has an answer, and
+    who stands where and would have to move: replicas of a kind on nodes of a shape.
+    """
     asks = [ask for ask in scene.asks.values() if ask.priority > level or (ask.priority == level and ask.gpus)]
     value = {ask.name: size(ask) if ask.priority == level else 0 for ask in asks}
     problem, groups, bins = _problem(scene, asks, possible, lambda ask: value[ask.name], priorities=True)
@@ -114,9 +126,28 @@ def _beside(
         for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1)):
             least = sum(amount * reached[k] for k, amount in each.items())
             rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
+    kept, stand = _kept(scene, asks, by_workload(counts)), Counter[tuple[int, int]]()
+    at_least = Counter[int]()
+    for name in kept:
+        if name in number:
+            at_least[number[name]] += _ran(scene, scene.asks[name])
+    rows += [Row(-least, ((k, -1),)) for k, least in sorted(at_least.items())]
+    for a in settled.stay.values():
+        if a.workload in kept and a.workload in number and a.node in shape:
+            stand[number[a.workload], shape[a.node]] += 1
     with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
     columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
-    return with_rows, groups, sorted(columns)
+    return with_rows, groups, sorted(columns), stand
+
+
+def _ran(scene: Scene, ask: Ask) -> int:
+    return min(len(scene.running.get(ask.name, ())), ask.members)
+
+
+def _kept(scene: Scene, asks: list[Ask], placed: Counter[str]) -> frozenset[str]:
+    """Workloads of which as many run on as ran, with all others of their priority: that comes before what is new."""
+    stopped = {ask.priority for ask in scene.asks.values() if placed[ask.name] < _ran(scene, ask)}
+    return frozenset(ask.name for ask in asks if ask.priority not in stopped and _ran(scene, ask))
 
 
 def _problem(

@@ -7,6 +7,7 @@
                                                                nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
                                                                t = 1 … TURNS; with t = 1 what is over a half counts one
     Σ_h y[k,h] = Σ_w members_w · whole_w + single_k            gangs run whole or not at all
+    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                who stands there and may stay leaves it at the cost of a move
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 
 u: the dual feasible functions of Martello and Toth (Fekete and Schepers, 2001): what fits one node has Σ u ≤ 1.
@@ -15,7 +16,8 @@ Columns know better how replicas share a node, and this knows better what is lef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from swarm_iac.solver.columns.limit import Limit
 from swarm_iac.solver.columns.price import Pricer
@@ -29,8 +31,17 @@ PART = 0.5
 TURNS = 4
 
 
-def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int | None:
-    """What no placement gains more than, or None where the solve ended before it knew. `groups`: the asks of each kind."""
+#: Replicas of a kind that stand on nodes of a shape.
+Stand = Mapping[tuple[int, int], int]
+
+
+def relaxed_bound(
+    problem: Problem, groups: list[list[Ask]], stop: Limit, stand: Stand = MappingProxyType({}), moves: int = 0
+) -> int | None:
+    """What no placement gains more than, or None where the solve ended before it knew.
+
+    `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
+    """
     model = cp_model.CpModel()
     y = {}
     for h, shape in enumerate(problem.shapes):
@@ -45,6 +56,12 @@ def relaxed_bound(problem: Problem, groups: list[list[Ask]], stop: Limit) -> int
         for need, room in zip(needs, (*shape.room, shape.cards * WHOLE), strict=True):
             for amounts, limit in _fits(need, room):
                 _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
+    away = []
+    for pair, count in stand.items():
+        away.append(model.new_int_var(0, count, ""))
+        model.add(away[-1] >= count - y.get(pair, 0))
+    if sum(stand.values()) > moves:
+        model.add(cp_model.LinearExpr.sum(away) <= moves)
     for row in problem.rows:
         _row(model, y, row, len(problem.shapes))
     values = [problem.kinds[k].value for k, _ in y]

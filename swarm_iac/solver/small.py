@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.attempt import attempt
-from swarm_iac.solver.bounds import Bounds, level_bounds
+from swarm_iac.solver.bounds import NOBODY, Bounds, level_bounds
 from swarm_iac.solver.clear import cleared, fewer
 from swarm_iac.solver.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.fewest import moves_goal
@@ -58,12 +58,12 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
     return _bounded_again(scene, most, best, watch)
 
 
-def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, watch: Watch) -> Answer:
+def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, watch: Watch, settled: Settled = NOBODY) -> Answer:
     """The same answer; where it is not proven, bounded by columns beside what higher priorities hold in it."""
     found, counts, cut = answer
     if not _lacking(found.scores) or watch.stopped:
         return answer
-    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch))
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch), settled=settled)
     scores = [
         (aim, value, bound if aim.places is None else min(bound, capped(aim, value, bounds, found.scores)))
         for aim, value, bound in found.scores
@@ -80,15 +80,15 @@ def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     if watch.stopped or complete(counts, most) or not settled.stay:
         return _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left))
     effort = scene.stack.solve.effort
-    bounds = level_bounds(scene, counts, most, effort, columns(scene, watch), columns=False)
-    first = _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left * NARROW, gpus=bounds))
+    first = _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left * NARROW))
     if not _lacking(first[0].scores) or watch.stopped:
         return first
-    bounds = level_bounds(scene, first[1], most, effort, columns(scene, watch))
+    bounds = level_bounds(scene, first[1], most, effort, columns(scene, watch), columns=False, settled=settled)
     if watch.stopped:
         return first
     watch.phase("making room for what has no place")
-    return _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
+    best = _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
+    return _bounded_again(scene, most, best, watch, settled)
 
 
 def _eased(scene: Scene, settled: Settled, task: Task, most: dict[str, int], answer: Answer) -> Answer:

@@ -234,7 +234,9 @@ def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     watch.tell(goals_of_large(scene, counts, most, bounds))
     if not complete(counts, most) and not watch.stopped:
         watch.phase("bounding what any placement could hold")
-        bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["change"]))
+        bounds = level_bounds(
+            scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["change"]), settled=settled
+        )
         watch.phase("making room for what has no place")
         before = counts
         counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)
