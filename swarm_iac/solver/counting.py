@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.solver.room import Room, group_of
-from swarm_iac.solver.rules.fit import FIT, hindering
-from swarm_iac.solver.scene import CEILINGS, ENDLESS, NODE_DIMS, UPLINK, Ask, Bin, Scene
+from swarm_iac.solver.rules.fit import FIT, hindering, numa_node_suffices
+from swarm_iac.solver.scene import CEILINGS, CORES, ENDLESS, GPUS, MEMORY, NODE_DIMS, UPLINK, Ask, Bin, Scene
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,7 +27,9 @@ RACK_RULES = ("egress_fits_uplink", "ingress_fits_uplink", "power_stays_under_ra
 USER_RULES = tuple(f"user_stays_under_limits {what}" for what in CEILINGS)
 CLUSTER_RULES = tuple(f"cluster_stays_under_limits {what}" for what in CEILINGS)
 SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
-EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES))
+#: Of those that have to be on one NUMA node.
+NUMA_RULE = "single_fits_numa_node"
+EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES, NUMA_RULE))
 #: The rule about the state of nodes.
 STATES = "node_is_ready"
 #: Of `spread` and `within`.
@@ -71,6 +73,8 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
             left = min(left, free // need)
     if ask.shared and "gpus_fit_node" in rules:
         left = min(left, room.shares(ask, bin_.name))
+    if ask.single and NUMA_RULE in rules and left > 0:
+        left = min(left, by_numa(room, ask, bin_, left))
     counts = room.counts[ask.name]
     if counts and "within_keeps_together" in rules and ask.within:
         inside = group_of(bin_, ask.within)
@@ -80,6 +84,16 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
         inside = group_of(bin_, ask.spread)
         left = 0 if any(group_of(room.scene.bins[node], ask.spread) == inside for node in counts) else min(left, 1)
     return left
+
+
+def by_numa(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
+    """How many of `fit` replicas more the NUMA nodes allow; any number where the node has too little in all, or is too small.
+
+    So a reason says that something is split only where that is what is wrong.
+    """
+    free = room.free[bin_.name]
+    short = any(ask.need[i] > free[i] for i in (GPUS, CORES, MEMORY)) or (ask.shared and room.shares(ask, bin_.name) < 1)
+    return ENDLESS if short or not numa_node_suffices(ask, bin_) else room.by_numa(ask, bin_, fit)
 
 
 class Tally:
@@ -151,6 +165,8 @@ class Ruled:
                 self._cap(name, [room.free[bin_.name][i] // need for bin_ in self.bins])
         if ask.shared:
             self._cap("gpus_fit_node", [room.shares(ask, bin_.name) for bin_ in self.bins])
+        if ask.single:
+            self._cap(NUMA_RULE, [by_numa(room, ask, bin_, ask.members) for bin_ in self.bins])
         taken = {level: {group_of(room.scene.bins[node], level) for node in counts} for level in LEVELS}
         if ask.within and counts:
             inside = taken[ask.within]
@@ -256,6 +272,7 @@ def possible(scene: Scene) -> dict[str, int]:
                 ask.spread,
                 ask.within,
                 ask.power,
+                ask.single,
             )
             if key not in known:
                 known[key] = reach(empty, ask)
