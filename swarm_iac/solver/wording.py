@@ -247,8 +247,10 @@ def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, .
     for a in placement.allocations:
         if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).apart(a.gpus, a.cpus)):
             where = " and ".join(map(str, parts))
+            ran = ": it ran so before `numa: single`, and is not stopped for it"
+            ran = ran if scene.stack.workloads[workload].place.numa else ""
             found.append(
-                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}", path=f"nodes.{a.node}")
+                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}{ran}", path=f"nodes.{a.node}")
             )
     return tuple(found)
 
