@@ -82,7 +82,9 @@ class Where(Value):
     spread: Literal["node", "rack"] | None = Field(default=None, description="No two replicas on the same node (or rack).")
     within: Literal["node", "rack"] | None = Field(default=None, description="All replicas on one node (or in one rack).")
     numa: Literal["single"] | None = Field(
-        default=None, description="single: GPUs, pinned cores and memory of a replica are on one NUMA node, else it waits."
+        default=None,
+        description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
+        "Kubernetes Topology Manager), else it waits. What runs over several already stays.",
     )
 
 
