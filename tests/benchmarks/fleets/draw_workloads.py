@@ -224,8 +224,11 @@ def _within_numa(one: Data, shapes: list[Data]) -> bool:
     """Has it devices, and some machine a NUMA node for all of one replica?"""
     each, gpus = one["each"], gpus_of(one)
     cores = each["vcpus"] if each.get("pinned") else 0
-    model = str(each.get("gpus", "")).partition(" x ")[2]
-    able = [s for s in shapes if not model or s["model"] == model]
+    wish = each.get("gpus", 0)
+    named = isinstance(wish, dict)
+    model = wish.get("model", "") if named else str(wish).partition(" x ")[2]
+    memory = int(str(wish.get("memory", 0)).split()[0]) if named else 0
+    able = [s for s in shapes if (not model or s["model"] == model) and s["gpu_memory"] >= memory]
     needs = {"gpus": gpus, "vcpus": cores, "memory": _gb(one, "memory")}
     return bool(gpus or cores) and any(all(need <= s[key] // s["numa"] for key, need in needs.items()) for s in able)
 
