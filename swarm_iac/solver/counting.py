@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import FIT, hindering, numa_node_suffices
-from swarm_iac.solver.scene import CEILINGS, CORES, ENDLESS, GPUS, MEMORY, NODE_DIMS, UPLINK, Ask, Bin, Scene
+from swarm_iac.solver.scene import CEILINGS, CORES, ENDLESS, GPUS, MEMORY, NODE_DIMS, UPLINK, WHOLE, Ask, Bin, Scene
 
 Ints = npt.NDArray[np.int64]
 
@@ -87,13 +88,17 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
 
 
 def by_numa(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
-    """How many of `fit` replicas more the NUMA nodes allow; any number where the node has too little in all, or is too small.
+    """How many of `fit` replicas more the NUMA nodes allow; any number where the node never suits.
 
-    So a reason says that something is split only where that is what is wrong.
+    What the node has too little of in all is left out, so a reason says that something is split only where that is wrong.
     """
     free = room.free[bin_.name]
-    short = any(ask.need[i] > free[i] for i in (GPUS, CORES, MEMORY)) or (ask.shared and room.shares(ask, bin_.name) < 1)
-    return ENDLESS if short or not numa_node_suffices(ask, bin_) else room.by_numa(ask, bin_, fit)
+    need = tuple(0 if i in (GPUS, CORES, MEMORY) and each > free[i] else each for i, each in enumerate(ask.need))
+    share = WHOLE if ask.shared and room.shares(ask, bin_.name) < 1 else ask.share
+    if not numa_node_suffices(ask, bin_):
+        return ENDLESS
+    same = need == ask.need and share == ask.share
+    return room.by_numa(ask if same else replace(ask, need=need, share=share), bin_, fit)
 
 
 class Tally:

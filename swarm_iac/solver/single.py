@@ -147,15 +147,14 @@ def most(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
 
 
 def _packs(room: Room, ask: Ask, bin_: Bin, more: int) -> bool:
+    """With so many more of `ask`, which may be of another size than its workload is."""
     scene = room.scene
     counts = Counter(room.single.get(bin_.name, {})) if room.single else Counter[str]()
-    counts[ask.name] = room.counts[ask.name][bin_.name] + more
-    seats = seated(room, bin_.name, ask.name, counts[ask.name])
+    here = room.counts[ask.name][bin_.name]
+    seats = seated(room, bin_.name, ask.name, here + more)
     held = Counter(a.workload for a in seats)
-    items = [
-        item for name, count in counts.items() if scene.asks[name].single
-        for item in [item_of(scene.asks[name])] * (count - held[name])
-    ]  # fmt: skip
+    items = [item for name, count in counts.items() for item in [item_of(scene.asks[name])] * (count - held[name])]
+    items += [item_of(ask)] * (more - max(0, held[ask.name] - here) if ask.single else 0)
     items.sort(reverse=True)
     key = (scene.stack.nodes[bin_.name].hardware, tuple(items), seats and (bin_.name, seats))
     if key not in scene.packings:

@@ -36,11 +36,8 @@ def numa_node_suffices(ask: Ask, bin_: Bin) -> bool:
     if not need:
         return True
     whole = (bin_.room[GPUS], bin_.room[CORES], bin_.room[MEMORY])
-    return any(_holds(part, need) for part in bin_.parts) or not _holds(whole, need)
-
-
-def _holds(room: tuple[int, ...], need: tuple[int, ...]) -> bool:
-    return all(each <= free for each, free in zip(need, room, strict=True))
+    left = [i for i, each in enumerate(need) if each <= whole[i]]
+    return any(all(need[i] <= part[i] for i in left) for part in bin_.parts)
 
 
 FIT: tuple[tuple[str, Callable[[Ask, Bin], bool]], ...] = (

@@ -41,10 +41,12 @@ def _first(stack: Stack, free: Free, name: str, node: str) -> str:
     return next(found, "have room for one")
 
 
-def on_one(workload: Workload, part: tuple[int, int, int]) -> bool:
-    """Has one NUMA node of these sizes the GPUs, cores and memory of a replica?"""
+def on_one(workload: Workload, hardware: Hardware, part: tuple[int, int, int]) -> bool:
+    """Has one NUMA node of these sizes the GPUs, cores and memory of a replica? What the whole machine lacks is left out."""
     gpus, cores, _, memory, *_ = size(workload)
-    return not (gpus or cores) or all(need <= has for need, has in zip((gpus, cores, memory), part, strict=True))
+    whole = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
+    needs = zip((gpus, cores, memory), part, whole, strict=True)
+    return not (gpus or cores) or all(need <= has for need, has, most in needs if need <= most)
 
 
 def _parts(hardware: Hardware) -> list[tuple[int, int, int]]:
@@ -63,10 +65,8 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
         yield "have another GPU model"
     if wish.count and int(wish.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
         yield "have smaller GPUs"
-    if workload.place.numa and not any(on_one(workload, part) for part in _parts(hardware)):
-        whole = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
-        if on_one(workload, whole):
-            yield "have NUMA nodes that are too small"
+    if workload.place.numa and not any(on_one(workload, hardware, part) for part in _parts(hardware)):
+        yield "have NUMA nodes that are too small"
     if one.state != "ready":
         yield {"cordon": "are cordoned", "drain": "are draining", "lost": "are lost"}[one.state]
 
