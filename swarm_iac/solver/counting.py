@@ -171,13 +171,27 @@ class Ruled:
         if ask.shared:
             self._cap("gpus_fit_node", [room.shares(ask, bin_.name) for bin_ in self.bins])
         if ask.single:
-            self._cap(NUMA_RULE, [by_numa(room, ask, bin_, ask.members) for bin_ in self.bins])
+            self._cap(NUMA_RULE, self._numa())
         taken = {level: {group_of(room.scene.bins[node], level) for node in counts} for level in LEVELS}
         if ask.within and counts:
             inside = taken[ask.within]
             self._cap("within_keeps_together", [0 if inside - {group_of(bin_, ask.within)} else ENDLESS for bin_ in self.bins])
         if ask.spread:
             self._cap("spread_keeps_apart", [int(group_of(bin_, ask.spread) not in taken[ask.spread]) for bin_ in self.bins])
+
+    def _numa(self) -> list[int]:
+        """By the NUMA rule; of nodes on which nothing stands, one of each kind is counted."""
+        room, empty = self.room, dict[int, int]()
+        found = []
+        for bin_ in self.bins:
+            kind = room.scene.alike[bin_.name]
+            if room.load[bin_.name] or kind not in empty:
+                found.append(by_numa(room, self.ask, bin_, self.ask.members))
+                if not room.load[bin_.name]:
+                    empty[kind] = found[-1]
+            else:
+                found.append(empty[kind])
+        return found
 
     def _cap(self, rule: str, found: list[int]) -> None:
         self.caps[rule] = np.array(found, dtype=np.int64)
