@@ -235,6 +235,8 @@ def _takes(value: Schema) -> str:
 
 def _plain(part: Schema) -> str:
     kind = part.get("type")
+    if "const" in part:
+        return f"`{part['const']}`"
     if "enum" in part:
         return ", ".join(f"`{choice}`" for choice in part["enum"])
     if kind == "integer":

@@ -23,6 +23,7 @@ RULES = (
     machines.memory_fits_node,
     numa.memory_fits_numa,
     numa.numa_covers_devices,
+    numa.replicas_are_on_one_numa_node,
     machines.storage_fits_node,
     machines.nic_carries_node,
     machines.uplink_carries_rack,
@@ -48,9 +49,9 @@ def judge(
 ) -> tuple[Violation, ...]:
     """All violations, in the order of RULES; empty when the placement may stand.
 
-    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one, and bound to fewer
-    NUMA nodes than their devices lie on. `held` tells what each that ran anywhere held then: so much may stand above the limit
-    of its user or of the cluster.
+    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one, bound to fewer NUMA
+    nodes than their devices lie on, and on several where one is asked for. `held` tells what each that ran anywhere held
+    then: so much may stand above the limit of its user or of the cluster.
     Without `today`, every exception to a limit holds.
     """
     board = Board(stack, placement, today, kept, held)

@@ -56,6 +56,22 @@ def numa_covers_devices(board: Board) -> Iterator[Violation]:
             yield Violation(rule="numa_covers_devices", text=text, subject=one.name, path=f"workloads.{one.workload}.each")
 
 
+def replicas_are_on_one_numa_node(board: Board) -> Iterator[Violation]:
+    """For every a ∉ kept of w with numa = single:  |{NUMA nodes of gpus_a and cpus_a} ∪ numa_a| ≤ 1
+
+    Who ran there before it was asked for stays as it is: nobody is stopped for it.
+    """
+    for one in board.known:
+        if board.stack.workloads[one.workload].place.numa is None or one.name in board.kept:
+            continue
+        hardware = board.stack.hardware_of(one.node)
+        found = _homes(one, int(hardware.vcpus) // 1000, hardware.gpus.count, hardware.numa) | {*one.numa}
+        if len(found) > 1 and (one.gpus or one.cpus):
+            text = f"{one.name} is on NUMA nodes {', '.join(map(str, sorted(found)))} of {one.node}, and it is to be on one"
+            path = f"workloads.{one.workload}.place.numa"
+            yield Violation(rule="replicas_are_on_one_numa_node", text=text, subject=one.name, path=path)
+
+
 def _homes(one: Allocation, cores: int, gpus: int, numa: int) -> set[int]:
     """The NUMA nodes of its GPUs and pinned cores."""
     return {

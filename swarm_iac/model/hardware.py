@@ -131,6 +131,13 @@ class Hardware(Value):
         """Memory of each GPU: declared, else from GPU_MEMORY, else 0."""
         return self.gpus.memory or GPU_MEMORY.get(self.gpus.model or "", Bytes(0))
 
+    @property
+    def parts(self) -> tuple[tuple[int, int, int], ...]:
+        """GPUs, whole cores and bytes of memory of each NUMA node."""
+        totals = (self.gpus.count, int(self.vcpus) // 1000, int(self.memory))
+        found = [tuple(len(numa_part(total, self.numa, j)) for total in totals) for j in range(self.numa)]
+        return tuple((gpus, cores, memory) for gpus, cores, memory in found)
+
     def split(self, gpus: tuple[int, ...], cpus: tuple[int, ...]) -> tuple[int, ...]:
         """The NUMA nodes that these GPUs and CPUs lie on, where they are more than one; else none."""
         cores = int(self.vcpus) // 1000

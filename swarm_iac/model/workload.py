@@ -81,6 +81,11 @@ class Where(Value):
     select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
     spread: Literal["node", "rack"] | None = Field(default=None, description="No two replicas on the same node (or rack).")
     within: Literal["node", "rack"] | None = Field(default=None, description="All replicas on one node (or in one rack).")
+    numa: Literal["single"] | None = Field(
+        default=None,
+        description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
+        "Kubernetes Topology Manager), else it waits. What runs over several already stays.",
+    )
 
 
 class Run(Value):

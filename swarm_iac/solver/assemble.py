@@ -3,7 +3,7 @@
 A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
 free index, over nodes in the order of their names. Memory of what stays is bound to more NUMA nodes where theirs do
 not hold it. Where parts of GPUs fit in no other way, as few as possible of those
-that stay change their card.
+that stay change their card. Who has to be on one NUMA node (`single`) gets its devices before others that are new.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from swarm_iac.solver.devices import Devices, Want, assign, mended, share_cards
 from swarm_iac.solver.numa import Memory, homes
 from swarm_iac.solver.recard import on_their_card
 from swarm_iac.solver.scene import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Ask, Scene
+from swarm_iac.solver.single import Parts, seats_for
 from swarm_iac.solver.task import Pairs, Settled
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
@@ -77,6 +78,36 @@ def _name_replicas(
 
 
 def _equip(
+    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
+) -> list[Allocation]:
+    """Who has to be on one NUMA node comes first: others may have what is left."""
+    if scene.singles and any(scene.asks[name].single for name, _, _ in new):
+        singles = _on_one(scene, node, held, new)
+        try:
+            rest = [one for one in new if not scene.asks[one[0]].single]
+            return _devices(scene, node, [*held, *singles], rest, loose) if singles else _devices(scene, node, held, new, loose)
+        except ValueError:  # parts of GPUs fit beside them in no way; who is split then is placed elsewhere
+            pass
+    return _devices(scene, node, held, new, loose)
+
+
+def _on_one(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
+    """The new replicas that have to be on one NUMA node, each on one; none where not all find one."""
+    hardware = scene.stack.hardware_of(node)
+    wider = mended(hardware, held)
+    stay = [a.model_copy(update={"numa": wider[a.name]}) if a.name in wider else a for a in held]
+    singles = sorted((one for one in new if scene.asks[one[0]].single), key=lambda one: one[:2])
+    asks = [scene.asks[name] for name, _, _ in singles]
+    spare = [was for name, _, was in new if was and not scene.asks[name].single]
+    for before in ([was for _, _, was in singles], [None] * len(singles)):
+        found = seats_for(Parts(scene, hardware, stay), asks, before, spare)
+        if found is not None:
+            ones = zip(singles, found, strict=True)
+            return [_allocation(scene, name, index, node, devices) for (name, index, _), devices in ones]
+    return []
+
+
+def _devices(
     scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
 ) -> list[Allocation]:
     hardware = scene.stack.hardware_of(node)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.solver.room import Room, group_of
-from swarm_iac.solver.rules.fit import FIT, hindering
-from swarm_iac.solver.scene import CEILINGS, ENDLESS, NODE_DIMS, UPLINK, Ask, Bin, Scene
+from swarm_iac.solver.rules.fit import FIT, hindering, numa_node_suffices
+from swarm_iac.solver.scene import CEILINGS, CORES, ENDLESS, GPUS, MEMORY, NODE_DIMS, UPLINK, WHOLE, Ask, Bin, Scene
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,7 +28,9 @@ RACK_RULES = ("egress_fits_uplink", "ingress_fits_uplink", "power_stays_under_ra
 USER_RULES = tuple(f"user_stays_under_limits {what}" for what in CEILINGS)
 CLUSTER_RULES = tuple(f"cluster_stays_under_limits {what}" for what in CEILINGS)
 SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
-EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES))
+#: Of those that have to be on one NUMA node.
+NUMA_RULE = "single_fits_numa_node"
+EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES, NUMA_RULE))
 #: The rule about the state of nodes.
 STATES = "node_is_ready"
 #: Of `spread` and `within`.
@@ -71,6 +74,8 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
             left = min(left, free // need)
     if ask.shared and "gpus_fit_node" in rules:
         left = min(left, room.shares(ask, bin_.name))
+    if ask.single and NUMA_RULE in rules and left > 0:
+        left = min(left, by_numa(room, ask, bin_, left))
     counts = room.counts[ask.name]
     if counts and "within_keeps_together" in rules and ask.within:
         inside = group_of(bin_, ask.within)
@@ -80,6 +85,20 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
         inside = group_of(bin_, ask.spread)
         left = 0 if any(group_of(room.scene.bins[node], ask.spread) == inside for node in counts) else min(left, 1)
     return left
+
+
+def by_numa(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
+    """How many of `fit` replicas more the NUMA nodes allow; any number where the node never suits.
+
+    What the node has too little of in all is left out, so a reason says that something is split only where that is wrong.
+    """
+    free = room.free[bin_.name]
+    need = tuple(0 if i in (GPUS, CORES, MEMORY) and each > free[i] else each for i, each in enumerate(ask.need))
+    share = WHOLE if ask.shared and room.shares(ask, bin_.name) < 1 else ask.share
+    if not numa_node_suffices(ask, bin_):
+        return ENDLESS
+    same = need == ask.need and share == ask.share
+    return room.by_numa(ask if same else replace(ask, need=need, share=share), bin_, fit)
 
 
 class Tally:
@@ -151,12 +170,28 @@ class Ruled:
                 self._cap(name, [room.free[bin_.name][i] // need for bin_ in self.bins])
         if ask.shared:
             self._cap("gpus_fit_node", [room.shares(ask, bin_.name) for bin_ in self.bins])
+        if ask.single:
+            self._cap(NUMA_RULE, self._numa())
         taken = {level: {group_of(room.scene.bins[node], level) for node in counts} for level in LEVELS}
         if ask.within and counts:
             inside = taken[ask.within]
             self._cap("within_keeps_together", [0 if inside - {group_of(bin_, ask.within)} else ENDLESS for bin_ in self.bins])
         if ask.spread:
             self._cap("spread_keeps_apart", [int(group_of(bin_, ask.spread) not in taken[ask.spread]) for bin_ in self.bins])
+
+    def _numa(self) -> list[int]:
+        """By the NUMA rule; of nodes on which nothing stands, one of each kind is counted."""
+        room, empty = self.room, dict[int, int]()
+        found = []
+        for bin_ in self.bins:
+            kind = room.scene.alike[bin_.name]
+            if room.load[bin_.name] or kind not in empty:
+                found.append(by_numa(room, self.ask, bin_, self.ask.members))
+                if not room.load[bin_.name]:
+                    empty[kind] = found[-1]
+            else:
+                found.append(empty[kind])
+        return found
 
     def _cap(self, rule: str, found: list[int]) -> None:
         self.caps[rule] = np.array(found, dtype=np.int64)
@@ -256,6 +291,7 @@ def possible(scene: Scene) -> dict[str, int]:
                 ask.spread,
                 ask.within,
                 ask.power,
+                ask.single,
             )
             if key not in known:
                 known[key] = reach(empty, ask)

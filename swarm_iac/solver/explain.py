@@ -12,8 +12,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
-from swarm_iac.model.placement import Placement, Reason
-from swarm_iac.solver.counting import CLUSTER_RULES, EVERY, NODE_RULES, RACK_RULES, USER_RULES, Ruled, keeping_out, reach
+from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.solver.counting import (
+    CLUSTER_RULES,
+    EVERY,
+    NODE_RULES,
+    NUMA_RULE,
+    RACK_RULES,
+    USER_RULES,
+    Ruled,
+    keeping_out,
+    reach,
+)
 from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
@@ -26,7 +36,7 @@ GANG = "gang_is_whole_or_absent"
 ORDER = (
     GANG,
     *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[CAPPED:]), *USER_RULES,
-    "within_keeps_together", "spread_keeps_apart",
+    NUMA_RULE, "within_keeps_together", "spread_keeps_apart",
     *reversed(NODE_RULES[:CAPPED]), *(name for name, _ in FIT),
 )  # fmt: skip
 assert set(ORDER) == EVERY | {GANG}
@@ -35,6 +45,12 @@ assert set(ORDER) == EVERY | {GANG}
 def room_of(scene: Scene, placement: Placement) -> Room:
     """What is free beside a placement."""
     room = Room(scene)
+    if room.single is not None:
+        on: dict[str, list[Allocation]] = {}
+        for a in placement.allocations:
+            if a.workload in scene.asks and a.node in scene.bins:
+                on.setdefault(a.node, []).append(a)
+        room.seats = {node: tuple(ones) for node, ones in on.items()}
     for a in placement.allocations:
         if a.workload in scene.asks and a.node in scene.bins:
             room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)

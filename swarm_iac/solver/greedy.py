@@ -99,7 +99,7 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
     for done, ask in enumerate(asks):
         if done >= FIRST and stop():
             break
-        like = (ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select, ask.power, ask.user)
+        like = (ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select, ask.power, ask.user, ask.single)
         if like in full and ask.name not in homes:
             continue
         picked, moved = _best(task, slots, ask, homes.get(ask.name, []), misfits, budget)

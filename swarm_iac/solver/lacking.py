@@ -6,14 +6,19 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.counting import CLUSTER_RULES, LEVELS, NODE_RULES, RACK_RULES, USER_RULES
+from swarm_iac.solver.counting import CLUSTER_RULES, LEVELS, NODE_RULES, NUMA_RULE, RACK_RULES, USER_RULES
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import Ask, Bin
 
 #: What is said of one node, and of several, in the order in which a node is looked at.
 _STATES = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}
-_FIT = {"selector_matches": "other labels", "gpu_model_matches": "another GPU model", "gpu_memory_suffices": "smaller GPUs"}
+_FIT = {
+    "selector_matches": "other labels",
+    "gpu_model_matches": "another GPU model",
+    "gpu_memory_suffices": "smaller GPUs",
+    "numa_node_suffices": "NUMA nodes that are too small",
+}
 _LACKS = dict(
     zip(
         (*NODE_RULES, *RACK_RULES),
@@ -22,12 +27,14 @@ _LACKS = dict(
         strict=True,
     )
 )  # fmt: skip
-#: Short codes, in the order in which one is chosen. Those that Slurm has are Slurm's.
+#: Short codes, in the order in which one is chosen. Those that Slurm has are Slurm's;
+#: the Topology Manager of Kubernetes says `TopologyAffinityError`.
 CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("UserLimit", frozenset(USER_RULES) | {"user_stays_under_limits"}),
     ("ClusterLimit", frozenset(CLUSTER_RULES)),
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
+    ("Topology", frozenset({NUMA_RULE})),
     ("Resources", frozenset((*NODE_RULES, *RACK_RULES))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
 )
@@ -64,6 +71,8 @@ def _first(room: Room, ask: Ask, bin_: Bin, groups: dict[str, set[str]]) -> tupl
         return "lack", _LACKS[lack]
     if ask.spread and group_of(bin_, ask.spread) in groups[ask.spread]:
         return "hold", "a replica already"
+    if ask.single and room.by_numa(ask, bin_, 1) < 1:
+        return "have", "it free only over several NUMA nodes"
     outside = ask.within and groups[ask.within] - {group_of(bin_, ask.within)}
     return ("are", f"outside its {ask.within}") if outside else ("have", "room for one")
 

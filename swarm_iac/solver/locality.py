@@ -73,7 +73,7 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
     bins, empty = kinds.values(), Room(scene)
     for a in split:
         ask = scene.asks[a.workload]
-        like = (ask.need, ask.share, ask.model, ask.gpu_memory, ask.select)
+        like = (ask.need, ask.share, ask.model, ask.gpu_memory, ask.select, ask.single)
         if like not in known:
             out = hindering(scene, ask)
             known[like] = any(not out[b.name] and empty.fits(ask, b) and _home(scene, ask, b, []) is not None for b in bins)

@@ -69,7 +69,7 @@ class _Weights:
     def of(self, other: Ask) -> int:
         """The weight of one replica of another workload."""
         if other.name not in self.known:
-            alike = (other.need, other.share, other.model, other.gpu_memory, other.select)
+            alike = (other.need, other.share, other.model, other.gpu_memory, other.select, other.single)
             if alike not in self.rooms:
                 bins = self.room.scene.bins.values()
                 self.rooms[alike] = any(suits(other, bin_) and self.room.fits(other, bin_) for bin_ in bins)

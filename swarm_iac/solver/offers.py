@@ -13,11 +13,11 @@ from typing import Literal
 from swarm_iac.model.edit import Edit, changed
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, STATES, Tally, on_node, reach
+from swarm_iac.solver.counting import EVERY, NODE_RULES, NUMA_RULE, RACK_RULES, STATES, Tally, on_node, reach
 from swarm_iac.solver.explain import GANG, without
 from swarm_iac.solver.facts import Conflict
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, UPLINK, Ask, ask_of
+from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, GPUS, UPLINK, Ask, ask_of
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 Kind = Literal["limit", "node", "move", "request"]
@@ -131,6 +131,10 @@ class Offers:
             yield self._request("place.spread", None, 600)
         elif rule == "within_keeps_together":
             yield self._request("place.within", None, 600)
+        elif rule in (NUMA_RULE, "numa_node_suffices"):
+            yield self._request("place.numa", None, 600)
+            if self.ask.need[GPUS] > 1:
+                yield from self._less(NODE_RULES[GPUS])
         elif rule == "gpu_model_matches":
             gpus = workload.each.gpus
             plain = gpus.memory is None and gpus.share == 1000

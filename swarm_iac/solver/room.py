@@ -7,8 +7,10 @@ greedy start, and explanations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver import single
 from swarm_iac.solver.scene import ENDLESS, GPUS, WHOLE, Ask, Bin, Scene
 
 
@@ -20,8 +22,12 @@ def group_of(bin_: Bin, level: str) -> str:
 class Room:
     """Free resources of nodes, racks, users and the cluster, and who stands where."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, *, numa: bool = True) -> None:
         self.scene = scene
+        #: Replicas of those that have to be on one NUMA node, by node and workload; None where that is not looked at.
+        self.single: dict[str, Counter[str]] | None = {} if numa and scene.singles else None
+        #: Who has its devices already, if it is there.
+        self.seats: Mapping[str, tuple[Allocation, ...]] = {} if self.single is None else scene.seats
         self.free = {name: list(bin_.room) for name, bin_ in scene.bins.items()}
         self.users = {name: list(values) for name, values in scene.users.items()}
         self.cluster = list(scene.cluster)
@@ -40,6 +46,8 @@ class Room:
         """An independent copy."""
         other = Room.__new__(Room)
         other.scene = self.scene
+        other.single = None if self.single is None else {name: Counter(values) for name, values in self.single.items()}
+        other.seats = self.seats
         other.free = {name: list(values) for name, values in self.free.items()}
         other.users = {name: list(values) for name, values in self.users.items()}
         other.cluster = list(self.cluster)
@@ -61,13 +69,26 @@ class Room:
         if ask.shared:
             fit = min(fit, self.shares(ask, bin_.name))
         fit = min(fit, self.by_ceiling(ask), self.by_rack(ask, bin_), self._by_shape(ask, bin_))
-        return max(fit, 0)
+        return max(self.by_numa(ask, bin_, fit), 0)
+
+    def by_numa(self, ask: Ask, bin_: Bin, fit: int) -> int:
+        """Of `fit` that the node has room for in all, how many leave each that asks for one NUMA node on one."""
+        if self.single is None or fit <= 0 or len(bin_.parts) == 1:
+            return fit
+        if not ask.single:
+            # Who is new takes what is left on any NUMA node; only who has its devices already may be in the way.
+            seats = sum(a.workload == ask.name for a in self.seats.get(bin_.name, ()))
+            if not self.single.get(bin_.name) or seats <= self.counts[ask.name][bin_.name]:
+                return fit
+        return single.most(self, ask, bin_, fit)
 
     def fits(self, ask: Ask, bin_: Bin) -> bool:
         """Does the node have room for one more, whatever is wanted and wherever its others stand?"""
         free = self.free[bin_.name]
-        return all(need <= left for need, left in zip(ask.need, free, strict=True)) and (
-            not ask.shared or self.shares(ask, bin_.name) > 0
+        return (
+            all(need <= left for need, left in zip(ask.need, free, strict=True))
+            and (not ask.shared or self.shares(ask, bin_.name) > 0)
+            and self.by_numa(ask, bin_, 1) > 0
         )
 
     def shares(self, ask: Ask, node: str) -> int:
@@ -132,6 +153,11 @@ class Room:
         counts[bin_.name] += count
         if not counts[bin_.name]:
             del counts[bin_.name]
+        if self.single is not None and ask.single:
+            ones = self.single.setdefault(bin_.name, Counter())
+            ones[ask.name] += count
+            if not ones[ask.name]:
+                del ones[ask.name]
 
     def put_back(self, ask: Ask, bin_: Bin, count: int, own: Iterable[int]) -> int:
         """Put up to `count` parts on those of the cards `own`, one each, that have room still. Returns how many."""

@@ -55,6 +55,7 @@ class Ask:
     within: str | None
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
+    single: bool = False  # has each replica to be on one NUMA node?
 
     @property
     def gpus(self) -> int:
@@ -65,6 +66,11 @@ class Ask:
     def shared(self) -> bool:
         """May others stand on its GPU?"""
         return self.share < WHOLE
+
+    @property
+    def on_one(self) -> tuple[int, ...]:
+        """GPUs, cores and memory that one NUMA node has to have for a replica; empty where they may be on several."""
+        return (self.gpus, self.need[CORES], self.need[MEMORY]) if self.single else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,13 @@ class Bin:
     gpu_memory: int
     room: tuple[int, ...]
     power: int
+    #: GPUs, cores and memory of each NUMA node; empty where no workload asks for one.
+    parts: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def numa(self) -> tuple[object, ...]:
+        """What `numa_node_suffices` looks at."""
+        return (self.parts, self.room) if self.parts else ()
 
     def power_of(self, ask: Ask) -> int:
         """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
@@ -124,13 +137,36 @@ class Scene:
         return {}
 
     @functools.cached_property
+    def singles(self) -> bool:
+        """Has any workload to be on one NUMA node?"""
+        return any(ask.single for ask in self.asks.values())
+
+    @functools.cached_property
+    def seats(self) -> dict[str, tuple[Allocation, ...]]:
+        """What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node."""
+        from swarm_iac.solver.task import settle  # what may stay is counted in a room, which is about what stands here
+
+        found: dict[str, list[Allocation]] = {}
+        if self.singles and self.running:
+            stay = settle(self).stay
+            for allocation in (a for ones in self.running.values() for a in ones if a.name in stay):
+                found.setdefault(allocation.node, []).append(allocation)
+        return {node: tuple(ones) for node, ones in found.items()}
+
+    @functools.cached_property
+    def packings(self) -> dict[object, tuple[int, ...] | None]:
+        """What `single.homes_of` knows already."""
+        return {}
+
+    @functools.cached_property
     def alike(self) -> dict[str, int]:
         """A number for each node, the same for those that nothing but their name and rack tells apart."""
         known: dict[tuple[object, ...], int] = {}
         labels = {key for ask in self.asks.values() for key, _ in ask.select}
         return {
             name: known.setdefault(
-                (one.state, one.model, one.gpu_memory, one.room, *(one.labels.get(key) for key in sorted(labels))), len(known)
+                (one.state, one.model, one.gpu_memory, one.room, one.parts, *(one.labels.get(key) for key in sorted(labels))),
+                len(known),
             )
             for name, one in self.bins.items()
         }
@@ -139,7 +175,8 @@ class Scene:
 def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:
     """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
     asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
-    bins = {name: _bin_of(stack, stack.nodes[name]) for name in sorted(stack.nodes)}
+    singles = any(ask.single for ask in asks.values())
+    bins = {name: _bin_of(stack, stack.nodes[name], parts=singles) for name in sorted(stack.nodes)}
     running = _wanted_of(asks, bins, last)
     ceilings = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
     ceilings[""] = _ceiling(stack.limits.cluster)
@@ -207,10 +244,11 @@ def ask_of(name: str, workload: Workload) -> Ask:
         within=workload.place.within,
         power=None if each.gpu_power is None else int(each.gpu_power),
         share=each.gpus.share,
+        single=workload.place.numa == "single" and bool(each.gpus.count or cores),
     )
 
 
-def _bin_of(stack: Stack, node: Node) -> Bin:
+def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
     hardware = stack.hardware_of(node.name)
     nic, vcpus = int(hardware.nic), int(hardware.vcpus)
     whole = (hardware.gpus.count, vcpus, vcpus // 1000, int(hardware.memory), int(hardware.nvme), nic, nic)
@@ -223,6 +261,7 @@ def _bin_of(stack: Stack, node: Node) -> Bin:
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
         room=(*whole, *_ceiling(stack.limits.node)),
         power=int(stack.tuning_of(node.name).gpu_power or 0),
+        parts=hardware.parts if parts else (),
     )
 
 

@@ -42,7 +42,7 @@ class Slots:
 
     def suits(self, ask: Ask) -> Mask:
         """Whom the node suits, its state aside. Worked out once for nodes and for workloads that are alike."""
-        key = (ask.model, ask.gpu_memory, ask.select)
+        key = (ask.model, ask.gpu_memory, ask.select, ask.on_one)
         if key not in self._suits:
             known = np.zeros(max(self._first, default=-1) + 1, dtype=np.bool_)
             for kind, bin_ in self._first.items():

@@ -48,6 +48,7 @@ from swarm_iac.solver.slack import without_slack
 from swarm_iac.solver.small import changed, complete, from_nothing
 from swarm_iac.solver.solution import Move, Solution, digest
 from swarm_iac.solver.task import Pairs, Settled, by_workload, fixed_by, narrow, settle, wide
+from swarm_iac.solver.unsplit import split, unsplit
 from swarm_iac.solver.watch import Watch, goals_of
 from swarm_iac.solver.worth import total
 
@@ -90,8 +91,9 @@ def solve(
             found = _best(scene, settled, most, moves, watch, repair=repair)
             if repair:
                 found = _whole(scene, settled, found, watch)
+            found = _on_one(scene, settled, most, found, watch)
         except Exception as error:
-            found = rescued(scene, settled, most, error, watch)
+            found = _on_one(scene, settled, most, rescued(scene, settled, most, error, watch), watch)
     found = _failures_told(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
     return _reasoned(found, whole, watch) if reasons else found
@@ -107,10 +109,10 @@ def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Sol
     goals = {goal.name: goal for goal in found.proof.goals}
     counts, ones, goals = _filled_again(scene, settled, counts, ones, goals, watch)
     placement = _placement_of(scene, ones)
-    split = locality.goal(scene, settled, counts, ones, goals)
+    within = locality.goal(scene, settled, counts, ones, goals)
     nodes = goals.pop("nodes", None)
-    watch.tell((split,))
-    told = [*goals.values(), split]
+    watch.tell((within,))
+    told = [*goals.values(), within]
     if nodes is not None:
         told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
     optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
@@ -149,6 +151,16 @@ def _filled_again(
             add("misfit", sign * misfits.of(scene.asks[name], scene.bins[node]) * count)
     add("moves", moves_of(scene, settled, home) - moves_of(scene, settled, counts))
     return home + new, found, told
+
+
+def _on_one(scene: Scene, settled: Settled, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
+    """With nobody split who has to be on one NUMA node: who came out so is placed elsewhere, or waits."""
+    ones = found.placement.allocations
+    if not scene.singles or not split(scene, settled, ones):
+        return found
+    counts = unsplit(scene, settled, Counter((a.workload, a.node) for a in ones), watch.ended)
+    goals = (*goals_of_large(scene, counts, most, Bounds()), moves_goal(scene, settled, counts))
+    return _large_solution(scene, settled, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"})
 
 
 def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:

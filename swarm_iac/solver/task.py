@@ -82,7 +82,7 @@ def settle(scene: Scene) -> Settled:
 
     Tried by priority, then the largest first: what is lost is the least of it. Equals by their place in the file.
     """
-    room = Room(scene)
+    room = Room(scene, numa=False)  # who runs over several NUMA nodes is not stopped for it
     taken: dict[tuple[str, str], set[int]] = {}
     settled = Settled({}, {})
     load, place = loads(scene), {name: i for i, name in enumerate(scene.stack.workloads)}

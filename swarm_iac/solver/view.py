@@ -27,8 +27,8 @@ WITHOUT, BEFORE_OTHERS = 10, 200
 
 
 def simple(ask: Ask) -> bool:
-    """Do its replicas stand each for itself, but for what racks and ceilings hold?"""
-    return not (ask.members > 1 and (ask.gang or ask.within or ask.spread == "rack"))
+    """Do its replicas stand each for itself, but for what racks and ceilings hold? Columns know no NUMA nodes."""
+    return not ask.single and not (ask.members > 1 and (ask.gang or ask.within or ask.spread == "rack"))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def kinds_of(room: Room, names: list[str], *, priorities: bool = True) -> tuple[
     for ask in asks:
         alike = (
             -ask.priority if priorities else 0, ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select,
-            ask.user if ask.user in limited else "", bool(ask.spread), ask.power,
+            ask.user if ask.user in limited else "", bool(ask.spread), ask.power, ask.single,
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(ask)
     groups = list(by_kind.values())
@@ -169,7 +169,12 @@ def suited(asks: list[Ask]) -> Callable[[Bin], tuple[int, ...]]:
     known: dict[tuple[object, ...], tuple[int, ...]] = {}
 
     def fits(bin_: Bin) -> tuple[int, ...]:
-        like = (bin_.model, bin_.gpu_memory, tuple(bin_.labels.get(key) for key in keys))
+        like = (
+            bin_.model,
+            bin_.gpu_memory,
+            bin_.numa,
+            tuple(bin_.labels.get(key) for key in keys),
+        )
         if like not in known:
             known[like] = tuple(k for k, ask in enumerate(asks) if suits_but_state(ask, bin_))
         return known[like]

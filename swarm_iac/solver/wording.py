@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.counting import EVERY, NODE_RULES, RACK_RULES, on_node, reach
+from swarm_iac.solver.counting import EVERY, NODE_RULES, NUMA_RULE, RACK_RULES, by_numa, on_node, reach
 from swarm_iac.solver.room import Room
 from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, GPUS, MEMORY, UPLINK, VCPUS, Ask, Bin, Over, Scene
+from swarm_iac.solver.single import Parts, seated
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
 _TYPES: dict[str, type[int]] = {
@@ -20,6 +21,7 @@ _NODE_PATHS = ("each.gpus", "each.vcpus", "each.vcpus", "each.memory", "each.scr
 _WHICH = {
     "node_is_ready": "that are ready", "selector_matches": "with its labels", "gpu_model_matches": "with its GPU model",
     "gpu_memory_suffices": "with GPUs as large",
+    "numa_node_suffices": "with NUMA nodes as large",
 }  # fmt: skip
 _WORDS = {"gpus": "GPUs", "vcpus": "vCPUs", "cores": "pinned cores", "egress": "bandwidth out", "ingress": "bandwidth in"}
 
@@ -57,6 +59,8 @@ def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     }
     if rule == "node_is_ready":
         return _states(room, ask)
+    if rule in (NUMA_RULE, "numa_node_suffices"):
+        return _numa(room, ask, rule)
     text, path = texts[rule]
     return Reason(rule=name, text=text, path=path)
 
@@ -83,6 +87,51 @@ def _on_node(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     path = f"limits.node.{key}" if limited else f"workloads.{ask.name}.{_NODE_PATHS[i]}"
     under = " under the node limit" if limited else ""
     return Reason(rule=name, text=f"needs {need} on one node{under}{each}; {least}", path=path)
+
+
+def _numa(room: Room, ask: Ask, rule: str) -> Reason:
+    """What is free, or there, on one node and on one of its NUMA nodes: where the most of it is on one."""
+    path = f"workloads.{ask.name}.place.numa"
+    if rule != NUMA_RULE:
+        sizes = [part for bin_ in room.scene.bins.values() for part in bin_.parts]
+        what, i = _short(ask, sizes)
+        largest = f"; the largest has {_TYPES[what](max(part[i] for part in sizes))}" if sizes and what else ""
+        need = _needed(ask, what)
+        text = f"needs {need} on one NUMA node, and those of the nodes that would do are smaller{largest}"
+        return Reason(rule=rule, text=text, path=path)
+    bins = _able(room, ask, rule, EVERY)[0]
+    if ask.gang and any(by_numa(room, ask, bin_, 1) > 0 for bin_ in bins):
+        text = f"needs {_needed(ask)} on one NUMA node for each of {ask.members} members; {reach(room, ask)} find room"
+        return Reason(rule=rule, text=text, path=path)
+    frees = {bin_.name: _free(room, bin_) for bin_ in bins}
+    node = max(frees, key=lambda name: (max(frees[name]), name), default="")
+    what, i = _short(ask, frees.get(node, []))
+    text = f"{node} has free all that it needs, but no NUMA node of it"
+    if what:
+        total = sum(part[i] for part in frees[node])
+        text = f"{shown(what, total)} {'are' if what != 'memory' else 'is'} free on {node}, but at most "
+        text += f"{_TYPES[what](max(part[i] for part in frees[node]))} on one NUMA node"
+    found = f"; {reach(room, ask)} of {ask.members} members find room" if ask.gang else ""
+    return Reason(rule=rule, text=f"needs {_needed(ask, what)} on one NUMA node; {text}{found}", path=path)
+
+
+def _needed(ask: Ask, only: str = "") -> str:
+    """The GPUs, cores and memory of one replica, or only one of these."""
+    needs = zip(("gpus", "cores", "memory"), ask.on_one, strict=True)
+    return _listed([shown(what, need) for what, need in needs if need and only in ("", what)])
+
+
+def _short(ask: Ask, free: list[tuple[int, int, int]]) -> tuple[str, int]:
+    """What no NUMA node has enough of, and its place; empty where each thing alone is enough on some."""
+    short = [i for i, need in enumerate(ask.on_one) if all(part[i] < need for part in free)]
+    return (("gpus", "cores", "memory")[short[0]], short[0]) if short else ("", 0)
+
+
+def _free(room: Room, bin_: Bin) -> list[tuple[int, int, int]]:
+    """GPUs, cores and memory that are free on each NUMA node, as all lies there."""
+    free = Parts(room.scene, room.scene.stack.hardware_of(bin_.name), seated(room, bin_.name))
+    memory = [min(free.memory.left(j), room.free[bin_.name][MEMORY]) for j in range(len(free.gpus))]
+    return [(len(gpus), len(cpus), left) for gpus, cpus, left in zip(free.gpus, free.cpus, memory, strict=True)]
 
 
 def _able(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> tuple[list[Bin], str]:
@@ -198,8 +247,10 @@ def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, .
     for a in placement.allocations:
         if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).apart(a.gpus, a.cpus)):
             where = " and ".join(map(str, parts))
+            ran = ": it ran so before `numa: single`, and is not stopped for it"
+            ran = ran if scene.stack.workloads[workload].place.numa else ""
             found.append(
-                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}", path=f"nodes.{a.node}")
+                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}{ran}", path=f"nodes.{a.node}")
             )
     return tuple(found)
 
@@ -230,6 +281,8 @@ def _amounts(other: Ask, rule: str, count: int) -> Iterator[str]:
         need, what = other.usage[CEILINGS.index(limited)], limited
     elif rule in NODE_RULES:
         need, what = other.need[NODE_RULES.index(rule)], rule_dimension(NODE_RULES.index(rule))
+    elif rule == NUMA_RULE:
+        need, what = other.need[GPUS], "gpus"
     elif rule in RACK_RULES[:2]:
         need, what = other.need[UPLINK[RACK_RULES.index(rule)]], ("egress", "ingress")[RACK_RULES.index(rule)]
     elif rule in RACK_RULES and other.power is not None:

@@ -36,6 +36,9 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
             yield f"{path}.hold", "has no effect on a service, which has no end", "leave `hold` out"
         elif one.hold:
             yield f"{path}.hold", "keeps its GPUs and memory after the job has ended", "leave `hold` out to give them back"
+        if one.place.numa and not (one.each.gpus.count or one.each.pinned):
+            words = "has no effect: it has no GPUs and no pinned cores, so it is bound to no NUMA node"
+            yield f"{path}.place.numa", words, "add `pinned: true`, or leave `numa` out"
         spread = one.place.spread
         if spread and 0 < (places := _places(stack, spread, one)) < one.members:
             words = f"{one.members} replicas on different {spread}s, and {places} can take them: the rest is always pending"

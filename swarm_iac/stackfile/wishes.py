@@ -160,6 +160,9 @@ def _machines(
             who = "no node" if able is shapes else f"no node with {gpus.model or gpus.memory}"
             message = f"{who} has {wish} {part.word}: the largest, {best}, has {part.unit(most)}"
             problems.append(Problem(source.place(path), path, message, fewer))
+    if not problems and workload.place.numa and not any(_on_one(shape, workload) for shape in able.values()):
+        path = f"{base}.place.numa"
+        problems.append(Problem(source.place(path), path, _too_small(workload, able), "ask for less, or leave `numa` out"))
     if not problems and not any(all(p.each * together <= _has(shape, p.name) for p in parts) for shape in able.values()):
         asked = ", ".join(f"{p.unit(p.each)} {p.word}" for p in parts if p.each)
         message = f"no single node has all of {asked}, although each fits on some node"
@@ -171,7 +174,32 @@ def holds(shape: Hardware, workload: Workload) -> bool:
     """Could an empty machine of this shape hold one replica?"""
     gpus = workload.each.gpus
     suits = not gpus.count or not (gpus.model or gpus.memory) or _same_gpu(workload, shape)
-    return suits and all(part.each <= _has(shape, part.name) for part in _parts(workload))
+    return suits and _on_one(shape, workload) and all(part.each <= _has(shape, part.name) for part in _parts(workload))
+
+
+def _on_one(shape: Hardware, workload: Workload) -> bool:
+    """Has one NUMA node of it the GPUs, pinned cores and memory of a replica that has to be on one?"""
+    if workload.place.numa is None:
+        return True
+    need = _of_numa(workload)
+    return any(all(each <= free for each, free in zip(need, part, strict=True)) for part in shape.parts)
+
+
+def _of_numa(workload: Workload) -> tuple[int, int, int]:
+    """GPUs, pinned cores and memory; nothing is bound to a NUMA node where there are no GPUs and no pinned cores."""
+    each = workload.each
+    cores = int(each.vcpus) // 1000 if each.pinned else 0
+    return (each.gpus.count, cores, int(each.memory)) if each.gpus.count or cores else (0, 0, 0)
+
+
+def _too_small(workload: Workload, shapes: dict[str, Hardware]) -> str:
+    """What no NUMA node has enough of, and which has most of it."""
+    for i, (need, word) in enumerate(zip(_of_numa(workload), ("GPUs", "pinned cores", "of memory"), strict=True)):
+        most, best = max((max(part[i] for part in shape.parts), key) for key, shape in shapes.items())
+        if need > most:
+            unit: Any = Bytes if i == 2 else int
+            return f"no NUMA node has {unit(need)} {word}: the largest, of {best}, has {unit(most)}"
+    return "no NUMA node has all of its GPUs, pinned cores and memory, although each fits on some"
 
 
 def _same_gpu(workload: Workload, shape: Hardware) -> bool:

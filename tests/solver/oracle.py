@@ -18,6 +18,7 @@ from swarm_iac.solver.greedy import misfit
 from swarm_iac.solver.scene import GPUS, WHOLE, Scene, scene_of
 from swarm_iac.solver.search import EFFORT
 from swarm_iac.solver.task import Pairs, Settled, settle
+from swarm_iac.solver.unsplit import split
 
 
 def spreads(scene: Scene, name: str) -> list[Counter[str]]:
@@ -114,9 +115,12 @@ def every(stack: Stack, last: Placement) -> Iterator[tuple[tuple[int, ...], int,
 def accepted(stack: Stack, last: Placement, counts: Pairs) -> bool:
     """Does the judge accept it?"""
     scene = scene_of(stack, last)
+    settled = settle(scene)
     try:
-        placement = Placement(allocations=assemble(scene, settle(scene), counts))
+        placement = Placement(allocations=assemble(scene, settled, counts))
     except ValueError:
+        return False
+    if split(scene, settled, placement.allocations):  # who has another size is placed anew, and the judge does not see that
         return False
     return not judge(stack, placement, **still(placement, last))
 

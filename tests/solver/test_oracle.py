@@ -38,6 +38,8 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
     }
     wish["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 2]))
     where = draw(st.sampled_from([{}, {}, {"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"}]))
+    if draw(st.integers(0, 4)) == 0:
+        where = where | {"numa": "single"}
     egress = draw(st.sampled_from([None, "4 Gbit/s"]))
     return wish | ({"place": where} if where else {}) | ({"network": {"egress": egress}} if egress else {})
 

@@ -72,6 +72,13 @@ def _power(rng: random.Random, fleet: dict[str, Any]) -> None:
         fleet["workloads"][name]["each"]["gpu_power"] = rng.choice(["400 W", "700 W"])
 
 
+def _numa(rng: random.Random, fleet: dict[str, Any]) -> None:
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        wish = fleet["workloads"][name]
+        wish["each"] = wish["each"] | {"gpus": rng.choice([1, 2]), "pinned": rng.choice([True, False])}
+        wish["place"] = wish.get("place", {}) | {"numa": "single"}
+
+
 def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
     fleet["after"] = {rng.choice(sorted(fleet["nodes"])): {"state": rng.choice(["cordon", "drain", "lost"])}}
 
@@ -93,6 +100,7 @@ RULES: dict[str, Rule] = {
     "cluster_stays_under_limits": _limit("cluster", {"gpus": 4}, {"vcpus": 6}, {"storage": "100 GB"}),
     "spread_keeps_apart": _wish("place", {"spread": "node"}, {"spread": "rack"}),
     "within_keeps_together": _wish("place", {"within": "node"}, {"within": "rack"}),
+    "single_fits_numa_node": _numa,
     "gang_is_whole_or_absent": _gang,
     "selector_matches": _wish("place", {"select": {"zone": "a"}}),
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from swarm_iac.solver.scene import Ask, Bin, Scene
+from swarm_iac.solver.scene import CORES, GPUS, MEMORY, Ask, Bin, Scene
 
 
 def node_is_ready(ask: Ask, bin_: Bin) -> bool:
@@ -27,11 +27,25 @@ def gpu_memory_suffices(ask: Ask, bin_: Bin) -> bool:
     return ask.gpu_memory <= bin_.gpu_memory
 
 
+def numa_node_suffices(ask: Ask, bin_: Bin) -> bool:
+    """x[w,n] = 0 unless one NUMA node j of n has (gpus_w, cores_w, memory_w) ≤ (gpus, cores, memory)_j, for w on one of them.
+
+    What the whole node has too little of is not told by this rule.
+    """
+    need = ask.on_one
+    if not need:
+        return True
+    whole = (bin_.room[GPUS], bin_.room[CORES], bin_.room[MEMORY])
+    left = [i for i, each in enumerate(need) if each <= whole[i]]
+    return any(all(need[i] <= part[i] for i in left) for part in bin_.parts)
+
+
 FIT: tuple[tuple[str, Callable[[Ask, Bin], bool]], ...] = (
     ("node_is_ready", node_is_ready),
     ("selector_matches", selector_matches),
     ("gpu_model_matches", gpu_model_matches),
     ("gpu_memory_suffices", gpu_memory_suffices),
+    ("numa_node_suffices", numa_node_suffices),
 )
 
 
@@ -42,22 +56,32 @@ def suits(ask: Ask, bin_: Bin) -> bool:
 
 def suits_but_state(ask: Ask, bin_: Bin) -> bool:
     """Would it suit if the node were ready?"""
+    return _matches(ask, bin_) and numa_node_suffices(ask, bin_)
+
+
+def _matches(ask: Ask, bin_: Bin) -> bool:
     return selector_matches(ask, bin_) and gpu_model_matches(ask, bin_) and gpu_memory_suffices(ask, bin_)
 
 
 def may_stay(ask: Ask, bin_: Bin) -> bool:
-    """May a replica that stands there stay?"""
-    return bin_.state in ("ready", "cordon") and suits_but_state(ask, bin_)
+    """May a replica that stands there stay? Also over several NUMA nodes: nobody is stopped by a rule that came later."""
+    return bin_.state in ("ready", "cordon") and _matches(ask, bin_)
 
 
 def hindering(scene: Scene, ask: Ask) -> dict[str, frozenset[str]]:
     """For each node the rules above that keep the workload from it. Worked out once for nodes and workloads that are alike."""
-    key = (ask.model, ask.gpu_memory, ask.select)
+    key = (ask.model, ask.gpu_memory, ask.select, ask.on_one)
     if key not in scene.hindering:
         known: dict[tuple[object, ...], frozenset[str]] = {}
         found = scene.hindering[key] = {}
         for name, bin_ in scene.bins.items():
-            like = (bin_.state, bin_.model, bin_.gpu_memory, *(bin_.labels.get(label) for label, _ in ask.select))
+            like = (
+                bin_.state,
+                bin_.model,
+                bin_.gpu_memory,
+                bin_.numa,
+                *(bin_.labels.get(label) for label, _ in ask.select),
+            )
             if like not in known:
                 known[like] = frozenset(rule for rule, fits in FIT if not fits(ask, bin_))
             found[name] = known[like]

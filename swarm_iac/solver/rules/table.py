@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swarm_iac.solver.board import Board
-from swarm_iac.solver.rules import ceilings, node, parts, rack, shape
+from swarm_iac.solver.rules import ceilings, node, numa, parts, rack, shape
 
 #: Added to every model, in this order.
 RULES: tuple[Callable[[Board], None], ...] = (
@@ -18,6 +18,7 @@ RULES: tuple[Callable[[Board], None], ...] = (
     node.vcpus_fit_node,
     node.cores_fit_node,
     node.memory_fits_node,
+    numa.single_fits_numa_node,
     node.storage_fits_node,
     node.egress_fits_nic,
     node.ingress_fits_nic,

@@ -137,8 +137,10 @@ def together(stack: Stack, allocations: list[Allocation], last: Placement) -> It
     for a in allocations:
         nodes[a.node].append(a)
         workloads[a.workload].append(a)
+    was = {a.name: (a.node, a.gpus, a.cpus) for a in last.allocations}
+    kept = frozenset(a.name for a in allocations if was.get(a.name) == (a.node, a.gpus, a.cpus))
     for node, ones in nodes.items():
-        yield from _devices(stack, node, ones)
+        yield from _devices(stack, node, ones, kept)
         yield from _machine(stack, node, ones)
     yield from _racks(stack, nodes)
     for key in RESOURCES:
@@ -148,7 +150,19 @@ def together(stack: Stack, allocations: list[Allocation], last: Placement) -> It
         yield from _shape(stack, name, ones)
 
 
-def _devices(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Finding]:
+def parts(total: int, numa: int) -> list[range]:
+    """What each NUMA node has of so many GPUs, cores or bytes."""
+    return [range(j * total // numa, (j + 1) * total // numa) for j in range(numa)]
+
+
+def lies(stack: Stack, a: Allocation) -> set[int]:
+    """The NUMA nodes of its GPUs and cores."""
+    h = stack.hardware_of(a.node)
+    gpus, cores = parts(h.gpus.count, h.numa), parts(int(h.vcpus) // 1000, h.numa)
+    return {j for j in range(h.numa) if any(i in gpus[j] for i in a.gpus) or any(i in cores[j] for i in a.cpus)}
+
+
+def _devices(stack: Stack, node: str, ones: list[Allocation], kept: frozenset[str]) -> Iterator[Finding]:
     hardware = stack.hardware_of(node)
     cards, cores = defaultdict(list), defaultdict(list)
     for a in ones:
@@ -158,6 +172,9 @@ def _devices(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Findin
             cores[cpu].append(a)
         if any(not 0 <= j < hardware.numa for j in a.numa):
             yield Finding("numa", f"{a.name} is on a NUMA node that {node} has not", frozenset({a.name}))
+        asked = stack.workloads[a.workload].place.numa and a.name not in kept
+        if asked and len(lies(stack, a) | {*a.numa}) > 1:
+            yield Finding("numa single", f"{a.name} is on several NUMA nodes of {node}", frozenset({a.name}))
     for gpu, owners in cards.items():
         share = sum(stack.workloads[a.workload].each.gpus.share for a in owners)
         if not 0 <= gpu < hardware.gpus.count or share > 1000:

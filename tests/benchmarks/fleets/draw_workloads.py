@@ -28,6 +28,8 @@ def filled(seed: int, machines: int) -> Drawn:
     shapes = [read_shape(data["hardware"][entry["hardware"]]) for entry in data["nodes"].values()]
     gpus, vcpus = sum(s["gpus"] for s in shapes), sum(s["vcpus"] for s in shapes)
     parts, park = chance(rng, 0.15), Park.of(data)
+    numa = random.Random(f"numa {seed}")  # of its own, so that all else is drawn as it was
+    single = chance(numa, 0.4)
     asked = cores = 0
     size = len(text_of(data))
     while demand and size < MOST_BYTES and len(data["workloads"]) < 12 * machines + 5:
@@ -36,6 +38,8 @@ def filled(seed: int, machines: int) -> Drawn:
             break
         name, one = workload(rng, data, f"{len(data['workloads']):04d}", gpus=lack_gpus, park=park)
         members = one.get("gang") or int(str(one.get("replicas", 1)).split("..", maxsplit=1)[0])
+        if single and chance(numa, 0.4) and _within_numa(one, shapes):
+            one["place"] = one.get("place", {}) | {"numa": "single"}
         asked += members * gpus_of(one)
         cores += members * one["each"]["vcpus"] + 0.02 * vcpus / machines
         size += len(flow(one)) + 12
@@ -214,6 +218,19 @@ def _fitting(data: Data, one: Data, members: int) -> int:
 
 def _gb(one: Data, key: str) -> int:
     return int(one["each"].get(key, "0 GB").split()[0])
+
+
+def _within_numa(one: Data, shapes: list[Data]) -> bool:
+    """Has it devices, and some machine a NUMA node for all of one replica?"""
+    each, gpus = one["each"], gpus_of(one)
+    cores = each["vcpus"] if each.get("pinned") else 0
+    wish = each.get("gpus", 0)
+    named = isinstance(wish, dict)
+    model = wish.get("model", "") if named else str(wish).partition(" x ")[2]
+    memory = int(str(wish.get("memory", 0)).split()[0]) if named else 0
+    able = [s for s in shapes if (not model or s["model"] == model) and s["gpu_memory"] >= memory]
+    needs = {"gpus": gpus, "vcpus": cores, "memory": _gb(one, "memory")}
+    return bool(gpus or cores) and any(all(need <= s[key] // s["numa"] for key, need in needs.items()) for s in able)
 
 
 def _place(rng: random.Random, one: Data, entry: Data, members: int) -> None:

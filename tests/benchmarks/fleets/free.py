@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
-from tests.benchmarks.fleets.checker import RESOURCES, ceilings, held, place, size, suits
+from tests.benchmarks.fleets.checker import RESOURCES, ceilings, held, parts, place, size, suits
 
 _HUGE = 1 << 62
 
@@ -110,9 +110,26 @@ class Free:
         # The fullest card that still has room, so that parts lie close.
         open_ = sorted((g for g in range(hardware.gpus.count) if loads[g] + share <= 1000), key=lambda g: (-loads[g], g))
         free = [c for c in range(int(hardware.vcpus) // 1000) if c not in self.cores[node]] if cores else []
+        if workload.place.numa and (gpus or cores):
+            return self._on_one(workload, node, open_, free)
         if len(open_) < gpus or len(free) < cores:
             return None
         return tuple(open_[:gpus]), tuple(free[:cores])
+
+    def _on_one(
+        self, workload: Workload, node: str, open_: list[int], free: list[int]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The same on one NUMA node. Memory that is bound to several counts on each, so it may be that there was room."""
+        gpus, cores, *_ = size(workload)
+        hardware = self.stack.hardware_of(node)
+        here = [a for ones in self.stands.values() for a in ones if a.node == node]
+        totals = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
+        for j, own in enumerate(zip(*(parts(total, hardware.numa) for total in totals), strict=True)):
+            cards, pins = [g for g in open_ if g in own[0]], [c for c in free if c in own[1]]
+            bound = sum(int(a.memory) for a in here if j in a.numa or not a.numa)
+            if len(cards) >= gpus and len(pins) >= cores and len(own[2]) - bound >= int(workload.each.memory):
+                return tuple(cards[:gpus]), tuple(pins[:cores])
+        return None
 
     def could_have(self, a: Allocation, node: str) -> bool:
         """Are the very devices of an allocation free on the node?"""

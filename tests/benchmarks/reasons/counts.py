@@ -7,10 +7,11 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import PRIORITIES
-from tests.benchmarks.fleets.checker import place, size
+from swarm_iac.model.workload import PRIORITIES, Workload
+from tests.benchmarks.fleets.checker import parts, place, size
 from tests.benchmarks.fleets.free import Free
 
 #: After the machine's own vCPUs, memory, storage, out and in come those of `limits.node`.
@@ -40,6 +41,20 @@ def _first(stack: Stack, free: Free, name: str, node: str) -> str:
     return next(found, "have room for one")
 
 
+def on_one(workload: Workload, hardware: Hardware, part: tuple[int, int, int]) -> bool:
+    """Has one NUMA node of these sizes the GPUs, cores and memory of a replica? What the whole machine lacks is left out."""
+    gpus, cores, _, memory, *_ = size(workload)
+    whole = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
+    needs = zip((gpus, cores, memory), part, whole, strict=True)
+    return not (gpus or cores) or all(need <= has for need, has, most in needs if need <= most)
+
+
+def _parts(hardware: Hardware) -> list[tuple[int, int, int]]:
+    totals = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
+    sizes = [[len(part) for part in parts(total, hardware.numa)] for total in totals]
+    return [(gpus, cores, memory) for gpus, cores, memory in zip(*sizes, strict=True)]
+
+
 def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
     workload, one, hardware = stack.workloads[name], stack.nodes[node], stack.hardware_of(node)
     labels = {"site": one.site, "rack": one.rack} | one.labels
@@ -50,6 +65,8 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
         yield "have another GPU model"
     if wish.count and int(wish.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
         yield "have smaller GPUs"
+    if workload.place.numa and not any(on_one(workload, hardware, part) for part in _parts(hardware)):
+        yield "have NUMA nodes that are too small"
     if one.state != "ready":
         yield {"cordon": "are cordoned", "drain": "are draining", "lost": "are lost"}[one.state]
 
@@ -88,5 +105,8 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     where, others = stack.workloads[name].place, free.stands[name]
     if where.spread and any(place(stack, a.node, where.spread) == place(stack, node, where.spread) for a in others):
         yield "hold a replica already"
+    workload = stack.workloads[name]
+    if where.numa and any(size(workload)[:2]) and free.devices(workload, node) is None:
+        yield "have it free only over several NUMA nodes"
     if where.within and any(place(stack, a.node, where.within) != place(stack, node, where.within) for a in others):
         yield f"are outside its {where.within}"

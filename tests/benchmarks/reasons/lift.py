@@ -18,7 +18,13 @@ _HARDWARE = {
     "vcpus_fit_node": "vcpus", "cores_fit_node": "vcpus", "memory_fits_node": "memory", "storage_fits_node": "nvme",
     "egress_fits_nic": "nic", "ingress_fits_nic": "nic",
 }  # fmt: skip
-_PLACE = {"selector_matches": {"select": {}}, "spread_keeps_apart": {"spread": None}, "within_keeps_together": {"within": None}}
+_PLACE = {
+    "selector_matches": {"select": {}},
+    "spread_keeps_apart": {"spread": None},
+    "within_keeps_together": {"within": None},
+    "single_fits_numa_node": {"numa": None},
+    "numa_node_suffices": {"numa": None},
+}
 _GPUS = {"gpu_model_matches": "model", "gpu_memory_suffices": "memory"}
 _RACK = {"egress_fits_uplink": "uplink", "ingress_fits_uplink": "uplink", "power_stays_under_rack_budget": "power"}
 
@@ -75,7 +81,7 @@ _SENTENCES = {
     r"holds GPU|is held by": "gpus_fit_node", r"its uplink carries": "egress_fits_uplink",
     r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
     r"asks for \S+: ": "selector_matches", r"asks for \S+, and": "gpu_model_matches", r"to be spread": "spread_keeps_apart",
-    r"to stay within one": "within_keeps_together", r"node \S+ carries": "node_stays_under_limits",
+    r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together", r"node \S+ carries": "node_stays_under_limits",
     r"the cluster carries": "cluster_stays_under_limits", r"user \S+ holds": "user_stays_under_limits",
 }  # fmt: skip
 

@@ -25,6 +25,7 @@ _CODES = (
     ("ClusterLimit", r"cluster_stays_under_limits"),
     ("Moves", r"moves_stay_in_budget"),
     ("Effort", r"effort"),
+    ("Topology", r"single_fits_numa_node"),
     ("Resources", r".*_fits?_(node|nic|uplink)|node_stays_under_limits|power_stays_under_rack_budget|equals_are_not_stopped"),
     ("ReqNodeNotAvail", r"node_is_ready"),
     ("BadConstraints", r".+"),
