@@ -30,6 +30,8 @@ _PATTERNS = (
     ("^[0-9a-f]{12}$", "is no digest", "`swarm solve` writes this file; do not edit it by hand"),
     ("^[A-Za-z0-9 ._-]+$", "is no value of a kernel setting", "use letters, digits, spaces, dots and dashes"),
 )
+#: A range of names as a shell and others write it.
+_RANGE = re.compile(r"([a-z][a-z0-9-]*?)[\[{]?(\d+)(?:\.\.+|:)(?:\1)?(\d+)[\]}]?$")
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -204,6 +206,8 @@ def _moment(given: str) -> str:
 def _pattern(pattern: str, given: Any) -> tuple[str, str]:
     for start, message, hint in _PATTERNS:
         if pattern.startswith(start):
+            if hint is _NAME_RULE and (ends := _RANGE.match(str(given)[:100])):
+                hint = f"a range is written {ends[1]}[{ends[2]}-{ends[3]}]"
             return f"{_quoted(given)} {message}", hint
     return f"{_quoted(given)} does not fit", f"it must match {pattern}"
 
