@@ -206,9 +206,8 @@ def _moment(given: str) -> str:
 def _pattern(pattern: str, given: Any) -> tuple[str, str]:
     for start, message, hint in _PATTERNS:
         if pattern.startswith(start):
-            if hint is _NAME_RULE and (ends := _RANGE.match(str(given)[:100])):
-                hint = f"a range is written {ends[1]}[{ends[2]}-{ends[3]}]"
-            return f"{_quoted(given)} {message}", hint
+            ends = _RANGE.match(str(given)[:100]) if hint is _NAME_RULE else None
+            return f"{_quoted(given)} {message}", f"a range is written {ends[1]}[{ends[2]}-{ends[3]}]" if ends else hint
     return f"{_quoted(given)} does not fit", f"it must match {pattern}"
 
 
