@@ -14,6 +14,8 @@ PAIRS, MOST = 12_000, 6.0
 #: The same of columns: on a small fleet, where it grows likewise, and on a large one.
 COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
 COLUMNS_OF_LARGE = {"quick": 3.0, "normal": 12.0, "thorough": 200.0}
+#: So much more of it where nothing runs.
+ANEW = 2
 #: What each kind of replicas adds to a pricing problem there.
 KIND = 1e-5
 #: The part of it that bounds have beside a placement: for a change little, since nobody waits for a proof.
@@ -28,4 +30,6 @@ def in_all(scene: Scene, table: dict[str, float]) -> float:
 def columns(scene: Scene, watch: Watch, *, large: bool = False) -> Limit:
     """How long columns may be looked for."""
     table = COLUMNS_OF_LARGE if large else COLUMNS
-    return Limit(watch.ended, table[scene.stack.solve.effort], KIND) if large else Limit(watch.ended, in_all(scene, table))
+    if large:
+        return Limit(watch.ended, table[scene.stack.solve.effort], KIND)
+    return Limit(watch.ended, in_all(scene, table) * (1 if scene.running else ANEW))

@@ -64,7 +64,7 @@ def eased(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
     """The same, with every replica that had to change at home again, if its node has room for what it is now."""
     stood: Pairs = Counter((a.workload, a.node) for a in (*settled.stay.values(), *settled.soft.values()))
     soft = {(a.workload, a.node) for a in settled.soft.values()}
-    left = [pair for pair in sorted(stood - counts) if pair in soft and simple(scene.asks[pair[0]])]
+    left = [pair for pair in sorted(stood - counts) if pair in soft]
     if not left:
         return counts
     room, found, away = room_beside(scene, settled, counts), Counter(counts), counts - stood

@@ -21,7 +21,7 @@ from swarm_iac.solver.watch import Watch
 
 #: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
 EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
-#: Once a goal was not proven, the goals after it get this part of the effort.
+#: Once a goal was not proven, those after it get this part of the effort; from nothing only those that are not about placing.
 TIRED = 0.25
 #: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
 BRIEF = 0.1
@@ -82,7 +82,8 @@ def search(
         bound = capped(aim, value, gpus, scores)
         skip = skip or enough(scores)
         if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
-            limit = min(effort * aim.share * (TIRED if tired else 1), (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
+            rest = TIRED if tired and (aim.places is None or board.cut or board.task.running) else 1
+            limit = min(effort * aim.share * rest, (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
             values, proven, took = _in_turn(board, aim, values, limit, watch)
             value = aim.measure(values)
             used += took

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
+from swarm_iac.solver.homeward import eased
+from swarm_iac.solver.scene import scene_of
+from swarm_iac.solver.task import settle
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 from tests.solver.test_numa import NODES, SHAPE, _small, each, fleet, lies, parts, sound
@@ -230,3 +234,17 @@ def test_no_seat_is_taken_twice() -> None:
     owned: list[tuple[str, int]] = [(a.node, gpu) for a in found.allocations for gpu in a.gpus]
     assert len(owned) == len({*owned}) == 10
     assert all(isinstance(a, Allocation) for a in found.allocations)
+
+
+@pytest.mark.parametrize("place", [{"numa": "single"}, {"spread": "node"}, {"spread": "node", "numa": "single"}])
+def test_who_only_changes_its_size_is_not_left_elsewhere(place: dict[str, str]) -> None:
+    stack = fleet({"a": each(1, 8, pinned=True, replicas=1, place=place), "b": each(1, 8, pinned=True)})
+    smaller = each(1, 4, pinned=True, replicas=1, place=place)
+    last = solve(fleet({"a": smaller, "b": each(1, 8, pinned=True)}), Placement()).placement
+    home = last.by_name()["a-0"].node
+    scene = scene_of(stack, last)
+    settled = settle(scene)
+    assert "a-0" in settled.soft
+    away = next(node for node in stack.nodes if node != home)
+    b = (last.by_name()["b-0"].workload, last.by_name()["b-0"].node)
+    assert eased(scene, settled, Counter({("a", away): 1, b: 1})) == Counter({("a", home): 1, b: 1})
