@@ -31,7 +31,7 @@ RESOURCES: dict[str, type[int]] = {"gpus": int, "vcpus": Cpus, "memory": Bytes, 
 
 
 class Board:
-    """Allocations that name a known node and workload, by node, workload and user."""
+    """Allocations that name a known node and workload, by node, workload and user. `going`: those that have not ended."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Board:
         self.held = held
         self.every = placement.allocations
         self.known: list[Allocation] = []
+        self.going: dict[str, list[Allocation]] = defaultdict(list)
         self.by_node: dict[str, list[Allocation]] = defaultdict(list)
         self.by_workload: dict[str, list[Allocation]] = defaultdict(list)
         self.by_user: dict[str, list[Allocation]] = defaultdict(list)
@@ -55,6 +56,8 @@ class Board:
                 self.known.append(one)
                 self.by_node[one.node].append(one)
                 self.by_workload[one.workload].append(one)
+                if not one.ended:
+                    self.going[one.workload].append(one)
                 self.by_user[stack.workloads[one.workload].user].append(one)
 
     def rack(self, node: str) -> str:

@@ -9,11 +9,11 @@ from swarm_iac.limits.board import Board, Violation
 
 
 def everything_is_known(board: Board) -> Iterator[Violation]:
-    """For every a:  node_a ∈ nodes  and  workload_a ∈ workloads"""
+    """For every a:  workload_a ∈ workloads, and node_a ∈ nodes unless it has ended"""
     for one in board.every:
         if one.workload not in board.stack.workloads:
             text = f"{one.name} is of the workload {one.workload}, which the stack does not have"
-        elif one.node not in board.stack.nodes:
+        elif one.node not in board.stack.nodes and not one.ended:
             text = f"{one.name} is on the node {one.node}, which the stack does not have"
         else:
             continue
@@ -47,7 +47,7 @@ def indices_are_unique(board: Board) -> Iterator[Violation]:
 def sizes_equal_wish(board: Board) -> Iterator[Violation]:
     """For every a of w:  (|gpus|, |cpus|, vcpus, memory, storage, egress, ingress)_a = the same of w
 
-    |cpus| is vcpus_w when pinned, else 0.
+    |cpus| is vcpus_w when pinned, else 0. Of one that has ended all but its storage is 0, and that is what it was.
     """
     wishes = {}
     for name in board.by_workload:
@@ -64,12 +64,14 @@ def sizes_equal_wish(board: Board) -> Iterator[Violation]:
             ("ingress", workload.ingress, "network.ingress"),
         )
     for one in board.known:
-        for field, wish, key in wishes[one.workload]:
+        for field, asked, key in wishes[one.workload]:
             value = getattr(one, field)
+            wish = asked if not one.ended else value if field == "storage" else 0
             has = len(value) if isinstance(value, tuple) else value
             if has != wish:
                 word = {"gpus": "GPUs", "cpus": "pinned CPUs", "vcpus": "vCPUs"}.get(field, field)
                 text = f"{one.name} holds {has} of {word}, and its workload asks for {wish}"
+                text = f"{one.name} has ended, and holds {has} of {word}" if one.ended else text
                 path = f"workloads.{one.workload}.{key}"
                 yield Violation(rule="sizes_equal_wish", text=text, subject=one.name, path=path)
 
@@ -85,8 +87,8 @@ def gangs_are_whole(board: Board) -> Iterator[Violation]:
 
 
 def replicas_are_spread(board: Board) -> Iterator[Violation]:
-    """For every w with spread s, and each place p of kind s:  |{a of w : p_a = p}| ≤ 1"""
-    for name, ones in board.by_workload.items():
+    """For every w with spread s, and each place p of kind s:  |{a of w, not ended : p_a = p}| ≤ 1"""
+    for name, ones in board.going.items():
         spread = board.stack.workloads[name].place.spread
         if spread:
             places = Counter(one.node if spread == "node" else board.rack(one.node) for one in ones)
@@ -98,8 +100,8 @@ def replicas_are_spread(board: Board) -> Iterator[Violation]:
 
 
 def replicas_stay_within(board: Board) -> Iterator[Violation]:
-    """For every w with within s:  |{p_a : a of w}| ≤ 1 for places p of kind s"""
-    for name, ones in board.by_workload.items():
+    """For every w with within s:  |{p_a : a of w, not ended}| ≤ 1 for places p of kind s"""
+    for name, ones in board.going.items():
         within = board.stack.workloads[name].place.within
         if within:
             places = sorted({one.node if within == "node" else board.rack(one.node) for one in ones})
@@ -110,8 +112,8 @@ def replicas_stay_within(board: Board) -> Iterator[Violation]:
 
 
 def labels_match_select(board: Board) -> Iterator[Violation]:
-    """For every a of w and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
-    for one in board.known:
+    """For every a of w, not ended, and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
+    for one in (one for ones in board.going.values() for one in ones):
         for label, value in board.stack.workloads[one.workload].place.select.items():
             node = board.stack.nodes[one.node]
             has = {"site": node.site, "rack": node.rack, **node.labels}.get(label)
@@ -122,8 +124,8 @@ def labels_match_select(board: Board) -> Iterator[Violation]:
 
 
 def states_allow(board: Board) -> Iterator[Violation]:
-    """For every a:  state(node_a) = ready, or cordon and a ∈ kept"""
-    for one in board.known:
+    """For every a that has not ended:  state(node_a) = ready, or cordon and a ∈ kept"""
+    for one in (one for ones in board.going.values() for one in ones):
         state = board.stack.nodes[one.node].state
         if state == "ready" or (state == "cordon" and one.name in board.kept):
             continue

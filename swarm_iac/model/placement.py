@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -26,6 +27,15 @@ class Allocation(Value):
     storage: Bytes = Bytes(0)
     egress: BitsPerSecond = BitsPerSecond(0)
     ingress: BitsPerSecond = BitsPerSecond(0)
+    ended: bool = Field(
+        default=False, exclude_if=not_, description="A job that came to its end: it holds nothing but its storage."
+    )
+
+    def given_back(self) -> Allocation:
+        """The same after its end: its files stay, and others may have the rest."""
+        nothing = {"gpus": (), "cpus": (), "numa": (), "vcpus": Cpus(0), "memory": Bytes(0)}
+        rates = {"egress": BitsPerSecond(0), "ingress": BitsPerSecond(0)}
+        return self.model_copy(update={**nothing, **rates, "ended": True})
 
 
 class Reason(Value):
@@ -71,6 +81,10 @@ class Placement(Value):
     def by_name(self) -> dict[str, Allocation]:
         """Allocations by name."""
         return {allocation.name: allocation for allocation in self.allocations}
+
+    def going(self) -> tuple[Allocation, ...]:
+        """Allocations that have not come to their end."""
+        return tuple(one for one in self.allocations if not one.ended)
 
     def waiting(self) -> tuple[Waiting, ...]:
         """What has no place, and what waits to grow."""

@@ -39,6 +39,8 @@ _LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
 _ALLOCATIONS = "allocations:\n"
+#: Of an end that is not one of what the stack file asks for now.
+ANOTHER = "it has ended, and is another job now"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class _Block(Value):
     storage: Bytes = Field(default=Bytes(0), description="Local disk.")
     egress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth out.")
     ingress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth in.")
-    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from.")
+    ended: bool = Field(default=False, description="A job that came to its end, and holds nothing but its storage.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from; of an end, of what ran.")
 
 
 class _Missing(Value):
@@ -118,8 +121,14 @@ class Decided:
 
     def of(self, one: Allocation) -> str:
         """The same of an allocation. A number beyond the replicas is one that only a decision to scale down leaves behind."""
-        plain = self.digest(one.workload, one.node)
+        plain = self.run(one.workload) if one.ended else self.digest(one.workload, one.node)
         return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
+
+    def run(self, workload: str) -> str:
+        """Of what runs: another command, environment, user or size of a gang is another job, with an end of its own."""
+        one = self.stack.workloads[workload]
+        ran = one.run.model_dump(mode="json", include={"command", "env"}) if one.run else None
+        return digest(["run", one.user, ran, one.gang])
 
     def wish(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""
@@ -183,6 +192,7 @@ def dump(lock: Lock) -> str:
                 lines.append(f"    {name}: [{', '.join(map(str, numbers))}]")
         lines += [f"    vcpus: {one.vcpus}", f"    memory: {one.memory}"]
         lines += [f"    {name}: {value}" for name in ("storage", "egress", "ingress") if (value := getattr(one, name))]
+        lines += ["    ended: true"] if one.ended else []
         parts.append("\n".join([*lines, f'    digest: "{lock.digests[one.name]}"', ""]))
     if lock.placement.unplaced:
         parts.append("unplaced:\n")
@@ -338,6 +348,8 @@ def _stale(one: Allocation, lock: Lock, stack: Stack, current: Decided) -> str:
     """Why an allocation of the lock does not stand; empty where it does."""
     if one.workload not in stack.workloads:
         return f"the stack has no workload {one.workload}"
+    if one.ended and one.index < _most(stack, one.workload):  # wherever that was, and whatever became of the node
+        return "" if lock.digests.get(one.name) == current.of(one) else ANOTHER
     if one.node not in stack.nodes:
         return f"the stack has no node {one.node}"
     if (state := stack.nodes[one.node].state) in ("drain", "lost"):

@@ -29,7 +29,7 @@ _BLOCK = re.compile(
     rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n(?:    user: ({_ACCOUNT})\n)?"
     rf"(?:    gpus: {_LIST}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
     rf"    vcpus: ([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)\n    memory: {_SIZE}\n"
-    rf"(?:    storage: {_SIZE}\n)?(?:    egress: {_SIZE}\n)?(?:    ingress: {_SIZE}\n)?{_DIGEST}"
+    rf"(?:    storage: {_SIZE}\n)?(?:    egress: {_SIZE}\n)?(?:    ingress: {_SIZE}\n)?(    ended: true\n)?{_DIGEST}"
 )
 _MISSING = re.compile(rf"\n  ({_NAME}):\n    missing: {_LIST}\n{_DIGEST}")
 _UNPLACED = "\nunplaced:\n"
@@ -50,7 +50,8 @@ def read(text: str, head: str) -> Read | None:
     try:
         while match := _BLOCK.match(text, at):
             at, count = match.end(), count + 1
-            workload, index, node, user, gpus, pins, numa, vcpus, memory, storage, egress, ingress, digest = match.groups()
+            workload, index, node, user, gpus, pins, numa, vcpus, memory, *rest = match.groups()
+            storage, egress, ingress, ended, digest = rest
             name = f"{workload}-{index}"
             names |= {workload, node, user or node}
             digests[name] = digest
@@ -58,7 +59,7 @@ def read(text: str, head: str) -> Read | None:
                 name=name, workload=workload, index=int(index), node=node, user=user,
                 gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
                 vcpus=cpus(vcpus), memory=size(memory), storage=size(storage or "0"),
-                egress=rate(egress or "0"), ingress=rate(ingress or "0"),
+                egress=rate(egress or "0"), ingress=rate(ingress or "0"), ended=bool(ended),
             )  # fmt: skip
     except ValueError:
         return None
