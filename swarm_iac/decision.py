@@ -14,7 +14,7 @@ import contextlib
 import datetime
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
@@ -32,6 +32,8 @@ from swarm_iac.stackfile.stakes import stakes
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
 
+#: Which jobs of a placement came to their end, by the word of their nodes: their names. Asked only where that could matter.
+Ends = Callable[[Stack, Placement], frozenset[str]]
 #: The phase in which files are written; it ends by itself in a moment.
 WRITING = "writing lock and proof"
 
@@ -112,12 +114,14 @@ def decide(
     environment: Mapping[str, str] = os.environ,
     write: bool = True,
     progress: Progress | None = None,
+    ends: Ends | None = None,
 ) -> Decision:
     """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded.
 
-    A fresh solution is kept as the candidate, unless told not to `write`.
+    A fresh solution is kept as the candidate, unless told not to `write`. `ends` is asked where something is to be decided,
+    or waits for room; without it a job has ended when the lock says so.
     """
-    return _decide(root, name, _existing(root, name), today, environment, write=write, progress=progress)
+    return _decide(root, name, _existing(root, name), today, environment, write=write, progress=progress, ends=ends)
 
 
 def decide_file(
@@ -144,9 +148,11 @@ def keep(decision: Decision, progress: Progress | None = None) -> bool:
     return changed
 
 
-def resolve(root: Path, name: str, *, today: datetime.date, progress: Progress | None = None) -> Decision:
+def resolve(
+    root: Path, name: str, *, today: datetime.date, progress: Progress | None = None, ends: Ends | None = None
+) -> Decision:
     """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
-    now = running(root, name, today=today, progress=progress)
+    now = running(root, name, today=today, progress=progress, ends=ends)
     return _solve(replace(now, stack=now.written, wish=None), today, write=False, progress=progress)
 
 
@@ -156,12 +162,16 @@ def again(decision: Decision, *, today: datetime.date, progress: Progress | None
     return _solve(asked, today, write=False, progress=progress)
 
 
-def running(root: Path, name: str, *, today: datetime.date, progress: Progress | None = None) -> Decision:
+def running(
+    root: Path, name: str, *, today: datetime.date, progress: Progress | None = None, ends: Ends | None = None
+) -> Decision:
     """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
     files = _existing(root, name)
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
-    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), last.placement, ("asked for",))
+    last = _with_ends(last, loaded.stack, ends, progress)[0]
+    before = lock.of_now(last, loaded.stack)
+    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",))
     if not last.placement.growing or lock.outgrown(last, loaded.stack):
         return now
     waits = Placement(growing=growth.told(loaded.stack, last.placement).growing)
@@ -244,6 +254,7 @@ def _decide(
     *,
     write: bool = True,
     progress: Progress | None = None,
+    ends: Ends | None = None,
 ) -> Decision:
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
@@ -252,7 +263,12 @@ def _decide(
     stack, stale = _judged(last, loaded.stack, today, last.placement)
     proof = None if stale else _proof(files.proof)
     stale = stale or proofs.pending_again(last.placement, proof, problem)
-    now = Decision(name, root, files, loaded.stack, loaded.source, last.placement, last.placement, stale)
+    waits = last.placement.waiting()
+    if stale or waits:
+        last, over = _with_ends(last, loaded.stack, ends, progress)
+        stale = stale or proofs.room_came(waits, over)
+    before = lock.of_now(last, loaded.stack)
+    now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale)
     if not stale:
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
     if environment.get("SWARM_FROZEN", "") not in ("", "0"):
@@ -265,7 +281,12 @@ def _decide(
         stack, wrong = _judged(candidate, loaded.stack, today, last.placement)
         if not wrong:
             proof = _proof(files.candidate_proof)
-            if not proofs.pending_again(candidate.placement, proof, problem):
+            waits = candidate.placement.waiting()
+            late = waits and _with_ends(candidate, loaded.stack, ends, progress)[1]
+            if not late and not proofs.pending_again(candidate.placement, proof, problem):
+                known = {one.name for one in candidate.placement.allocations if one.ended}
+                ran = lock.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
+                now = replace(now, last=lock.of_now(ran, loaded.stack))
                 return _holds(now, stack, candidate.placement, _belonging(proof, candidate.placement, problem))
     return _solve(now, today, write=write, progress=progress)
 
@@ -282,6 +303,17 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
         write_whole(now.files.candidate, lock.dump(lock.make(decision.stack, decision.placement, decision.wish)))
         write_whole(now.files.candidate_proof, proofs.dump(decision.proof))
     return decision
+
+
+def _with_ends(
+    last: lock.Lock, stack: Stack, ends: Ends | None, progress: Progress | None
+) -> tuple[lock.Lock, tuple[str, ...]]:
+    """The lock with the jobs that came to their end since it was written, and their names."""
+    if ends is None or not last.placement.allocations:
+        return last, ()
+    _tell(progress, "asking which jobs came to their end")
+    over = sorted(ends(stack, last.placement))
+    return lock.with_ends(last, over, stack), tuple(over)
 
 
 def _tell(progress: Progress | None, text: str) -> None:
@@ -330,7 +362,8 @@ def stood(decision: Decision, today: datetime.date) -> dict[str, Allocation]:
     cordoned = {name for name, node in stack.nodes.items() if node.state == "cordon"}
     over = above(stack, decision.placement, today) & ran["held"].keys()
     before = decision.last.by_name()
-    names = over | {one.name for one in decision.placement.allocations if one.node in cordoned and one.name in ran["kept"]}
+    ones = decision.placement.going()  # of what has ended nothing stands but its files
+    names = {one.name for one in ones if one.name in over or (one.node in cordoned and one.name in ran["kept"])}
     return {stack.runs_as(before[name]): before[name] for name in sorted(names)}
 
 

@@ -16,8 +16,10 @@ from swarm_iac.decision import Decision, decide, keep, still, stood
 from swarm_iac.errors import SwarmError
 from swarm_iac.limits import amounts
 from swarm_iac.model.placement import Growing, Unplaced
+from swarm_iac.observe import Ended
 from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
+from swarm_iac.reach.address import patience
 
 __all__ = ["Fleet", "Lineage", "main"]
 
@@ -31,7 +33,7 @@ def main(root: Path | None = None) -> Fleet:
     name = Path(os.environ.get("SWARM_STACK") or pulumi.get_stack()).stem
     try:
         today = datetime.date.today()
-        decision = decide(folder, name, today=today)
+        decision = decide(folder, name, today=today, ends=_ends())
         nodes = desired(decision.stack, decision.placement)
         needed = stood(decision, today)
     except SwarmError as error:
@@ -55,6 +57,14 @@ def main(root: Path | None = None) -> Fleet:
     pulumi.export("addresses", fleet.addresses)
     pulumi.export("unplaced", {unplaced.workload: _sentence(unplaced) for unplaced in decision.placement.unplaced})
     return fleet
+
+
+def _ends() -> Ended | None:
+    """What asks the machines which jobs came to their end; None where they are out of reach on purpose."""
+    if os.environ.get("SWARM_OFFLINE", "") not in ("", "0"):
+        return None
+    config = os.environ.get("SWARM_SSH_CONFIG", "")
+    return Ended(Path(config).absolute() if config else None, patience())
 
 
 def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:

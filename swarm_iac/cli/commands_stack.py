@@ -98,9 +98,15 @@ def solve(
     named: Positional = "",
     stack: Stack = "dev",
     json: Json = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine which jobs came to their end.")
+    ] = False,
     record: Annotated[Path | None, typer.Option("--record", help="Also write what was solved, for swarm replay.")] = None,
 ) -> None:
     """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
+
+    Where there is anything to decide, the machines with jobs on them are asked which of those came to their end: their
+    room is given to others. Of a machine that does not answer, and --offline, the lock says what has ended.
 
     On a terminal, value, bound and gap of each goal are shown as they improve. Ctrl-C ends the search: lock and proof of
     the best so far are written, the proof says that it was cut, and the exit code is 0. A second Ctrl-C, or one before
@@ -111,7 +117,9 @@ def solve(
     from swarm_iac.cli.live import Following, followed
 
     def solved(progress: Following) -> Decision:
-        return decisions.recorded(named or stack, record, progress) if record else decisions.solve(named or stack, progress)
+        name = named or stack
+        ends = None if offline else decisions.ends(name)
+        return decisions.recorded(name, record, progress, ends) if record else decisions.solve(name, progress, ends)
 
     decision = followed(solved, quiet=json)
     try:

@@ -6,15 +6,19 @@ import datetime
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from swarm_iac.cli.engine import repository
-from swarm_iac.decision import Decision, Progress, again, decide, decide_file, keep, resolve
+from swarm_iac.cli.engine import has_state, reaching, repository, state_folder
+from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.stack import Stack
+from swarm_iac.reach.address import patience
 from swarm_iac.stackfile import nearest_policy
+
+if TYPE_CHECKING:
+    from swarm_iac.observe import Ended
 
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
 
@@ -68,12 +72,47 @@ def inside(name: str) -> str:
     return found[1]
 
 
-def current(name: str, progress: Progress | None = None, *, write: bool = True) -> Decision:
-    """What holds today for stacks/NAME.yaml, or for a stack file by its path. Of the latter nothing is written elsewhere."""
+def ssh_config(root: Path) -> Path | None:
+    """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
+    named = reaching(root).get("SWARM_SSH_CONFIG")
+    return Path(named) if named else None
+
+
+def never_applied(root: Path, name: str) -> bool:
+    """Is it known that no `swarm up` ran? `swarm solve` writes a lock, too.
+
+    The engine leaves the stack's settings beside Pulumi.yaml, which are committed, and its state, where that is in files.
+    """
+    if not (root / "Pulumi.yaml").is_file() or (root / f"Pulumi.{name}.yaml").is_file():
+        return False
+    state = state_folder(root)
+    return state is not None and not has_state(state, name)
+
+
+def asking(name: str, *, every: bool = False) -> Ended:
+    """What asks the machines of a stack which jobs came to their end. `every`: all of them, if any."""
+    from swarm_iac.observe import Ended
+
+    found = home(name)
+    root = found[0] if found else Path(name).parent
+    return Ended(ssh_config(root), patience(reaching(root)), every)
+
+
+def ends(name: str) -> Ended | None:
+    """The same where jobs may have run; None of a draft, or where nothing was ever applied."""
+    found = home(name)
+    return None if found is None or never_applied(*found) else asking(name)
+
+
+def current(name: str, progress: Progress | None = None, *, write: bool = True, ends: Ends | None = None) -> Decision:
+    """What holds today for stacks/NAME.yaml, or for a stack file by its path. Of the latter nothing is written elsewhere.
+
+    `ends`: says which jobs came to their end; a draft has none.
+    """
     today, found = datetime.date.today(), home(name)
     if found is None:
         return decide_file(Path(name), today=today, progress=progress)
-    return decide(*found, today=today, write=write, progress=progress)
+    return decide(*found, today=today, write=write, progress=progress, ends=ends)
 
 
 def peek(name: str, progress: Progress | None = None) -> Decision:
@@ -81,12 +120,12 @@ def peek(name: str, progress: Progress | None = None) -> Decision:
     return current(name, progress, write=False)
 
 
-def recorded(name: str, file: Path, progress: Progress | None = None) -> Decision:
+def recorded(name: str, file: Path, progress: Progress | None = None, ends: Ends | None = None) -> Decision:
     """Solve in any case, write lock and proof, and to `file` what was solved. Raises SwarmError when it was cut."""
     from swarm_iac.solver.record import record
 
     today = datetime.date.today()
-    decision = resolve(repository(), inside(name), today=today, progress=progress)
+    decision = resolve(repository(), inside(name), today=today, progress=progress, ends=ends)
     assert decision.proof is not None
     keep(decision, progress)
     try:
@@ -99,9 +138,9 @@ def recorded(name: str, file: Path, progress: Progress | None = None) -> Decisio
     return decision
 
 
-def solve(name: str, progress: Progress | None = None) -> Decision:
+def solve(name: str, progress: Progress | None = None, ends: Ends | None = None) -> Decision:
     """Solve if there is anything to decide or to gain, and write lock and proof."""
-    decision = bettered(current(name, progress), datetime.date.today(), progress)
+    decision = bettered(current(name, progress, ends=ends), datetime.date.today(), progress)
     keep(decision, progress)
     return decision
 

@@ -6,8 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from swarm_iac.cli.decisions import ssh_config
 from swarm_iac.cli.engine import reaching
-from swarm_iac.cli.fleet import ssh_config
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Facts
 from swarm_iac.reach.address import patience

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm_iac.cli import decisions
-from swarm_iac.cli.fleet import ssh_config
+from swarm_iac.cli.decisions import ssh_config
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
 

@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli import decisions
 from swarm_iac.cli.claims import believed, disowned
-from swarm_iac.cli.decisions import ranges
-from swarm_iac.cli.engine import has_state, reaching, state_folder
+from swarm_iac.cli.decisions import ranges, ssh_config
+from swarm_iac.cli.engine import reaching
 from swarm_iac.cli.starts import starts as pending_starts
 from swarm_iac.decision import Decision, stood
 from swarm_iac.errors import Refused, SwarmError
@@ -51,12 +50,6 @@ class View:
     now: int = 0  # [s since 1970]
 
 
-def ssh_config(root: Path) -> Path | None:
-    """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
-    named = reaching(root).get("SWARM_SSH_CONFIG")
-    return Path(named) if named else None
-
-
 def look(
     name: str,
     *,
@@ -74,7 +67,6 @@ def look(
     """
     from swarm_iac.cli.live import doing, followed
     from swarm_iac.converge import agent_digest
-    from swarm_iac.observe import observe
     from swarm_iac.plan import desired, steps
     from swarm_iac.plan.claims import given_back
     from swarm_iac.plan.parking import may_stand
@@ -82,22 +74,22 @@ def look(
     from swarm_iac.stackfile import Loaded
     from swarm_iac.stackfile.doubts import doubts
 
-    decision = followed(lambda progress: decisions.current(name, progress), quiet=quiet)
+    ends = None if offline else decisions.asking(name, every=True)
+    decision = followed(lambda progress: decisions.current(name, progress, ends=ends), quiet=quiet)
     wanted = desired(decision.stack, decision.placement)
     budget, fits = decision.stack.solve, partial(may_stand, decision.stack)
     chosen = read_only(only, wanted, decision.stack)
     today = datetime.date.today()
     meant = tuple(str(one) for one in doubts(Loaded(decision.stack, decision.source), today))
-    if offline:
+    if ends is None:
         with doing("planning", quiet=quiet):
             seen = _as_locked(decision, wanted)
             plan = steps(seen, wanted, "", budget, fits, only=chosen) if planned else Plan()
             starts = pending_starts(decision, {}, 0) if planned else {}
-            blank, since = _never_applied(decision), _since(decision)
+            blank, since = decisions.never_applied(decision.root, decision.name), _since(decision)
             return View(decision, wanted, seen, _warned(plan, meant), since, blank, starts)
-    targets = {node: one.address for node, one in wanted.items()}
-    with doing(f"asking {len(targets)} machines", quiet=quiet):
-        seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
+    with doing(f"asking {len(wanted)} machines", quiet=quiet):
+        seen = ends.read(decision.stack, wanted)
     now = int(time.time())
     with doing("planning", quiet=quiet):
         if not planned:
@@ -134,25 +126,13 @@ def guard(view: View, allowed: int) -> Refused | None:
 
 def _since(decision: Decision) -> str:
     """The lock file, and since when it says so: it is written when something was applied, or solved by hand."""
-    if _never_applied(decision):
+    if decisions.never_applied(decision.root, decision.name):
         return "machines on which nothing runs, since nothing was ever applied here"
     file = decision.files.lock
     if not decision.last.allocations or not file.is_file():
         return "machines on which nothing runs, since there is no lock file"
     written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
     return f"{file.name} of {written:%Y-%m-%d %H:%M}"
-
-
-def _never_applied(decision: Decision) -> bool:
-    """Is it known that no `swarm up` ran? `swarm solve` writes a lock, too.
-
-    The engine leaves the stack's settings beside Pulumi.yaml, which are committed, and its state, where that is in files.
-    """
-    root, name = decision.root, decision.name
-    if not (root / "Pulumi.yaml").is_file() or (root / f"Pulumi.{name}.yaml").is_file():
-        return False
-    state = state_folder(root)
-    return state is not None and not has_state(state, name)
 
 
 def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
@@ -162,7 +142,7 @@ def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, O
     """
     from swarm_iac.plan import desired
 
-    stack, known = decision.stack, () if _never_applied(decision) else decision.last.allocations
+    stack, known = decision.stack, () if decisions.never_applied(decision.root, decision.name) else decision.last.allocations
     known = tuple(one for one in known if one.node in stack.nodes)
     # Of what was taken out of the stack file, the lock says what it holds, and not whose it was.
     gone = {one.workload: Workload(user=min(stack.users(), default="nobody")) for one in known}

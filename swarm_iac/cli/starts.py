@@ -42,7 +42,7 @@ def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *,
     timed = {one.node for one in placement.allocations if stack.workloads[one.workload].time.end}
     seen: dict[str, Observed] = {}
     if timed and not offline:
-        from swarm_iac.cli.fleet import ssh_config
+        from swarm_iac.cli.decisions import ssh_config
         from swarm_iac.observe import observe
 
         targets = {node: stack.nodes[node].ssh for node in sorted(timed)}

@@ -59,6 +59,8 @@ class Board:
                 if not one.ended:
                     self.going[one.workload].append(one)
                 self.by_user[stack.workloads[one.workload].user].append(one)
+            elif one.ended and one.workload in stack.workloads:  # its files went with its node, and its number is its own
+                self.by_workload[one.workload].append(one)
 
     def rack(self, node: str) -> str:
         """The node's rack; a node without one is a rack of its own."""

@@ -44,10 +44,11 @@ def users_stay_under_limit(board: Board) -> Iterator[Violation]:
 
 
 def nodes_stay_under_limit(board: Board) -> Iterator[Violation]:
-    """For every node n and resource r:  Σ_{a∈n} r_a ≤ limit_node,r"""
+    """For every node n and resource r:  Σ_{a∈n} r_a ≤ limit_node,r, or every a∈n with r_a > 0 has ended"""
     for node, ones in board.by_node.items():
-        for violation, _ in _over("nodes_stay_under_limit", "node", node, ones, board.stack.limits.node):
-            yield violation
+        for violation, resource in _over("nodes_stay_under_limit", "node", node, ones, board.stack.limits.node):
+            if totals(one for one in ones if not one.ended)[resource]:
+                yield violation
 
 
 def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
@@ -60,7 +61,9 @@ def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
 def _grown(board: Board, ones: list[Allocation], over: Iterator[tuple[Violation, str]]) -> Iterator[Violation]:
     """Those of the violations to which something was added."""
     for violation, resource in over:
-        old = [(amounts(one), board.held[one.name]) for one in ones if one.name in board.held]
+        # What has ended adds nothing: its files were there.
+        old = [(amounts(one), board.held[one.name]) for one in ones if one.name in board.held and not one.ended]
+        old += [(amounts(one), amounts(one)) for one in ones if one.ended]
         before = summed(tuple(map(min, now, was)) for now, was in old)
         if totals(ones)[resource] > before[resource]:
             yield violation

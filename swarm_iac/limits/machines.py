@@ -79,7 +79,7 @@ def memory_fits_node(board: Board) -> Iterator[Violation]:
 
 
 def storage_fits_node(board: Board) -> Iterator[Violation]:
-    """For every node n:  Σ_{a∈n} (scratch_a + cache_a) ≤ nvme_n   [bytes]"""
+    """For every node n:  Σ_{a∈n} (scratch_a + cache_a) ≤ nvme_n, or all with any of it have ended   [bytes]"""
     return _fit(board, "storage_fits_node", "storage", lambda one: one.storage, lambda hardware: hardware.nvme)
 
 
@@ -141,7 +141,8 @@ def _fit(
         used = sum(int.__int__(part(one)) for one in ones)
         name = board.stack.nodes[node].hardware
         has = int(whole(board.stack.hardware[name]))
-        if used > has:
+        # Files of what has ended stay when the disk is another one, and nothing may come to them.
+        if used > has and any(int.__int__(part(one)) for one in ones if not one.ended):
             word = f"{'vCPUs' if resource == 'vcpus' else resource}{way}"
             text = f"{shown(resource, used)} of {word} placed on {node}, which has {shown(resource, has)}"
             field = {"storage": "nvme", "bandwidth": "nic"}.get(resource, resource)

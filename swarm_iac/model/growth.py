@@ -59,14 +59,16 @@ def told(stack: Stack, placement: Placement) -> Placement:
     """The placement, with what each that waits to grow keeps and wants, in words. `stack`: as it is written."""
     first, count = _running(placement)
     growing = tuple(
-        _told(one, stack.workloads[one.workload], first[one.workload], count[one.workload]) for one in placement.growing
+        _told(one, stack.workloads[one.workload], first[one.workload], count[one.workload])
+        for one in placement.growing
+        if one.workload in first
     )
-    return placement.model_copy(update={"growing": growing}) if growing else placement
+    return placement.model_copy(update={"growing": growing}) if placement.growing else placement
 
 
 def _running(placement: Placement) -> tuple[dict[str, Allocation], Counter[str]]:
-    """The first replica of each workload, and how many there are."""
-    first = {one.workload: one for one in reversed(placement.allocations)}
+    """The first replica of each workload that runs, and how many there are, with those that came to their end."""
+    first = {one.workload: one for one in reversed(placement.allocations) if not one.ended}
     return first, Counter(one.workload for one in placement.allocations)
 
 

@@ -221,6 +221,10 @@ class Desired(Value):
     state: NodeState = NodeState()
     handover: dict[str, Handover] = Field(default={}, description="Of each allocation here; left out: stop-first.")
     hold: tuple[str, ...] = Field(default=(), description="Allocations that keep what they hold after their end.")
+    ended: tuple[str, ...] = Field(
+        default=(), description="Allocations that came to their end, as the lock file says: they are never started, and keep "
+        "their files where they ran."
+    )  # fmt: skip
     managed: bool = Field(default=True, description="False: give everything back (destroy, or the node left the stack).")
     hardware: Declared | None = Field(default=None, description="None: not checked.")
     rack: str = Field(default="", description="Its rack, when that has a power budget.")

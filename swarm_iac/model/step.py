@@ -67,8 +67,9 @@ class Left(Value):
 
     step: Step
     why: str
-    cause: Literal["dark", "unlike", "halted", "part"] = Field(
-        description="A node does not answer, or is not what was declared; a roll-out halted; or it was not asked for."
+    cause: Literal["dark", "unlike", "runs", "halted", "part"] = Field(
+        description="A node does not answer, or is not what was declared; a job runs that had ended; a roll-out halted; or it "
+        "was not asked for."
     )
 
 

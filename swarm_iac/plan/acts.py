@@ -159,7 +159,8 @@ def _change(machine: Machine, name: str, old: AllocationState, new: AllocationSt
     if new.unit.active and not old.unit.active:
         return Act("start", "waited for a run since its node booted" if health == "waiting" else f"was {health or 'stopped'}")
     if old.unit.active and not new.unit.active:
-        return Act("end", f"its gang {new.workload} failed")
+        by_lock = name in machine.wanted.ended
+        return Act("end", "it has ended by the lock file" if by_lock else f"its gang {new.workload} failed")
     if diff(old, new):
         return Act("live", "came to its end" if over else "changes while it runs")
     return Act("stay")
@@ -178,11 +179,11 @@ def services(all_of: Mapping[str, Machine]) -> dict[str, list[tuple[str, str]]]:
 def _members(all_of: Mapping[str, Machine], handovers: tuple[Handover, ...]) -> dict[str, list[tuple[str, str]]]:
     workloads = {
         state.workload for each in all_of.values() for name, state in each.new.allocations.items()
-        if each.handover.get(name) in handovers
+        if each.handover.get(name) in handovers and name not in each.wanted.ended
     }  # fmt: skip
     found: dict[str, list[tuple[str, str]]] = {}
     for node, name, state in _states(all_of):
-        if state.workload in workloads:
+        if state.workload in workloads and name not in all_of[node].wanted.ended:
             found.setdefault(state.workload, []).append((node, name))
     return found
 
@@ -194,13 +195,16 @@ def _states(all_of: Mapping[str, Machine]) -> Iterator[tuple[str, str, Allocatio
 
 
 def _with_gangs(all_of: dict[str, Machine]) -> dict[str, Machine]:
-    """When one member comes, goes, restarts or fell, those that would stay restart too: a gang starts whole."""
+    """When one member comes, goes, restarts or fell, those that would stay restart too: a gang starts whole.
+
+    Who has come to its end is not run again for that.
+    """
     forced: dict[str, dict[str, Act]] = {}
     for workload, members in gangs(all_of).items():
         kinds = {all_of[node].acts[name].kind for node, name in members}
         fell = any(all_of[node].fell(name) for node, name in members)
         if (fell or kinds & {"come", "go", "restart", "start"}) and kinds & {"stay", "live"}:
             for node, name in members:
-                if all_of[node].acts[name].kind in ("stay", "live"):
+                if all_of[node].acts[name].kind in ("stay", "live") and not ended(all_of[node].seen, name):
                     forced.setdefault(node, {})[name] = Act("restart", f"its gang {workload} starts whole")
     return all_of | {node: replace(all_of[node], acts={**all_of[node].acts, **acts}) for node, acts in forced.items()}

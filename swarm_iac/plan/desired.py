@@ -33,13 +33,14 @@ HIGH = 95
 def desired(stack: Stack, placement: Placement) -> dict[str, Desired]:
     """The wanted state of every node that is not lost, by name.
 
-    A drained node keeps its settings and has no allocations. Raises KeyError for an allocation of an unknown workload.
+    A drained node keeps its settings and the files of jobs that came to their end, and nothing else. Raises KeyError for an
+    allocation of an unknown workload.
     """
     standing: dict[str, list[Allocation]] = {name: [] for name in stack.nodes}
     for allocation in placement.allocations:
         standing.setdefault(allocation.node, []).append(allocation)
     return {
-        name: _node(stack, name, () if node.state == "drain" else tuple(standing[name]))
+        name: _node(stack, name, tuple(one for one in standing[name] if one.ended or node.state != "drain"))
         for name, node in sorted(stack.nodes.items())
         if node.state != "lost"
     }
@@ -66,6 +67,7 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
             },
         ),
         hardware=declared(hardware),
+        ended=tuple(sorted(stack.runs_as(each) for each in allocations if each.ended)),
         hold=tuple(sorted(stack.runs_as(each) for each in allocations if stack.workloads[each.workload].hold)),
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
         **_rack(stack, name),
@@ -120,6 +122,14 @@ def _gpus(stack: Stack, hardware: Hardware, tuning: Tuning, allocations: tuple[A
 
 
 def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, name: str) -> AllocationState:
+    if allocation.ended:
+        cache = min(workload.each.cache, allocation.storage)
+        return AllocationState(
+            workload=name.rpartition("-")[0],
+            scratch=_directory(Bytes(int(allocation.storage) - int(cache)), workload, hardware),
+            cache=_directory(cache, workload, hardware),
+            unit=_unit(workload),
+        )
     return AllocationState(
         workload=name.rpartition("-")[0],
         gpus=allocation.gpus,

@@ -1,8 +1,8 @@
 """Which steps are needed and left for a later run, and why?
 
 What was not asked for; what a node needs that does not answer, or takes that is not what was declared; what a roll-out
-needs that halted; and, with each, whatever waits for it. A stop whose start falls out falls out too: what runs goes on in
-its old place until the new one can be had.
+needs that halted; what takes from a job that runs though it had ended; and, with each, whatever waits for it. A stop whose
+start falls out falls out too: what runs goes on in its old place until the new one can be had.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from swarm_iac.model.step import Left, Verb
 from swarm_iac.plan import halt
 from swarm_iac.plan.acts import Machine, gangs, homes
 from swarm_iac.plan.draft import Draft
+from swarm_iac.plan.ends import runs_on
 from swarm_iac.plan.graph import Graph, waiting_for
 from swarm_iac.plan.hardware import allowed
 
-Cause = Literal["dark", "unlike", "halted", "part"]
+Cause = Literal["dark", "unlike", "runs", "halted", "part"]
 NOT_ASKED = "not asked for"
 #: What is told of those that wait.
 _WAITS: dict[Cause, str] = {
     "dark": "waits for {}, which cannot be read",
     "unlike": "waits for {}, not the hardware that is declared",
+    "runs": "waits for {}, which runs still",
     "halted": "waits for the roll-out that halted on {}",
     "part": "waits for what was not asked for",
 }
@@ -47,7 +49,14 @@ def leave(
         f"hardware: {name}: {how}: nothing new is given out there until `hardware` says it or the machine is mended"
         for name, how in differ.items()
     ]
-    own = _unable(all_of, graph, dark, differ)
+    still = {name: runs_on(machine.seen, machine.wanted) for name, machine in all_of.items() if machine.wanted.ended}
+    words += [
+        f"{one} runs on {name}, and it has ended by the lock file: nobody gets its place before it has"
+        for name, ones in still.items()
+        for one in ones
+        if name not in dark
+    ]
+    own = _unable(all_of, graph, dark, differ, still)
     for found in halts:
         own = {one: (why, "halted", ", ".join(found.nodes)) for one, why in found.steps.items()} | own
     own |= {one: (NOT_ASKED, "part", "") for one, draft in graph.items() if one not in own and not asked(draft)}
@@ -65,7 +74,11 @@ def leave(
 
 
 def _unable(
-    all_of: Mapping[str, Machine], graph: Graph, dark: Mapping[str, str], differ: Mapping[str, str]
+    all_of: Mapping[str, Machine],
+    graph: Graph,
+    dark: Mapping[str, str],
+    differ: Mapping[str, str],
+    still: Mapping[str, tuple[str, ...]],
 ) -> dict[str, tuple[str, Cause, str]]:
     """Steps that their own node keeps from being done: why, what kind of reason that is, and the node."""
     found: dict[str, tuple[str, Cause, str]] = {}
@@ -75,6 +88,8 @@ def _unable(
             found[one] = f"{node}: cannot be read: {dark[node]}", "dark", node
         elif node in differ and not allowed(draft.verb, all_of[node].seen.ledger is not None):
             found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "unlike", node
+        elif draft.allocation in still.get(node, ()):
+            found[one] = f"{draft.allocation} runs on {node}, and it has ended by the lock file", "runs", f"{draft.allocation}"
     return found
 
 

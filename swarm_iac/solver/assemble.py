@@ -70,7 +70,7 @@ def _name_replicas(
     # Who could have stayed comes before who had to leave: where one too few is placed, nobody stops whose node is there.
     away = sorted((a for a in running if a.index not in used), key=lambda a: (a.name not in settled.stay, a.index))
     moved = [a.index for a in away]
-    fresh = [i for i in range(scene.asks[name].wanted) if i not in used and i not in moved]
+    fresh = [i for i in scene.numbers(scene.asks[name]) if i not in used and i not in moved]
     indices = iter(moved + fresh)
     for node, _ in places:
         for _ in range(left[node]):

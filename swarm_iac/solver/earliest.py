@@ -59,7 +59,7 @@ def ends(
     place after its end (`hold`) never gives it.
     """
     found = []
-    for one in placement.allocations:
+    for one in placement.going():
         workload = stack.workloads.get(one.workload)
         end = workload.time.end if workload is not None and not workload.hold else None
         if workload is None or workload.hold:

@@ -47,11 +47,11 @@ def room_of(scene: Scene, placement: Placement) -> Room:
     room = Room(scene)
     if room.single is not None:
         on: dict[str, list[Allocation]] = {}
-        for a in placement.allocations:
+        for a in placement.going():
             if a.workload in scene.asks and a.node in scene.bins:
                 on.setdefault(a.node, []).append(a)
         room.seats = {node: tuple(ones) for node, ones in on.items()}
-    for a in placement.allocations:
+    for a in placement.going():
         if a.workload in scene.asks and a.node in scene.bins:
             room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
     return room

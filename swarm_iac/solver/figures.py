@@ -23,7 +23,7 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
     """Placed GPUs and replicas by level, then moves, misfit, split replicas, nodes in use: in the order in which they count."""
     scene = scene_of(stack, Placement())
     misfits = Misfits(scene)
-    known = [a for a in placement.allocations if a.workload in scene.asks and a.node in scene.bins]
+    known = [a for a in placement.going() if a.workload in scene.asks and a.node in scene.bins]
     found: dict[str, int] = {}
     for level in LEVELS:
         mine = [a for a in known if scene.asks[a.workload].priority == PRIORITIES[level]]

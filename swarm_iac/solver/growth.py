@@ -52,7 +52,7 @@ def solve_keeping(
         waits |= fresh
         tries += 1
         found = solve(_at_sizes(stack, {name: sizes[name] for name in waits}), last, today=today, watch=watch)
-    stand = {one.workload for one in found.placement.allocations}
+    stand = {one.workload for one in found.placement.going()}
     # What has no place at its old size either asks for what is written.
     waits = {name: why for name, why in waits.items() if name in stand}
     if not waits:
@@ -74,7 +74,7 @@ def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: da
     """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
     wished = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
     scene = scene_of(wished, placement, today)
-    rest = tuple(one for one in placement.allocations if one.workload != name)
+    rest = tuple(one for one in placement.allocations if one.workload != name or one.ended)
     causes = Causes(room_of(scene, placement.model_copy(update={"allocations": rest})))
     ask, count = scene.asks[name], len(placement.allocations) - len(rest)
     if not ask.gang:  # all of it grows, or nothing does
@@ -106,16 +106,17 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
     Who has to leave a node keeps its size, too.
     """
     running: dict[str, list[Allocation]] = {}
-    for one in last.allocations:
+    done = Counter(one.workload for one in last.allocations if one.ended)
+    for one in last.going():
         workload = stack.workloads.get(one.workload)
         if workload is not None and (workload.gang is None or one.index < workload.members):
             running.setdefault(one.workload, []).append(one)
     found = {}
     for name, ones in running.items():
-        wish = stack.workloads[name]
+        wish, count = stack.workloads[name], len(ones) + done[name]
         alike = len({growth.size(one) for one in ones}) == 1
-        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], len(ones)) != wish:
-            found[name] = ones[0], len(ones)
+        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], count) != wish:
+            found[name] = ones[0], count
     return found
 
 

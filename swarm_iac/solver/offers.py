@@ -159,10 +159,12 @@ class Offers:
         count = self.room.counts[self.ask.name].total()
         more = reach(self.room, self.ask)
         least, most = count + more, self.ask.wanted
-        if not 0 < least < most:
+        done = len(self.room.scene.done.get(self.ask.name, ()))
+        if not 0 < least < most or (self.ask.gang and done):  # a smaller gang is another job, and its ends count no more
             return
         key = "gang" if self.ask.gang else "replicas"
         upper = self.stack.workloads[self.ask.name].replicas.most
+        least, most = least + done, most + done
         value: object = f"{least}..{upper}" if not self.ask.gang and upper > most else least
         yield Offer("request", Edit(path=f"{self.here}.{key}", value=value), 1000 * (most - least) // most, True)
 
@@ -189,7 +191,8 @@ class Offers:
             tally.changed((node,))
             whole = tally.reach() >= self.goal
             if whole or gone == counts.total():
-                edit = Edit(path=f"workloads.{holder}.replicas", value=other.wanted - gone)
+                count = other.wanted + len(self.room.scene.done.get(holder, ()))
+                edit = Edit(path=f"workloads.{holder}.replicas", value=count - gone)
                 yield Offer("request", edit, 4000 + 1000 * gone, whole)
                 return
 
@@ -207,6 +210,7 @@ class Offers:
         room = self.room.copy()
         values = room.users[self.ask.user] if level == "user" else room.cluster
         whole = (room.scene.users[self.ask.user] if level == "user" else room.scene.cluster)[CEILINGS.index(what)]
+        whole += self.room.scene.files(self.ask.user if level == "user" else "", CEILINGS.index(what))
         more = self.ask.usage[CEILINGS.index(what)] * self.goal - values[CEILINGS.index(what)]
         key = CEILING_KEYS[CEILINGS.index(what)]
         for i in (i for i, name in enumerate(CEILING_KEYS) if name == key):
@@ -228,7 +232,8 @@ class Offers:
 
         short = self._short(self.ask.need[i], (free[i] for free in self.room.free.values()))
         more = _smallest(short, fits)
-        whole = next(iter(self.room.scene.bins.values())).room[i] if self.room.scene.bins else ENDLESS
+        given = getattr(self.stack.limits.node, key)
+        whole = ENDLESS if given is None else int(given)
         for value in dict.fromkeys((more, short[0] if short else None)):
             if value is not None:
                 yield self._raised(f"limits.node.{key}", key, whole, value, sure=fits(value))

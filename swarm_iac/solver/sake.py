@@ -88,7 +88,7 @@ def _for(scene: Scene, placement: Placement, was: Allocation, head: str, names: 
     parts = []
     ran = {a.name: a for found in scene.running.values() for a in found}
     for name in names:
-        come = [a for a in placement.allocations if a.workload == name and _newcomer(scene, a, ran.get(a.name))]
+        come = [a for a in placement.going() if a.workload == name and _newcomer(scene, a, ran.get(a.name))]
         here = [a.name for a in come if a.node == was.node] or [a.name for a in come]
         left = sorted({ran[one].node for one in here if one in ran})
         states = [f"{node}: {state}" for node in left if (state := _state(scene, node)) in ("drain", "lost")]

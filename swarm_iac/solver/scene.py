@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +31,8 @@ CAPPED = 7
 UPLINK = (EGRESS, INGRESS)
 #: What users and the cluster are limited in; a ceiling on bandwidth holds each way.
 CEILINGS = ("gpus", "vcpus", "memory", "storage", "egress", "ingress")
+#: Which of them counts files, and so what has ended.
+FILES = CEILINGS.index("storage")
 #: The name of each ceiling in the stack file.
 CEILING_KEYS = ("gpus", "vcpus", "memory", "storage", "bandwidth", "bandwidth")
 #: What a rack has.
@@ -130,6 +133,28 @@ class Scene:
     over: tuple[Over, ...] = ()
     #: Path of the exception that gives a user's ceiling, by user and place in CEILINGS.
     given: dict[tuple[str, int], str] = field(default_factory=dict)
+    #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
+    ended: tuple[Allocation, ...] = ()
+
+    @functools.cached_property
+    def done(self) -> dict[str, frozenset[int]]:
+        """Numbers of the replicas that came to their end, by workload."""
+        found: dict[str, set[int]] = {}
+        for one in self.ended:
+            found.setdefault(one.workload, set()).add(one.index)
+        return {name: frozenset(numbers) for name, numbers in found.items()}
+
+    def numbers(self, ask: Ask) -> list[int]:
+        """The numbers that its replicas get, the first first, less those that came to their end."""
+        done = self.done.get(ask.name)
+        return [i for i in range(ask.wanted + len(done)) if i not in done] if done else list(range(ask.wanted))
+
+    def files(self, user: str, resource: int) -> int:
+        """What jobs that came to their end hold of a ceiling (a place in CEILINGS); `user` is empty for the cluster."""
+        if resource != FILES:
+            return 0
+        known = (a for a in self.ended if a.node in self.bins and user in ("", self.asks[a.workload].user))
+        return sum(int(a.storage) for a in known)
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
@@ -177,16 +202,22 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
     asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
     singles = any(ask.single for ask in asks.values())
     bins = {name: _bin_of(stack, stack.nodes[name], parts=singles) for name in sorted(stack.nodes)}
-    running = _wanted_of(asks, bins, last)
+    ended = _ended_of(stack, last)
+    asks = _less(asks, ended)
+    running = _wanted_of(asks, bins, last, ended)
     ceilings = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
     ceilings[""] = _ceiling(stack.limits.cluster)
-    over = tuple(_over(ceilings, asks, running))
+    over = tuple(_over(ceilings, asks, running, [one for one in ended if one.node in bins]))
     for one in over:
         now = ceilings[one.user]
         ceilings[one.user] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
         for name, ask in asks.items():
             if one.of(ask) and len(running.get(name, ())) < ask.members:
                 asks[name] = replace(ask, members=0 if ask.gang else len(running.get(name, ())))
+    for done in (done for done in ended if done.node in bins):
+        bins[done.node] = _beside(bins[done.node], done)
+        for level in (asks[done.workload].user, ""):
+            ceilings[level] = _without(ceilings[level], FILES, done)
     cluster = ceilings.pop("")
     return Scene(
         stack=stack,
@@ -198,17 +229,56 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
         running=running,
         over=over,
         given=_given(stack, today),
+        ended=ended,
     )
 
 
-def _wanted_of(asks: dict[str, Ask], bins: dict[str, Bin], last: Placement) -> dict[str, tuple[Allocation, ...]]:
+def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
+    """Jobs that came to their end and are still asked for, at most as many as are. Each holds its storage alone."""
+    found: dict[str, list[Allocation]] = {}
+    for one in last.allocations:
+        wish = stack.workloads.get(one.workload) if one.ended else None
+        if wish is not None and one.index < (wish.gang or wish.replicas.most):
+            found.setdefault(one.workload, []).append(one.given_back())
+    return tuple(
+        one
+        for name, ones in sorted(found.items())
+        for one in sorted(ones, key=lambda one: one.index)[: stack.workloads[name].members]
+    )
+
+
+def _less(asks: dict[str, Ask], ended: tuple[Allocation, ...]) -> dict[str, Ask]:
+    """The asks, of which so many replicas have come to their end."""
+    for one in ended:
+        ask = asks[one.workload]
+        asks[one.workload] = replace(ask, members=ask.members - 1, wanted=ask.wanted - 1, gang=ask.gang and ask.wanted > 1)
+    return asks
+
+
+def _beside(bin_: Bin, ended: Allocation) -> Bin:
+    """The node, less the storage of what came to its end there."""
+    room = _without(bin_.room, STORAGE, ended)
+    return replace(bin_, room=_without(room, CAPPED + FILES, ended))
+
+
+def _without(room: tuple[int, ...], place: int, ended: Allocation) -> tuple[int, ...]:
+    left = room[place] if room[place] >= ENDLESS else max(0, room[place] - int(ended.storage))
+    return (*room[:place], left, *room[place + 1 :])
+
+
+def _wanted_of(
+    asks: dict[str, Ask], bins: dict[str, Bin], last: Placement, ended: tuple[Allocation, ...]
+) -> dict[str, tuple[Allocation, ...]]:
     """What ran and is still wanted, by workload. Of more replicas than that those go first that cannot stay anyway."""
     from swarm_iac.solver.rules.fit import may_stay  # rules are about what stands here
 
     found: dict[str, dict[str, Allocation]] = {}
-    for one in last.allocations:
-        if one.workload in asks and (not asks[one.workload].gang or one.index < asks[one.workload].members):
-            found.setdefault(one.workload, {}).setdefault(one.name, one)
+    done = Counter(one.workload for one in ended)
+    for one in last.going():
+        if one.workload in asks:
+            ask = asks[one.workload]
+            if not ask.gang or one.index < ask.members + done[one.workload]:
+                found.setdefault(one.workload, {}).setdefault(one.name, one)
 
     def leaves(one: Allocation) -> tuple[int, int]:
         bin_ = bins.get(one.node)
@@ -282,10 +352,16 @@ def _ceiling(ceiling: Ceiling, default: tuple[int, ...] = (ENDLESS,) * 6) -> tup
 
 
 def _over(
-    ceilings: dict[str, tuple[int, ...]], asks: dict[str, Ask], running: dict[str, tuple[Allocation, ...]]
+    ceilings: dict[str, tuple[int, ...]],
+    asks: dict[str, Ask],
+    running: dict[str, tuple[Allocation, ...]],
+    ended: list[Allocation],
 ) -> Iterator[Over]:
     """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
     sums = {user: [0] * len(CEILINGS) for user in ceilings}
+    for one in ended:
+        for level in (asks[one.workload].user, ""):
+            sums[level][FILES] += int(one.storage)
     for name, ones in running.items():
         ask = asks[name]
         for one in ones:

@@ -31,9 +31,9 @@ def second_best(
     What ran in `last` and leaves its node for it is a move, its own replicas too. Once the watch is stopped, the best of
     the nodes that were tried to the end.
     """
-    runs = {(a.name, a.node) for a in last.allocations}
+    runs = {(a.name, a.node) for a in last.going()}
     stack, watch = placed_only(stack, placement), watch or Watch()
-    here = sorted({a.node for a in placement.allocations if a.workload == workload})
+    here = sorted({a.node for a in placement.going() if a.workload == workload})
     base = figures(stack, placement)
     best: tuple[tuple[int, ...], Second] | None = None
     for node in here[:NODES]:
@@ -42,7 +42,7 @@ def second_best(
             break
         moved = sum(1 for move in found.moves if move.target and (move.name, move.source) in runs)
         now = figures(stack, found.placement, moved)
-        nodes = tuple(sorted(a.node for a in found.placement.allocations if a.workload == workload))
+        nodes = tuple(sorted(a.node for a in found.placement.going() if a.workload == workload))
         second = Second(avoids=node, nodes=nodes, price=worse(base, now))
         if best is None or rank(now) > best[0]:
             best = rank(now), second
@@ -52,12 +52,14 @@ def second_best(
 def placed_only(stack: Stack, placement: Placement, besides: str = "") -> Stack:
     """The stack with only what has a place, so that nobody gains by a workload's going; `besides` as it is."""
     counts = Counter(a.workload for a in placement.allocations)
+    ended = {a.workload for a in placement.allocations if a.ended}
     workloads = {}
     for name, wish in stack.workloads.items():
         if name == besides:
             workloads[name] = wish
         elif wish.gang is None and 0 < counts[name] < wish.members:
-            replicas = Replicas(least=counts[name], most=counts[name])
+            most = wish.replicas.most if name in ended else counts[name]  # who has ended keeps its number
+            replicas = Replicas(least=counts[name], most=most)
             workloads[name] = wish.model_copy(update={"replicas": replicas})
         elif counts[name]:
             workloads[name] = wish

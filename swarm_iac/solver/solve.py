@@ -96,7 +96,17 @@ def solve(
             found = _on_one(scene, settled, most, rescued(scene, settled, most, error, watch), watch)
     found = _failures_told(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
-    return _reasoned(found, whole, watch) if reasons else found
+    return _with_ends(_reasoned(found, whole, watch) if reasons else found, whole)
+
+
+def _with_ends(solution: Solution, scene: Scene) -> Solution:
+    """With the jobs that came to their end, about which nothing was decided."""
+    if not scene.ended:
+        return solution
+    allocations = sorted((*solution.placement.allocations, *scene.ended), key=lambda a: a.name)
+    placement = solution.placement.model_copy(update={"allocations": tuple(allocations)})
+    proof = solution.proof.model_copy(update={"placement": digest(placement)})
+    return solution.model_copy(update={"placement": placement, "proof": proof})
 
 
 def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Solution:
@@ -303,7 +313,7 @@ def _placement_of(scene: Scene, allocations: tuple[Allocation, ...]) -> Placemen
 def _missing(scene: Scene, ask: Ask, placed: set[int]) -> tuple[int, ...]:
     """Replicas without a place: those that ran, then the lowest numbers that are free."""
     ran = [a.index for a in scene.running.get(ask.name, ()) if a.index not in placed]
-    fresh = [i for i in range(ask.wanted) if i not in placed and i not in ran]
+    fresh = [i for i in scene.numbers(ask) if i not in placed and i not in ran]
     return tuple(sorted((ran + fresh)[: max(0, ask.wanted - len(placed))]))
 
 

@@ -186,6 +186,7 @@ def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
             return over_limit(room.scene, over)
     left = room.users[ask.user][i] if level == "user" else room.cluster[i]
     whole = room.scene.users[ask.user][i] if level == "user" else room.scene.cluster[i]
+    whole += room.scene.files(ask.user if level == "user" else "", i)
     each = f"needs {shown(what, ask.usage[i])}" + (f" for each of {ask.members} members" if ask.gang else "")
     who = f"user {ask.user}" if level == "user" else "the cluster"
     text = f"{each}; {who} has {_TYPES[what](max(0, left))} left of {_TYPES[what](whole)}"
@@ -244,7 +245,7 @@ def fits_here(scene: Scene, room: Room, ask: Ask) -> tuple[Reason, ...]:
 def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, ...]:
     """Which of its replicas lie on several NUMA nodes of their node."""
     found = []
-    for a in placement.allocations:
+    for a in placement.going():
         if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).apart(a.gpus, a.cpus)):
             where = " and ".join(map(str, parts))
             ran = ": it ran so before `numa: single`, and is not stopped for it"

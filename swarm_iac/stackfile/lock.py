@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -244,7 +244,7 @@ def _read(text: str, file: str) -> Lock:
     unplaced = [Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items()]
     digests = {name: block.digest for name, block in shape.allocations.items()}
     growing = {name: one.digest for name, one in shape.growing.items()}
-    if lone := growing.keys() - {one.workload for one in allocations}:
+    if lone := growing.keys() - {one.workload for one in allocations if not one.ended}:
         place = document.at(("growing", min(lone)), key=True)
         hint = "take the line out; `swarm solve` writes this file"
         problem = Problem(place, f"growing.{min(lone)}", f"{min(lone)} runs nowhere, so it cannot wait to grow", hint)
@@ -290,6 +290,34 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
         for each in (lock.unplaced_digests, lock.growing_digests)
     )
     return Lock(placement, digests, unplaced_digests, growing)
+
+
+def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
+    """The lock in which these allocations have come to their end: they keep their files, and give back the rest."""
+    over, run = frozenset(names), Decided(stack).run
+    if not over:
+        return lock
+    ones = tuple(one.given_back() if one.name in over else one for one in lock.placement.allocations)
+    digests = {one.name: run(one.workload) for one in ones if one.name in over}
+    goes = {one.workload for one in ones if not one.ended}
+    growing = tuple(one for one in lock.placement.growing if one.workload in goes)
+    placement = lock.placement.model_copy(update={"allocations": ones, "growing": growing})
+    waits = {name: one for name, one in lock.growing_digests.items() if name in goes}
+    return replace(lock, placement=placement, digests={**lock.digests, **digests}, growing_digests=waits)
+
+
+def of_now(lock: Lock, stack: Stack) -> Placement:
+    """The placement without ends of what is not asked for any more: another command is another job, with no place yet."""
+    run = Decided(stack).run
+    placement = lock.placement
+
+    def stands(one: Allocation) -> bool:
+        return one.workload in stack.workloads and lock.digests.get(one.name) == run(one.workload)
+
+    if all(stands(one) for one in placement.allocations if one.ended):
+        return placement
+    ones = tuple(one for one in placement.allocations if not one.ended or stands(one))
+    return placement.model_copy(update={"allocations": ones})
 
 
 def _owned(lock: Lock, stack: Stack) -> Lock:
@@ -348,8 +376,10 @@ def _stale(one: Allocation, lock: Lock, stack: Stack, current: Decided) -> str:
     """Why an allocation of the lock does not stand; empty where it does."""
     if one.workload not in stack.workloads:
         return f"the stack has no workload {one.workload}"
-    if one.ended and one.index < _most(stack, one.workload):  # wherever that was, and whatever became of the node
-        return "" if lock.digests.get(one.name) == current.of(one) else ANOTHER
+    if one.ended:  # wherever that was, and whatever became of the node
+        beyond = one.index >= _most(stack, one.workload)
+        same = lock.digests.get(one.name) == current.of(one)
+        return f"{one.workload} has no replica {one.index}" if beyond else "" if same else ANOTHER
     if one.node not in stack.nodes:
         return f"the stack has no node {one.node}"
     if (state := stack.nodes[one.node].state) in ("drain", "lost"):

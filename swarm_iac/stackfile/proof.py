@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -96,7 +97,7 @@ def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, 
     if not placement.waiting() or (proof is not None and belongs(proof, placement, problem)):
         return ()
     names = [one.workload for one in placement.waiting()]
-    who = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+    who = _some(names)
     some = "s" if len(names) == 1 else ""
     has = f"ha{some or 've'} no place" if placement.unplaced else f"wait{some} to grow"
     has += " or no room to grow" if placement.unplaced and placement.growing else ""
@@ -104,3 +105,16 @@ def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, 
         return (f"{who} {has}, and no proof says from what that was decided",)
     changed = [name for name, one in problem.items() if proof.problem.get(name) != one]
     return (f"{who} {has}, and {' and '.join(changed)} changed since that was decided",)
+
+
+def room_came(waits: Sequence[Waiting], ended: Sequence[str]) -> tuple[str, ...]:
+    """Why what waits is decided again: jobs that `ended` since gave back their room. Empty where nothing waits, or none did."""
+    if not waits or not ended:
+        return ()
+    who = _some([one.workload for one in waits])
+    one = len(ended) == 1
+    return (f"{_some(ended)} ha{'s' if one else 've'} ended since, and {who} wait{'s' if len(waits) == 1 else ''} for room",)
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"

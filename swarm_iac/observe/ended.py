@@ -1,0 +1,42 @@
+"""Which jobs came to their end, by the word of the machines on which they stand? Each machine is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import Observed
+from swarm_iac.observe.observe import observe
+from swarm_iac.plan.ends import came_to_end, could_end
+
+
+@dataclass
+class Ended:
+    """Asks machines and keeps their answers, which are those of one moment as far as a decision is concerned.
+
+    `every`: where one has to be asked, all of the stack are, for someone who wants to see them all anyway. `timeout` [s].
+    """
+
+    ssh_config: Path | None
+    timeout: float
+    every: bool = False
+    seen: dict[str, Observed] = field(default_factory=dict)
+
+    def __call__(self, stack: Stack, placement: Placement) -> frozenset[str]:
+        """Names of the jobs of a placement that ended. Who does not answer has none."""
+        jobs = could_end(stack, placement)
+        every = (name for name, node in stack.nodes.items() if node.state != "lost")
+        if jobs:
+            self.read(stack, every if self.every else {one.node for one in jobs})
+        return came_to_end(stack, placement, self.seen)
+
+    def read(self, stack: Stack, nodes: Iterable[str]) -> dict[str, Observed]:
+        """These nodes; those that were asked before are not asked again."""
+        names = list(nodes)
+        targets = {name: stack.nodes[name].ssh for name in sorted(names) if name not in self.seen}
+        if targets:
+            self.seen |= observe(targets, ssh_config=self.ssh_config, timeout=self.timeout)
+        return {name: self.seen[name] for name in names}
