@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from swarm_iac.decision import Decision, decide, keep, still, stood
 from swarm_iac.errors import SwarmError
 from swarm_iac.limits import amounts
 from swarm_iac.model.placement import Growing, Unplaced
-from swarm_iac.observe import Ended
+from swarm_iac.observe import Ended, observe
 from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
 from swarm_iac.reach.address import patience
@@ -64,7 +65,7 @@ def _ends() -> Ended | None:
     if os.environ.get("SWARM_OFFLINE", "") not in ("", "0"):
         return None
     config = os.environ.get("SWARM_SSH_CONFIG", "")
-    return Ended(Path(config).absolute() if config else None, patience())
+    return Ended(partial(observe, ssh_config=Path(config).absolute() if config else None, timeout=patience()))
 
 
 def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:

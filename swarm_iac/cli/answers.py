@@ -130,7 +130,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
         if start:
             yield "\nWhen it could start, if nothing new arrives"
             yield f"  {start}"
-            yield f"  {starts.KEEPS}"
+            yield f"  {starts.GIVES}"
         yield from _mends(answer, decision, options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,11 +92,11 @@ def never_applied(root: Path, name: str) -> bool:
 
 def asking(name: str, *, every: bool = False) -> Ended:
     """What asks the machines of a stack which jobs came to their end. `every`: all of them, if any."""
-    from swarm_iac.observe import Ended
+    from swarm_iac.observe import Ended, observe
 
     found = home(name)
     root = found[0] if found else Path(name).parent
-    return Ended(ssh_config(root), patience(reaching(root)), every)
+    return Ended(partial(observe, ssh_config=ssh_config(root), timeout=patience(reaching(root))), every)
 
 
 def ends(name: str) -> Ended | None:

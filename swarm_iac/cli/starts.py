@@ -12,7 +12,7 @@ from swarm_iac.decision import Decision
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
-from swarm_iac.plan.diff import ended
+from swarm_iac.plan.ends import came_to_end
 from swarm_iac.reach.address import patience
 from swarm_iac.units import Seconds
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Of so many workloads it is looked for in a list of what is pending.
 MOST = 100
 #: What is to be known of every end.
-KEEPS = "a job that has ended keeps its place for as long as it is in the stack file"
+GIVES = "the room of a job that has ended is given out by the next `swarm up`"
 #: Who asks why waits no longer for machines that do not answer. [s]
 _PATIENCE = 10.0
 
@@ -39,7 +39,7 @@ def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *,
 
     `stack` and `placement`: those that the question is about.
     """
-    timed = {one.node for one in placement.allocations if stack.workloads[one.workload].time.end}
+    timed = {one.node for one in placement.going() if stack.workloads[one.workload].time.end}
     seen: dict[str, Observed] = {}
     if timed and not offline:
         from swarm_iac.cli.decisions import ssh_config
@@ -55,8 +55,9 @@ def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *,
 
 def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:
     # Each node answers for what stands there by our own lock, and for nothing else.
-    here = [(stack.runs_as(one), seen[one.node]) for one in placement.allocations if one.node in seen]
-    over = {name for name, node in here if ended(node, name)}
+    here = [(stack.runs_as(one), seen[one.node]) for one in placement.going() if one.node in seen]
+    ends_now = came_to_end(stack, placement, seen)
+    over = {stack.runs_as(one) for one in placement.going() if one.name in ends_now}
     if not names or not (over or any(one.time.end for one in stack.workloads.values())):
         return {}
     from swarm_iac.solver.earliest import earliest, ends
@@ -68,7 +69,7 @@ def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[
 def told(start: Start, now: int) -> str:
     """As in `could start about 2026-11-23 04:10 UTC, when fine-2 reaches its limit (on gpu-03)`."""
     if start.how == "ended":
-        return f"could start as soon as {start.job}, which has ended (on {start.node}), is taken out of the stack file"
+        return f"could start at the next `swarm up`: {start.job} has ended (on {start.node})"
     moment = datetime.datetime.fromtimestamp(now + start.after, datetime.UTC)
     when = f"about {moment:%Y-%m-%d %H:%M} UTC" if start.known else f"within {Seconds(start.after)}"
     why = "reaches its limit" if start.how == "limit" else "is expected to end"

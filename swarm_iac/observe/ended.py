@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
-from swarm_iac.observe.observe import observe
 from swarm_iac.plan.ends import came_to_end, could_end
 
 
@@ -17,11 +15,11 @@ from swarm_iac.plan.ends import came_to_end, could_end
 class Ended:
     """Asks machines and keeps their answers, which are those of one moment as far as a decision is concerned.
 
-    `every`: where one has to be asked, all of the stack are, for someone who wants to see them all anyway. `timeout` [s].
+    `ask`: node → address to the nodes as they are. `every`: where one has to be asked, all of the stack are, for someone who
+    wants to see them all anyway.
     """
 
-    ssh_config: Path | None
-    timeout: float
+    ask: Callable[[Mapping[str, str]], dict[str, Observed]]
     every: bool = False
     seen: dict[str, Observed] = field(default_factory=dict)
 
@@ -38,5 +36,5 @@ class Ended:
         names = list(nodes)
         targets = {name: stack.nodes[name].ssh for name in sorted(names) if name not in self.seen}
         if targets:
-            self.seen |= observe(targets, ssh_config=self.ssh_config, timeout=self.timeout)
+            self.seen |= self.ask(targets)
         return {name: self.seen[name] for name in names}

@@ -294,7 +294,7 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
 
 def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
     """The lock in which these allocations have come to their end: they keep their files, and give back the rest."""
-    over, run = frozenset(names), Decided(stack).run
+    over, run = {one.name for one in lock.placement.going()} & frozenset(names), Decided(stack).run
     if not over:
         return lock
     ones = tuple(one.given_back() if one.name in over else one for one in lock.placement.allocations)

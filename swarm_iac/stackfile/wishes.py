@@ -91,7 +91,7 @@ def _ceilings(
             most = getattr(ceiling, part.name)
             if most is None or part.each * count <= most:
                 continue
-            if level != "node" and _lowered(running(), name, part.name, most):
+            if level != "node" and _lowered(running(), name, part, most):
                 continue
             path = f"workloads.{name}.{part.key}"
             total = part.each * count
@@ -107,7 +107,7 @@ def _ceilings(
     return problems
 
 
-def _lowered(running: Placement, workload: str, resource: str, most: int) -> bool:
+def _lowered(running: Placement, workload: str, part: _Part, most: int) -> bool:
     """Was the limit lowered, and the wish once right? By the lock the workload holds more, or waits since it was stopped."""
     if any(gone.workload == workload for gone in running.unplaced):
         return True
@@ -118,7 +118,9 @@ def _lowered(running: Placement, workload: str, resource: str, most: int) -> boo
         "storage": lambda one: int(one.storage),
         "bandwidth": lambda one: int(max(one.egress, one.ingress)),
     }
-    return sum(of[resource](one) for one in running.allocations if one.workload == workload) > most
+    ones = [one for one in running.allocations if one.workload == workload]
+    # What has ended held as much while it ran.
+    return sum(part.each if one.ended else of[part.name](one) for one in ones) > most
 
 
 def _limit_path(stack: Stack, level: str, user: str, name: str) -> str:

@@ -64,7 +64,7 @@ def asked(root: Path, *words: str, fine: Observed, tune: Observed) -> Ended:
 RUNS = {"fine": seen("gpu-01", "fine-0", 8 * HOUR, 12 * HOUR), "tune": seen("gpu-02", "tune-0", HOUR, None)}
 LATE = {**RUNS, "tune": seen("gpu-02", "tune-0", 4 * HOUR, None)}
 OVER = {**LATE, "fine": seen("gpu-01", "fine-0", 0, 12 * HOUR, "time-limit")}
-KEEPS = "  a job that has ended keeps its place for as long as it is in the stack file\n"
+GIVES = "  the room of a job that has ended is given out by the next `swarm up`\n"
 HEAD = "When it could start, if nothing new arrives\n"
 
 
@@ -75,12 +75,12 @@ HEAD = "When it could start, if nothing new arrives\n"
         ("wide", RUNS, "  could start about 2026-11-23 04:10 UTC, when fine-0 reaches its limit (on gpu-01)\n"),
         # Nobody knows when tune ends, which has run for longer than was expected.
         ("next", LATE, "  could start about 2026-11-23 04:10 UTC, when fine-0 reaches its limit (on gpu-01)\n"),
-        ("next", OVER, "  could start as soon as fine-0, which has ended (on gpu-01), is taken out of the stack file\n"),
+        ("next", OVER, "  could start at the next `swarm up`: fine-0 has ended (on gpu-01)\n"),
     ],
 )
 def test_why_says_when_pending_work_could_start(root: Path, workload: str, machines: dict[str, Observed], told: str) -> None:
     said = asked(root, "why", workload, "-s", "lab", **machines)
-    assert said.code == 0 and HEAD + told + KEEPS in said.out
+    assert said.code == 0 and HEAD + told + GIVES in said.out
     start = json.loads(asked(root, "why", workload, "-s", "lab", "--json", **machines).out)["start"]
     assert start["text"] == told.strip() and start["known"]
 
@@ -108,7 +108,7 @@ def test_without_the_machines_it_is_told_within_how_long(root: Path) -> None:
         "could start within 3 h, when tune-0 is expected to end (on gpu-02)",
         "could start within 12 h, when fine-0 reaches its limit (on gpu-01)",
     )
-    assert f"{HEAD}  {next_}\n{KEEPS}" in swarm("why", "next", "-s", "lab", "--offline", at=root).out
+    assert f"{HEAD}  {next_}\n{GIVES}" in swarm("why", "next", "-s", "lab", "--offline", at=root).out
     for words in (("plan", "lab", "--offline"), ("plan", "lab", "--offline", "--markdown"), ("solve", "lab")):
         said = swarm(*words, at=root, width=300).out
         assert next_ in said and wide in said, words
