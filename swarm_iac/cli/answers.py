@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from swarm_iac.cli import starts
+from swarm_iac.cli.decisions import kept_of
 from swarm_iac.cli.live import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model import growth
-from swarm_iac.model.placement import Placement, Reason
+from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Explanation, Mend, Move, why
 from swarm_iac.solver.earliest import Start
@@ -71,7 +72,7 @@ def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
     if len(others) == len(placement.growing):
         return decision.stack, placement
     stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
-    rest = tuple(one for one in placement.allocations if one.workload != workload)
+    rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
     return stack, placement.model_copy(update={"allocations": rest, "growing": others})
 
 
@@ -80,7 +81,8 @@ def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, 
     return {
         "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
         **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "mends"}),
-        "where": {one.name: one.node for one in decision.placement.allocations if one.workload == answer.workload},
+        "where": {one.name: one.node for one in decision.placement.going() if one.workload == answer.workload},
+        "finished": {one.name: one.node for one in decision.placement.allocations if _ended_of(one, answer)},
         **{
             name: [{**one.model_dump(), "place": place(decision.source, one.path)} for one in getattr(answer, name)]
             for name in ("fits", "moved", "reasons")
@@ -98,6 +100,10 @@ def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, 
     }
 
 
+def _ended_of(one: Allocation, answer: Explanation) -> bool:
+    return one.ended and one.workload == answer.workload
+
+
 def place(source: Source, path: str) -> str:
     """FILE:LINE of a path of the stack file, or of the default limits."""
     found = source.place(path)
@@ -111,7 +117,12 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     if growing:
         yield f"{answer.workload}: runs, and keeps {growing.keeps} until there is room for {growing.wants}"
     else:
-        yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed"
+        done = [one for one in decision.placement.allocations if one.workload == answer.workload and one.ended]
+        finished = f", {len(done)} finished" if done else ""
+        yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed{finished}"
+        if done:
+            yield "\nWhat has finished, and is not run again"
+            yield from _finished(done, decision)
     if answer.fits:
         yield "\nWhere it stands"
         yield from _reasons(answer.fits, source)
@@ -132,6 +143,15 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
             yield f"  {start}"
             yield f"  {starts.GIVES}"
         yield from _mends(answer, decision, options)
+
+
+def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:
+    for one in done[:SHOWN]:
+        yield f"  {one.name}: ended on {one.node}, {kept_of(one)}; its GPUs, CPUs, memory and bandwidth are free for others"
+    if len(done) > SHOWN:
+        yield f"  and {len(done) - SHOWN} more; --json has all"
+    at = f"workloads.{done[0].workload}"
+    yield f"    {place(decision.source, at)}  {at}  another command or variable is another job"
 
 
 def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:

@@ -163,8 +163,8 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     for one in decision.placement.allocations:
         old = before.get(one.name)
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
-        note = ", ".join(filter(None, (note, split(decision.stack, one))))
-        cpus = ranges(one.cpus) or f"{one.vcpus} shared"
+        note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, (note, split(decision.stack, one))))
+        cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
         gpus = ranges(one.gpus) or "-"
         user = decision.stack.workloads[one.workload].user
         yield (
@@ -173,12 +173,17 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
             one.node,
             gpus,
             cpus,
-            one.memory,
+            one.memory or "-",
             one.storage or "-",
             one.egress or "-",
             one.ingress or "-",
             note,
         )
+
+
+def kept_of(one: Allocation) -> str:
+    """What a job holds that came to its end."""
+    return f"keeps {one.storage} of files" if one.storage else "holds nothing"
 
 
 def split(stack: Stack, one: Allocation) -> str:

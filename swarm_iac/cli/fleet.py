@@ -24,6 +24,7 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan import runtimes
+from swarm_iac.plan.ends import runs_on
 from swarm_iac.plan.hardware import unlike
 from swarm_iac.reach.address import patience
 from swarm_iac.stackfile.wording import nearest
@@ -163,7 +164,7 @@ def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, O
             node=name,
             ledger=LedgerHead(lineage="", serial=0, fleet=stack.fleet),
             state=one.state,
-            health=dict.fromkeys(one.state.allocations, "healthy"),
+            health={each: "done" if each in one.ended else "healthy" for each in one.state.allocations},
         )
         for name, one in was.items()
     }
@@ -260,16 +261,30 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         there = view.decision.stack.runs_as(one)
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
         health = "not asked" if view.offline else health + _run_time(view, one)
+        health = _finished(view, one, health) if one.ended else health
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
         apart = decisions.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
         gpus = ranges(one.gpus) or "-"
-        cpus = ranges(one.cpus) or f"{one.vcpus} shared"
-        yield one.name, view.decision.stack.workloads[one.workload].user, one.node, gpus, cpus, one.memory, health
+        cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
+        user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"
+        yield one.name, user, one.node, gpus, cpus, memory, health
     for gone in view.decision.placement.unplaced:
         user = view.decision.stack.workloads[gone.workload].user
         code = f" ({gone.code})" if gone.code else ""
         yield gone.workload, user, "not placed", "-", "-", "-", f"{len(gone.missing)} missing{code}: swarm why {gone.workload}"
+
+
+def _finished(view: View, one: Allocation, health: str) -> str:
+    """How a job is that came to its end by the lock file, and what it holds."""
+    seen, wanted = view.observed.get(one.node), view.desired.get(one.node)
+    if not view.offline and seen is not None and wanted is not None and not seen.error:
+        if view.decision.stack.runs_as(one) in runs_on(seen, wanted):
+            return f"{health}, though it has ended by the lock file: nobody gets its place before it has"
+        if view.decision.stack.runs_as(one) not in seen.state.allocations:
+            return "finished; its files are gone"
+    how = health if health.startswith("failed") else "finished"
+    return f"{how}; {decisions.kept_of(one)}"
 
 
 def _run_time(view: View, one: Allocation) -> str:
@@ -288,7 +303,7 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
-        health = "not asked" if view.offline else health
+        health = ("finished" if one.ended else "not asked") if view.offline else health
         name, known = view.decision.stack.runs_as(one), seen is not None and not view.offline
         times = {"started": seen.started.get(name), "ended": seen.ends.get(name)} if seen is not None and known else {}
         answer.append({**one.model_dump(mode="json"), "health": health, **times})

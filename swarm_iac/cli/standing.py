@@ -31,10 +31,17 @@ def lines(decision: Decision, node: str) -> list[str]:
     """The answer for people."""
     found = as_json(decision, node)
     state, free = found["state"] + (f" ({found['why']})" if found["why"] else ""), found["free"]
-    told = [f"{node}: {state}, {len(found['allocations'])} allocations", f"  {found['place']}  nodes.{node}"]
+    told = [
+        f"{node}: {state}, {sum('ended' not in one for one in found['allocations'])} allocations",
+        f"  {found['place']}  nodes.{node}",
+    ]
     if found["allocations"]:
         told.append("\nWhat stands there")
     for one in found["allocations"]:
+        if one.get("ended"):
+            files = f", and keeps {one['storage']} of files" if one["storage"] != str(Bytes(0)) else ""
+            told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
+            continue
         gpus = f"GPU{'s'[: len(one['gpus']) != 1]} {ranges(one['gpus'])}, " if one["gpus"] else ""
         told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory (swarm why {one['workload']})")
     told.append("\nWhat is free")

@@ -26,14 +26,19 @@ _PERHAPS = ("stopping", "unknown")
 
 
 def could_end(stack: Stack, placement: Placement) -> tuple[Allocation, ...]:
-    """Jobs that would give back their room if they came to their end, on nodes that can be asked."""
+    """Jobs that would give back their room if they came to their end, on nodes that can be asked.
+
+    Of a gang also members that have ended: how they did decides over the others.
+    """
 
     def could(one: Allocation) -> bool:
         work, node = stack.workloads.get(one.workload), stack.nodes.get(one.node)
         job = work is not None and work.run is not None and work.kind != "serve" and not work.hold
         return job and node is not None and node.state != "lost"
 
-    return tuple(one for one in placement.going() if could(one))
+    going = tuple(one for one in placement.going() if could(one))
+    gangs = {one.workload for one in going if stack.workloads[one.workload].gang is not None}
+    return going + tuple(one for one in placement.allocations if one.ended and one.workload in gangs and could(one))
 
 
 def came_to_end(stack: Stack, placement: Placement, observed: Mapping[str, Observed]) -> frozenset[str]:
@@ -56,7 +61,8 @@ def came_to_end(stack: Stack, placement: Placement, observed: Mapping[str, Obser
                 failed.add(one.workload)
         elif work.gang is not None and not (was is not None and _may_run(seen, name)):
             idle.append(one)
-    return frozenset(found | {one.name for one in idle if one.workload in failed})
+    found |= {one.name for one in idle if one.workload in failed}
+    return frozenset(found & {one.name for one in placement.going()})
 
 
 def _runs(was: AllocationState, stack: Stack, one: Allocation) -> bool:

@@ -282,7 +282,7 @@ def _order(plan: Plan) -> Rows:
 def _drains(context: Context) -> Rows:
     table = Rows(("node", "by", "until then it keeps", "why"))
     for node in deadline.waiting(context.stack):
-        kept = [one.name for one in context.after.allocations if one.node == node.name]
+        kept = [one.name for one in context.after.going() if one.node == node.name]
         assert node.drain_by is not None
         table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
     return table

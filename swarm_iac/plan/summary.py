@@ -102,7 +102,7 @@ def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
 def given_up(stack: Stack, before: Placement, after: Placement) -> dict[str, str]:
     """Of each allocation that ran and has no place any more, on a node that no step will reach: why, by its name there."""
     now, found = after.by_name(), {}
-    for one in before.allocations:
+    for one in before.going():
         node = stack.nodes.get(one.node)
         if one.name in now or one.workload not in stack.workloads or (node is not None and node.state != "lost"):
             continue
@@ -121,7 +121,7 @@ def _by_reason(names: Mapping[str, str]) -> str:
 def pending(placement: Placement) -> int:
     """Replicas without a place, and those that wait to grow."""
     growing = {one.workload for one in placement.growing}
-    waits = sum(one.workload in growing for one in placement.allocations)
+    waits = sum(one.workload in growing for one in placement.going())
     return sum(len(one.missing) for one in placement.unplaced) + waits
 
 

@@ -28,7 +28,7 @@ def stakes(raw: bytes, file: str, running: Placement) -> Problem | None:
             names = {name for key in (nodes[2].fields or {} if nodes else {}) for name in expand(key)}
         except (StackFileError, ValueError):
             return None  # it cannot be told which nodes it has
-    held = [one for one in running.allocations if one.node not in names]
+    held = [one for one in running.going() if one.node not in names]
     if not held:
         return None
     gone = sorted({one.node for one in held})
