@@ -77,11 +77,11 @@ def sizes_equal_wish(board: Board) -> Iterator[Violation]:
 
 
 def gangs_are_whole(board: Board) -> Iterator[Violation]:
-    """For every gang w:  |{a of w}| ∈ {0, gang_w}"""
+    """For every gang w:  |{a of w, not ended}| ∈ {0, gang_w − |{a of w, ended}|}"""
     for name, ones in board.by_workload.items():
         gang = board.stack.workloads[name].gang
         placed = len({one.index for one in ones})
-        if gang is not None and 0 < placed < gang:
+        if gang is not None and any(not one.ended for one in ones) and placed < gang:
             text = f"{placed} of {gang} members of {name} are placed, and a gang runs whole or not at all"
             yield Violation(rule="gangs_are_whole", text=text, subject=name, path=f"workloads.{name}.gang")
 
