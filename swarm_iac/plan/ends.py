@@ -78,6 +78,7 @@ def runs_on(observed: Observed, wanted: Desired) -> tuple[str, ...]:
         name
         for name in wanted.ended
         if name in observed.state.allocations
+        and name in wanted.state.allocations
         and same_run(observed.state.allocations[name], wanted.state.allocations[name])
         and not ended(observed, name)
         and _may_run(observed, name)

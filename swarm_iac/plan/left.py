@@ -82,6 +82,7 @@ def _unable(
 ) -> dict[str, tuple[str, Cause, str]]:
     """Steps that their own node keeps from being done: why, what kind of reason that is, and the node."""
     found: dict[str, tuple[str, Cause, str]] = {}
+    torn = {one.rpartition("-")[0]: f"{one} runs on {node}" for node, ones in still.items() for one in ones}
     for one, draft in graph.items():
         node = draft.node
         if node in dark:
@@ -89,7 +90,11 @@ def _unable(
         elif node in differ and not allowed(draft.verb, all_of[node].seen.ledger is not None):
             found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "unlike", node
         elif draft.allocation in still.get(node, ()):
-            found[one] = f"{draft.allocation} runs on {node}, and it has ended by the lock file", "runs", f"{draft.allocation}"
+            found[one] = f"{draft.allocation} runs on {node}, and it has ended by the lock file", "runs", draft.allocation
+        elif draft.verb is Verb.START and all_of[node].handover.get(draft.allocation) == "together":
+            gang = draft.allocation.rpartition("-")[0]
+            if gang in torn:  # it would run half old and half new
+                found[one] = f"{torn[gang]}, and it has ended by the lock file", "runs", gang
     return found
 
 

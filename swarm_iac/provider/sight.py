@@ -50,7 +50,7 @@ class Asked:
             serial = LedgerHead(lineage="", fleet="", serial=int(olds.get("serial") or 0)).serial
         past = spec.unpack_nodes(olds.get("leaving") or {}) | before.nodes
         gone = {
-            name: value.model_copy(update={"managed": False, "state": NodeState(), "handover": {}})
+            name: value.model_copy(update={"managed": False, "state": NodeState(), "handover": {}, "ended": ()})
             for name, value in past.items()
             if name not in inputs.nodes and name not in inputs.lost
         }

@@ -10,6 +10,7 @@ import pytest
 from swarm_iac.limits import RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
+from swarm_iac.units import Bytes
 
 STACK: dict[str, Any] = {
     "fleet": "lab",
@@ -87,6 +88,7 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("sizes_equal_wish", {}, lambda s: [put(s, "free-0", "n1", memory="2 GB")]),
     ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0,), (0, 1))]),
     ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0,))]),
+    ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1").given_back().model_copy(update={"memory": Bytes(1)})]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (1, 2), (2, 3))]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (7, 8), (0, 1))]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (3, 3), (0, 1))]),
@@ -142,6 +144,7 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n3")],
     ),
     ("gangs_are_whole", {"workloads__w__gang": 3}, pair),
+    ("gangs_are_whole", {"workloads__w__gang": 4}, lambda s: [*pair(s), put(s, "w-2", "n9").given_back()]),
     ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),
     ("users_stay_under_limit", {"limits__user__bandwidth": "1 Gbit/s"}, pair),
     ("nodes_stay_under_limit", {"limits__node__vcpus": 3}, lambda s: pair(s, "n1", "n1")),
@@ -164,6 +167,40 @@ def test_rule_broken_alone_is_told_alone(rule: str, changes: dict[str, Any], one
 def test_every_rule_has_a_case_and_an_equation() -> None:
     assert {rule.__name__ for rule in RULES} == {case[0] for case in CASES}
     assert all(rule.__doc__ and rule.__doc__.startswith("For every") for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes__n1__state": "drain"},
+        {"nodes__n1__state": "lost"},
+        {"nodes__n1__state": "cordon"},
+        {ON + "select": {"disk": "slow"}},
+        {ON + "spread": "node"},
+        {ON + "numa": "single"},
+        {"limits__user__gpus": 1, "limits__user__memory": "1 GB"},
+        {"limits__user__storage": "150 GB"},
+        {"limits__node__storage": "150 GB", "limits__cluster__storage": "1 GB"},
+        {"hardware__h__nvme": "150 GB"},
+        {"workloads__w__gang": 2},
+        {"workloads__w__each__scratch": "1 GB"},
+    ],
+)
+def test_files_of_finished_jobs_break_no_rule(changes: dict[str, Any]) -> None:
+    of = stack(**changes)
+    ends = [put(stack(), f"w-{i}", "n1", (0, 1), (0, 1)).given_back() for i in range(2)]
+    assert rules(of, *ends) == []
+    assert rules(of, *(one.model_copy(update={"node": "n9"}) for one in ends)) == [], "and none where their node is gone"
+
+
+def test_who_comes_finds_the_disk_less_the_files_of_finished_jobs() -> None:
+    files = put(stack(), "w-0", "n1").given_back()
+    for changes, rule in (
+        ({"hardware__h__nvme": "150 GB"}, "storage_fits_node"),
+        ({"limits__user__storage": "150 GB"}, "users_stay_under_limit"),
+        ({"limits__node__storage": "150 GB"}, "nodes_stay_under_limit"),
+    ):
+        assert rules(stack(**changes), files, put(stack(), "w-1", "n1", (0, 1), (0, 1))) == [rule]
 
 
 def test_what_was_there_may_stay_on_a_cordoned_node() -> None:

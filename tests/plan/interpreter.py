@@ -127,7 +127,7 @@ class Fleet:
         assert not old, f"{workload}: {old} still run while others start"
         for name, each in self.desired.items():
             for one, wanted in each.state.allocations.items():
-                if one.rpartition("-")[0] == workload:
+                if one.rpartition("-")[0] == workload and one not in each.ended:
                     here = self.nodes[name].allocations.get(one)
                     assert here and here.gpus == wanted.gpus and here.slice == wanted.slice, f"{one} has no place yet"
 

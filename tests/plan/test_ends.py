@@ -5,12 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm_iac.model.state import AllocationState, NodeState, Observed
+from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan import steps
+from swarm_iac.plan.ends import given_back
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet
+from tests.plan.test_laws import ORDERS, Order, any_order, plan_of
 
 
 def over(state: NodeState, name: str) -> NodeState:
@@ -76,3 +78,77 @@ def test_another_command_is_another_job() -> None:
 def test_an_end_goes_with_its_workload() -> None:
     plan = steps(found("done"), fleets.desired({"n1": fleets.node({}), "n2": fleets.node({})}))
     assert [step.id for step in plan.steps if step.allocation] == ["n1/release/train-0"]
+
+
+JOBS = ("train-0", "train-1", "gang-0", "gang-1")
+#: How a machine may find a job that has ended by the lock file, and whether its unit is active then.
+FOUND = {"done": False, "failed": False, "stopped": False, "waiting": False, "gone": False,
+         "healthy": True, "starting": True, "stopping": False, "unknown": False}  # fmt: skip
+MAY_RUN = {"healthy", "starting", "stopping", "unknown"}
+
+
+def recorded(
+    before: dict[str, NodeState], after: dict[str, NodeState], how: dict[str, str]
+) -> tuple[dict[str, Observed], dict[str, Desired]]:
+    """`before` with those jobs as they are found, and `after` with their room given to others, since they have ended."""
+    found = {node: dict(state.allocations) for node, state in before.items()}
+    wished = {node: {one: state for one, state in each.allocations.items() if one not in how} for node, each in after.items()}
+    ended: dict[str, list[str]] = {node: [] for node in before}
+    for node, one in [(node, one) for node, ones in found.items() for one in ones if one in how]:
+        state = found[node].pop(one)
+        beside = sum(each.scratch.quota for each in wished[node].values() if each.scratch)
+        if state.scratch and beside + state.scratch.quota > fleets.DISK:  # the solver leaves room for its files
+            state = state.model_copy(update={"scratch": None})
+        wished[node][one] = given_back(state)
+        ended[node].append(one)
+        if how[one] != "gone":
+            unit = state.unit.model_copy(update={"active": FOUND[how[one]], "restart": False})
+            found[node][one] = state.model_copy(update={"unit": unit})
+    seen = {node: state.model_copy(update={"allocations": found[node]}) for node, state in before.items()}
+    wish = {node: after[node].model_copy(update={"allocations": wished[node]}) for node in after}
+    desired = {
+        node: each.model_copy(update={"ended": tuple(ended[node])}) for node, each in fleets.desired(wish, seen).items()
+    }  # fmt: skip
+    return fleets.observed(seen, how), desired
+
+
+@LAWS
+@given(fleets.states(), fleets.states(), st.dictionaries(st.sampled_from(JOBS), st.sampled_from(sorted(FOUND))), ORDERS)
+def test_what_ended_by_the_lock_is_never_started_and_who_comes_waits_until_it_is_over(
+    before: dict[str, NodeState], after: dict[str, NodeState], how: dict[str, str], order: Order
+) -> None:
+    """The interpreter sees that no GPU has two owners, whatever the machines say of the one that was to be over."""
+    observed, desired = recorded(before, after, how)
+    plan = plan_of(observed, desired)
+    if plan is None:
+        return
+    fleet = Fleet(observed, desired)
+    held = {node: {one: state for one, state in each.allocations.items() if how.get(one) in MAY_RUN}
+            for node, each in before.items()}  # fmt: skip
+    for step in any_order(order, plan):
+        assert not (step.allocation in how and step.verb in (Verb.START, Verb.HEALTH)), "it is over for good"
+        assert not (step.allocation in how and step.verb is Verb.STOP), "and what runs all the same is left alone"
+        fleet.run(step)
+    for node, ones in held.items():
+        for one, was in ones.items():
+            still = fleet.nodes[node].allocations[one]
+            assert still.gpus == was.gpus and still.slice == was.slice, "nothing is taken from what may run"
+    for node, each in desired.items():
+        for one in each.ended:
+            if how[one] not in MAY_RUN and one in fleet.nodes[node].allocations:
+                assert not fleet.nodes[node].allocations[one].gpus, "the others hold their files"
+
+
+def test_a_member_that_finished_is_not_run_again_with_its_gang() -> None:
+    """gang-0 is done, and gang-1 fell: it starts again, and nobody else."""
+    ones = {name: fleets.allocation(name, (0,), (), 20) for name in ("gang-0", "gang-1")}
+    states = {"n1": fleets.node({"gang-0": ones["gang-0"]}), "n2": fleets.node({"gang-1": ones["gang-1"]})}
+    found = {
+        node: state.model_copy(update={"allocations": {
+            one: each.model_copy(update={"unit": each.unit.model_copy(update={"active": False})})
+            for one, each in state.allocations.items()
+        }})
+        for node, state in states.items()
+    }  # fmt: skip
+    plan = steps(fleets.observed(found, {"gang-0": "done", "gang-1": "failed"}), fleets.desired(states))
+    assert {step.allocation for step in plan.steps if step.verb is Verb.START} == {"gang-1"}

@@ -12,7 +12,7 @@ import pytest
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile import loads, lock, proof
+from swarm_iac.stackfile import loads, lock, proof, written
 
 ROOT = Path(__file__).parents[2]
 DEV = (ROOT / "stacks" / "dev.yaml").read_text()
@@ -170,3 +170,21 @@ def test_how_a_workload_changes_and_is_called_moves_nothing() -> None:
     of = stack()
     now = stack(("    kind: serve\n", "    kind: serve\n    on_update: roll\n    restart: never\n"))
     assert lock.validity(lock.make(of, placed(of)), now) == ()
+
+
+def test_an_end_is_of_what_ran_and_of_nothing_else() -> None:
+    """A job that ended has no other place, size or node to be judged by: only what was run."""
+    made = lock.with_ends(lock.make(stack(), placed(stack())), ["pretrain-0"], stack())
+    text = lock.dump(made)
+    assert lock.parse(text, "dev.lock.yaml") == made and "    ended: true\n" in text
+    assert written.read(text, lock.dump(lock.Lock())) is not None, "and it is read at once"
+    assert made.placement.by_name()["pretrain-0"].gpus == ()
+    assert lock.validity(made, stack(("memory: 300 MB", "memory: 400 MB"))) == ()
+    command, user = (
+        ("/bin/sleep infinity}\n    stop", "/bin/true}\n    stop"),
+        ("pretrain:\n    user: ada", "pretrain:\n    user: bo"),
+    )
+    for change in (command, user):
+        changed = stack(change)
+        assert lock.validity(made, changed) == (f"pretrain-0: {lock.ANOTHER}",)
+        assert "pretrain-0" not in lock.of_now(made, changed).by_name()
