@@ -306,7 +306,8 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
         health = ("finished" if one.ended else "not asked") if view.offline else health
         name, known = view.decision.stack.runs_as(one), seen is not None and not view.offline
         times = {"started": seen.started.get(name), "ended": seen.ends.get(name)} if seen is not None and known else {}
-        answer.append({**one.model_dump(mode="json"), "health": health, **times})
+        own = one.model_dump(mode="json", exclude={"ended"}) | ({"finished": True} if one.ended else {})
+        answer.append({**own, "health": health, **times})  # `ended`: how, in the node's word
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer
 

@@ -125,7 +125,7 @@ def test_a_plan_says_the_hour_and_who_runs_too_long(root: Path) -> None:
 
 def test_ps_and_status_name_who_runs_too_long_and_who_was_ended(root: Path) -> None:
     said = asked(root, "ps", "lab", **OVER).out
-    assert re.search(r"fine-0 .* failed: reached its time limit of 12 h *\n", said)
+    assert re.search(r"fine-0 .* failed: reached its time limit of 12 h; holds nothing *\n", said)
     assert re.search(r"tune-0 .* healthy; has run for 4 h, and 3 h was expected *\n", said)
     said = asked(root, "status", "lab", **OVER).out
     assert "yes; fine-0 reached its time limit of 12 h" in said
