@@ -97,7 +97,7 @@ A workload without `run` reserves: its slice, GPUs and directories are there, an
 
 | `kind` | how it changes its place | when its process ends |
 |---|---|---|
-| `train`, `batch` | stops, then starts in the new place | stays ended |
+| `train`, `batch` | stops, then starts in the new place | stays ended, and its room is given to what waits |
 | `serve` | healthy in the new place, then stops in the old one | starts again |
 | any, with `gang` | all members stop, then all start | as its kind |
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm_iac.model.state import Observed
+from swarm_iac.plan.ends import given_back
 from swarm_iac.provider import spec
 from swarm_iac.provider.failures import row_of
 from swarm_iac.provider.sight import Asked, Sight
@@ -37,6 +38,32 @@ def test_an_end_gives_back_and_stays_as_it_is(how: str, shown: str) -> None:
 def test_who_holds_keeps_its_row() -> None:
     seen = sight("done", hold=True)
     assert seen.wanted[ROW] == seen.rows({})[ROW] and seen.plan.steps == ()
+
+
+def recorded(health: str) -> Sight:
+    """By the lock train-0 has ended, and train-1 has its GPUs."""
+    state = one("train-0", (0, 1), health=health)
+    wish = fleets.node({"train-0": given_back(one("train-0", (0, 1))), "train-1": one("train-1", (0, 1))})
+    desired = {name: each.model_copy(update={"ended": ("train-0",)}) for name, each in fleets.desired({"n1": wish}).items()}
+    seen = fleets.observed({"n1": fleets.node({"train-0": state})}, {"train-0": health})
+    return Sight(Asked.of({"spec": spec.pack(desired), "lineage": "l"}, {}, {}), seen, "")
+
+
+def test_who_gets_the_place_of_a_finished_job_starts_when_it_is_over() -> None:
+    over, runs = recorded("done"), recorded("healthy")
+    assert ("Allocation", "train-1") in {row_of(step) for step in over.plan.steps} and not over.blocked
+    assert not [step for step in runs.plan.steps if step.allocation], "nothing is taken, and nothing is given"
+    assert "runs still" in runs.blocked["Allocation", "train-1"] and ROW in runs.blocked, "and the run says so in its error"
+
+
+def test_a_node_with_the_files_of_a_finished_job_may_leave_the_stack() -> None:
+    """The lock knows that it ended, so nothing would be run again; what no lock knows keeps its node."""
+    was, now = sight("done"), fleets.desired({"n2": fleets.node({})})
+    before = {"spec": spec.pack(was.asked.kept), "lineage": "l"}
+    found = {**was.observed, **fleets.observed({"n2": fleets.node({})})}
+    left = Sight(Asked.of({"spec": spec.pack(now), "lineage": "l"}, before, {"serial": 1}), found, "")
+    left.guard(0)
+    assert [step.id for step in left.plan.steps if step.allocation] == ["n1/release/train-0"]
 
 
 def test_who_waits_since_a_reboot_is_shown_to_start() -> None:
