@@ -22,9 +22,9 @@ SEEDS = (
 )
 
 
-def _problems(seed: int, machines: tuple[int, int], changes: int) -> list[str]:
+def _problems(seed: int, machines: tuple[int, int], changes: int, ends: float = 0) -> list[str]:
     found = []
-    for row in rows_of(Order(seed, machines, changes)):
+    for row in rows_of(Order(seed, machines, changes, ends=ends)):
         where = f"seed {seed}, edit {row['edit']} ({row['what']})"
         found += [f"{where}: {row['traceback']}"] if "error" in row else []
         found += [f"{where}: {rule}: {text}" for rule, text in row.get("findings", ())]
@@ -36,6 +36,12 @@ def test_a_fleet_and_its_edits(seed: int, changes: int) -> None:
     """`limits` and a second judge find nothing, and nothing has moved, stopped or changed its devices without need."""
     machines = (3, 12) if 8000 <= seed < 8008 else (5, 60)
     assert _problems(seed, machines, changes) == []
+
+
+@pytest.mark.parametrize("seed", range(8100, 8108))
+def test_a_fleet_whose_jobs_finish(seed: int) -> None:
+    """Before each edit a fifth of all jobs is over: their room is used, and nothing of them counts but their files."""
+    assert _problems(seed, (3, 12), 4, ends=20) == []
 
 
 def test_gpus_that_linear_programs_find() -> None:

@@ -1,7 +1,7 @@
 """Does the solver answer well on fleets as people have them, and on the edits that they make? Prints a table.
 
     python -m tests.benchmarks.fleets --seed N --machines M [--changes K] [--fleets F] [--jobs J] [--save DIR] [--twice]
-        [--proven] [--json]
+        [--proven] [--ends P] [--json]
     python -m tests.benchmarks.fleets --file STACK [--seed N] [--changes K] [...]
     python -m tests.benchmarks.fleets --replay DIR/seed3-edit2 [...]
 
@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--machines", type=_range, default=(5, 60), help="a number or a range")
     parser.add_argument("--file", type=Path, metavar="STACK", help="this stack file, and not a drawn fleet")
     parser.add_argument("--changes", type=int, default=5, help="edits of each fleet")
+    parser.add_argument("--ends", type=float, default=0, metavar="P", help="P%% of what runs comes to its end before each edit")
     parser.add_argument("--fleets", type=int, default=1, help="so many, with the seeds that follow")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--save", type=Path, help="folder for bad cases")
@@ -73,7 +74,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _drawn(asked: argparse.Namespace) -> Iterator[Row]:
-    rest = (asked.machines, asked.changes, asked.save, asked.twice, asked.proven, asked.file)
+    rest = (asked.machines, asked.changes, asked.save, asked.twice, asked.proven, asked.file, asked.ends)
     orders = [Order(asked.seed + i, *rest) for i in range(asked.fleets)]
     begin, count, wrong = time.monotonic(), 0, 0
 

@@ -97,14 +97,37 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     found = [
         Finding("names", f"{a.name} is of a workload or on a node that the stack has not", frozenset({a.name}))
         for a in placement.allocations
-        if a.workload not in stack.workloads or a.node not in stack.nodes
+        if a.workload not in stack.workloads or (a.node not in stack.nodes and not a.ended)
     ]
+    found += finished(stack, placement, last)
     before = {a.name: a for a in last.allocations}
     found += one_by_one(stack, known, before)
     found += together(stack, known, last)
     found += user_ceilings(stack, known, last, today)
-    found += gangs(stack, known)
+    found += gangs(stack, [a for a in placement.allocations if a.workload in stack.workloads])
     return found
+
+
+def still_asked(stack: Stack, last: Placement) -> dict[str, Allocation]:
+    """Jobs that finished and are still asked for: of fewer replicas the lowest numbers, no more than there are to be."""
+    ones: dict[str, list[Allocation]] = defaultdict(list)
+    for a in last.allocations:
+        workload = stack.workloads.get(a.workload)
+        if a.ended and workload is not None and a.index < (workload.gang or workload.replicas.most):
+            ones[a.workload].append(a)
+    kept = (sorted(of, key=lambda a: a.index)[: wanted(stack.workloads[name])] for name, of in ones.items())
+    return {a.name: a for of in kept for a in of}
+
+
+def finished(stack: Stack, placement: Placement, last: Placement) -> Iterator[Finding]:
+    """Who finished stays as it is, holds nothing but its files, and nobody else finishes by being decided about."""
+    before, now = still_asked(stack, last), {a.name: a for a in placement.allocations if a.ended}
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield Finding("finished", f"{name}: {before.get(name)}, and then {now.get(name)}", frozenset({name}))
+    for a in now.values():
+        if any(value for key, value in held([a]).items() if key != "storage") or a.cpus or a.numa:
+            yield Finding("finished", f"{a.name} has finished, and holds {size_of(a)}", frozenset({a.name}))
 
 
 def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Allocation]) -> Iterator[Finding]:
@@ -121,6 +144,8 @@ def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Al
         if (a.workload, a.index) in seen:
             yield Finding("index twice", f"{a.name} stands twice", only)
         seen.add((a.workload, a.index))
+        if a.ended:
+            continue
         if size_of(a) != size(workload):
             yield Finding("size", f"{a.name} holds {size_of(a)}, and asks for {size(workload)}", only)
         if not suits(stack, workload, a.node):
@@ -197,7 +222,7 @@ def _machine(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Findin
     }
     for key in RESOURCES:
         for most, whose in ((has[key], "node"), (getattr(limit, key), "limits.node")):
-            if most is not None and use[key] > int(most):
+            if most is not None and use[key] > int(most) and held(a for a in ones if not a.ended)[key]:
                 names = frozenset(a.name for a in ones if held([a])[key])
                 yield Finding(f"{whose} {key}", f"{node} carries {use[key]} of {key}, and {whose} has {int(most)}", names)
 
@@ -234,7 +259,7 @@ def _racks(stack: Stack, nodes: dict[str, list[Allocation]]) -> Iterator[Finding
 
 
 def _shape(stack: Stack, name: str, ones: list[Allocation]) -> Iterator[Finding]:
-    where = stack.workloads[name].place
+    where, ones = stack.workloads[name].place, [a for a in ones if not a.ended]
     names = frozenset(a.name for a in ones)
     if where.spread and len({place(stack, a.node, where.spread) for a in ones}) < len(ones):
         yield Finding("spread", f"{name} has two replicas in one {where.spread}", names)
@@ -263,13 +288,14 @@ def _above(rule: str, who: str, ones: list[Allocation], last: Placement, key: st
 
 
 def gangs(stack: Stack, allocations: list[Allocation]) -> Iterator[Finding]:
-    """All members or none."""
+    """All members that have not finished, or none."""
     count: dict[str, set[str]] = defaultdict(set)
     for a in allocations:
         count[a.workload].add(a.name)
+    going = {a.workload for a in allocations if not a.ended}
     for name, names in count.items():
         gang = stack.workloads[name].gang
-        if gang is not None and len(names) != gang:
+        if gang is not None and name in going and len(names) != gang:
             yield Finding("gang", f"{len(names)} of {gang} members of {name} are placed", frozenset(names))
 
 

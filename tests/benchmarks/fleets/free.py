@@ -61,12 +61,14 @@ class Free:
             for i, value in enumerate(values):
                 table[i] -= sign * value
         rack = self.stack.nodes[a.node].rack
-        if rack:
+        if rack and not a.ended:
             for i, value in enumerate((use[4], use[5], self._watts(workload, a.node))):
                 self.racks[rack][i] -= sign * value
         for gpu in a.gpus:
             self.cards[a.node][gpu] += sign * workload.each.gpus.share
         self.cores[a.node] ^= set(a.cpus)
+        if a.ended:  # its files are all that is there
+            return
         if sign > 0:
             self.stands[a.workload].append(a)
         else:

@@ -25,6 +25,7 @@ from tests.benchmarks.fleets.checker import (
     place,
     size,
     size_of,
+    still_asked,
     suits,
     together,
     user_ceilings,
@@ -48,13 +49,16 @@ class Staying:
 def surplus(stack: Stack, last: Placement) -> frozenset[str]:
     """What is wanted no more, of more replicas than that: first who cannot stay, then who is on a cordoned node."""
     found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for a in last.allocations:
+    done = Counter(a.workload for a in still_asked(stack, last).values())
+    for a in last.going():
         workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
         if workload is not None:
             good = node is not None and node.state in ("ready", "cordon") and suits(stack, workload, a.node)
             rank = 0 if workload.gang is not None else 2 if not good else int(node is not None and node.state == "cordon")
             found[a.workload].append((rank, a.index, a.name))
-    return frozenset(name for of, ones in found.items() for _, _, name in sorted(ones)[wanted(stack.workloads[of]) :])
+    return frozenset(
+        name for of, ones in found.items() for _, _, name in sorted(ones)[wanted(stack.workloads[of]) - done[of] :]
+    )
 
 
 def staying(stack: Stack, last: Placement, today: datetime.date) -> Staying:
@@ -62,14 +66,15 @@ def staying(stack: Stack, last: Placement, today: datetime.date) -> Staying:
     could: dict[str, Allocation] = {}
     resized: dict[str, Allocation] = {}
     more = surplus(stack, last)
-    for a in last.allocations:
+    for a in last.going():
         workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
         if workload is None or node is None or a.name in could or a.name in more:
             continue
         if a.user in (None, workload.user) and node.state in ("ready", "cordon") and suits(stack, workload, a.node):
             (could if size_of(a) == size(workload) else resized)[a.name] = a
     contested: set[str] = set()
-    ones = list(could.values())
+    ends = list(still_asked(stack, last).values())
+    ones = [*could.values(), *(a for a in ends if a.node in stack.nodes)]
     for finding in (*together(stack, ones, last), *user_ceilings(stack, ones, last, today)):
         contested |= finding.names
     broken = {could[name].workload for name in contested if name in could}
@@ -78,7 +83,7 @@ def staying(stack: Stack, last: Placement, today: datetime.date) -> Staying:
         for name, a in could.items()
         if name not in contested and not (stack.workloads[a.workload].gang is not None and a.workload in broken)
     }
-    loose = frozenset(name for finding in gangs(stack, list(firm.values())) for name in finding.names)
+    loose = frozenset(name for finding in gangs(stack, [*firm.values(), *ends]) for name in finding.names)
     return Staying(firm, loose, resized)
 
 
@@ -108,7 +113,7 @@ def moves_in_budget(stack: Stack, moved: list[Allocation]) -> Iterator[Finding]:
 def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date, stays: Staying) -> Iterator[Finding]:
     """Moves, stops and other devices that nothing in the answer has any use for."""
     after = now.by_name()
-    free = Free(stack, today, now.allocations)
+    free = Free(stack, today, (a for a in now.allocations if a.node in stack.nodes))
     moved, stopped = defaultdict(list), defaultdict(list)
     for name, a in stays.could.items():
         one = after.get(name)
@@ -251,11 +256,12 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
     goes elsewhere moves all its members that could stay.
     """
     could = Counter(a.workload for a in stays.could.values() if a.name not in stays.loose)
-    free = Free(stack, today, now.allocations)
+    free = Free(stack, today, (a for a in now.allocations if a.node in stack.nodes))
     placed = defaultdict(set)
     for a in now.allocations:
         placed[a.workload].add(a.index)
     ran = Counter(a.workload for a in last.allocations)
+    done = Counter(a.workload for a in now.allocations if a.ended)
     nodes = [name for name, node in stack.nodes.items() if node.state == "ready"]
     known: set[object] = set()
     for name, workload in stack.workloads.items():
@@ -269,7 +275,7 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
         plain = workload.gang is None and not (where.spread or where.within)
         if plain and key in known:
             continue
-        found = _gang(stack, free, name, missing, nodes) if workload.gang is not None else [
+        found = _gang(stack, free, name, missing, nodes, done[name]) if workload.gang is not None else [
             node for node in nodes if free.fits(name, node)
         ][:1]  # fmt: skip
         if found:
@@ -279,10 +285,10 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
             known.add(key)
 
 
-def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[str]) -> list[str]:
+def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[str], ended: int) -> list[str]:
     """Where all members would fit, one after the other; empty if they do not. Within a place: each place is tried."""
     workload = stack.workloads[name]
-    if len(missing) < wanted(workload):
+    if len(missing) < wanted(workload) - ended:
         return []
     groups: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
@@ -343,7 +349,7 @@ def _pending(stack: Stack, now: Placement) -> Iterator[Finding]:
 
 
 def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:
-    ones = [stack.workloads[a.workload] for a in now.allocations]
+    ones = [stack.workloads[a.workload] for a in now.going()]
     ones = [w for w in ones if w.priority == level]
     if what == "replicas":
         return len(ones)
@@ -353,7 +359,7 @@ def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:
 def told_moves(stack: Stack, last: Placement, now: Placement, told: dict[str, tuple[str, str]]) -> Iterator[Finding]:
     """Every replica still wanted that left its node is told, with its source and target; and nothing else is."""
     after, more, truth = now.by_name(), surplus(stack, last), {}
-    for a in last.allocations:
+    for a in last.going():
         if a.workload in stack.workloads and a.name not in more:
             target = after[a.name].node if a.name in after else ""
             if target != a.node:

@@ -31,6 +31,8 @@ class Order:
     proven: bool = False
     #: A stack file to begin with, instead of a drawn fleet.
     file: Path | None = None
+    #: How many of the replicas that run come to their end before each edit, of a hundred.
+    ends: float = 0
 
 
 def run(order: Order) -> Iterator[Row]:
@@ -44,6 +46,7 @@ def run(order: Order) -> Iterator[Row]:
             if number:
                 drawn, label["what"], refused = _next(drawn, order.seed, number)
                 yield from refused
+                last = finishing(last, order, number)
             stack = drawn.stack()
         except StackFileError as error:
             yield label | {"refused": str(error.problems[0]), "drawn": True}
@@ -56,6 +59,18 @@ def run(order: Order) -> Iterator[Row]:
             note = f"seed {order.seed}, edit {number}: {label['what']}, {drawn.today}\n" + "\n".join(lines)
             save(order.save, f"seed{order.seed}-edit{number}", case, text_of(drawn.data), note)
         last = answer.answer if answer.answer is not None else last
+
+
+def finishing(last: Placement, order: Order, number: int) -> Placement:
+    """The same, with some jobs at their end. A stream of its own for each, so that nothing else is drawn anew for it."""
+
+    def over(name: str) -> bool:
+        return random.Random(f"end {order.seed} {number} {name}").random() * 100 < order.ends
+
+    if not order.ends:
+        return last
+    ones = tuple(a.given_back() if not a.ended and over(a.name) else a for a in last.allocations)
+    return last.model_copy(update={"allocations": ones})
 
 
 def rows_of(order: Order) -> list[Row]:
