@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from swarm_iac.stackfile import Loaded, Source, load, lock
 from swarm_iac.stackfile import proof as proofs
 from swarm_iac.stackfile import text as texts
 from swarm_iac.stackfile.stakes import stakes
+from swarm_iac.stackfile.whole import write_whole
 
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
@@ -99,6 +99,8 @@ class Decision:
     stale: tuple[str, ...] = ()
     proof: Proof | None = None
     wish: Stack | None = None
+    #: Ends that are of another job than the stack file's: what their nodes hold of them was placed there by us.
+    dropped: tuple[Allocation, ...] = ()
 
     @property
     def written(self) -> Stack:
@@ -264,11 +266,13 @@ def _decide(
     proof = None if stale else _proof(files.proof)
     stale = stale or proofs.pending_again(last.placement, proof, problem)
     waits = last.placement.waiting()
+    candidate = _read(files.candidate) if files.candidate and (stale or waits) else lock.Lock()
     if stale or waits:
-        last, over = _with_ends(last, loaded.stack, ends, progress)
+        last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
         stale = stale or proofs.room_came(waits, over)
     before = lock.of_now(last, loaded.stack)
-    now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale)
+    dropped = tuple(one for one in last.placement.allocations if one not in before.allocations)
+    now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
     if not stale:
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
     if environment.get("SWARM_FROZEN", "") not in ("", "0"):
@@ -277,7 +281,6 @@ def _decide(
             hint=f"run `swarm solve --stack {name}` and commit the lock file with the stack file",
         )
     if files.candidate:
-        candidate = _read(files.candidate)
         stack, wrong = _judged(candidate, loaded.stack, today, last.placement)
         if not wrong:
             proof = _proof(files.candidate_proof)
@@ -306,14 +309,15 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
 
 
 def _with_ends(
-    last: lock.Lock, stack: Stack, ends: Ends | None, progress: Progress | None
+    last: lock.Lock, stack: Stack, ends: Ends | None, progress: Progress | None, candidate: lock.Lock = lock.Lock()
 ) -> tuple[lock.Lock, tuple[str, ...]]:
-    """The lock with the jobs that came to their end since it was written, and their names."""
-    if ends is None or not last.placement.allocations:
-        return last, ()
-    _tell(progress, "asking which jobs came to their end")
-    over = sorted(ends(stack, last.placement))
-    return lock.with_ends(last, over, stack), tuple(over)
+    """The lock with the jobs that came to their end since it was written, and their names: an end that a preview saw stays."""
+    stood = {(one.name, one.node) for one in last.placement.going()}
+    over = {one.name for one in lock.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
+    if ends is not None and stood:
+        _tell(progress, "asking which jobs came to their end")
+        over |= ends(stack, last.placement)
+    return lock.with_ends(last, over, stack), tuple(sorted(over))
 
 
 def _tell(progress: Progress | None, text: str) -> None:
@@ -400,53 +404,3 @@ def _belonging(proof: Proof | None, placement: Placement, problem: dict[str, str
 def _relative(path: Path) -> Path:
     """Short names in messages: relative to where the user stands, when that is above."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def write_whole(path: Path, text: str) -> bool:
-    """Write all of it or nothing, whenever the process ends. False where the file says so already."""
-    if _says(path, text.encode()):
-        return False
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)
-    except OSError as error:
-        raise SwarmError(f"{path}: {error.strerror}", place=Place(str(path))) from None
-    return True
-
-
-def _says(path: Path, raw: bytes) -> bool:
-    """Is it a file with just this in it? What else lies there is never read to its end, and replaced."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(len(raw) + 1) == raw
-    except OSError:
-        return False
-
-
-def _replace(path: Path, text: str) -> None:
-    """Atomic and durable, and through no name that someone else could have put there, or that another run writes too."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    fresh = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.is_file() else 0o644 & ~_umask())
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -33,7 +33,8 @@ def believed(
         return dict(seen), {}
     stack = decision.stack
     placed = {node: set(each.state.allocations) for node, each in wanted.items()}
-    homes = {(one.node, stack.runs_as(one) if one.workload in stack.workloads else one.name) for one in last}
+    ours = (*last, *decision.dropped)
+    homes = {(one.node, stack.runs_as(one) if one.workload in stack.workloads else one.name) for one in ours}
     homes = homes.union(*(placing.of(lineage) for lineage in {one.ledger.lineage for one in seen.values() if one.ledger}))
     for node, name in homes:
         placed.setdefault(node, set()).add(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
@@ -21,6 +22,8 @@ from swarm_iac.stackfile import nearest_policy
 if TYPE_CHECKING:
     from swarm_iac.observe import Ended
 
+#: Who only decides waits no longer for machines that do not answer. [s]
+_PATIENCE = 10.0
 PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
 
 
@@ -90,19 +93,19 @@ def never_applied(root: Path, name: str) -> bool:
     return state is not None and not has_state(state, name)
 
 
-def asking(name: str, *, every: bool = False) -> Ended:
-    """What asks the machines of a stack which jobs came to their end. `every`: all of them, if any."""
+def asking(name: str, *, every: bool = False, most: float = math.inf) -> Ended:
+    """What asks the machines of a stack which jobs came to their end. `every`: all of them, if any; `most`: to wait [s]."""
     from swarm_iac.observe import Ended, observe
 
     found = home(name)
     root = found[0] if found else Path(name).parent
-    return Ended(partial(observe, ssh_config=ssh_config(root), timeout=patience(reaching(root))), every)
+    return Ended(partial(observe, ssh_config=ssh_config(root), timeout=min(most, patience(reaching(root)))), every)
 
 
 def ends(name: str) -> Ended | None:
     """The same where jobs may have run; None of a draft, or where nothing was ever applied."""
     found = home(name)
-    return None if found is None or never_applied(*found) else asking(name)
+    return None if found is None or never_applied(*found) else asking(name, most=_PATIENCE)
 
 
 def current(name: str, progress: Progress | None = None, *, write: bool = True, ends: Ends | None = None) -> Decision:

@@ -160,7 +160,7 @@ class Offers:
         more = reach(self.room, self.ask)
         least, most = count + more, self.ask.wanted
         done = len(self.room.scene.done.get(self.ask.name, ()))
-        if not 0 < least < most or (self.ask.gang and done):  # a smaller gang is another job, and its ends count no more
+        if not 0 < least < most:
             return
         key = "gang" if self.ask.gang else "replicas"
         upper = self.stack.workloads[self.ask.name].replicas.most

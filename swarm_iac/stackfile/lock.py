@@ -125,10 +125,10 @@ class Decided:
         return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
 
     def run(self, workload: str) -> str:
-        """Of what runs: another command, environment, user or size of a gang is another job, with an end of its own."""
+        """Of what runs: another command, environment or user is another job, with an end of its own. See plan.ends.same_run."""
         one = self.stack.workloads[workload]
         ran = one.run.model_dump(mode="json", include={"command", "env"}) if one.run else None
-        return digest(["run", one.user, ran, one.gang])
+        return digest(["run", one.user, ran])
 
     def wish(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""

@@ -131,6 +131,17 @@ def test_frozen_mode_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert swarm("plan", "lab", "--offline", at=root).code == 0
 
 
+def test_an_end_that_a_preview_saw_stays(root: Path) -> None:
+    """A plan keeps what it decided as the candidate, and who asks no machine then is told the same."""
+    before = (root / "stacks" / "lab.lock.yaml").read_bytes()
+    typed(root, "plan", "lab", fine_0="done")
+    for seen in ({}, answers(root, fine_0="done")):
+        assert json.loads(heard(root, seen, "plan", "lab", "--json").out)["summary"]["pending"] == 0
+    offline = swarm("plan", "lab", "--offline", at=root, width=220).out
+    assert offline.endswith("lab: 1 to start\n") and "stop" not in offline
+    assert (root / "stacks" / "lab.lock.yaml").read_bytes() == before, "it is the lock once it is applied"
+
+
 def test_without_pending_work_an_end_changes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(root, STACK)
     assert typed(root, "solve", "lab").code == 0
@@ -155,6 +166,7 @@ def test_another_command_is_a_new_job(root: Path, change: tuple[str, str]) -> No
     typed(root, "solve", "lab", fine_0="done")
     seen = answers(root, fine_0="done")
     write(root, STACK.replace(*change) + NEXT)
+    assert "not placed there" not in heard(root, seen, "plan", "lab").out, "what is left of the old one was ours"
     said = heard(root, seen, "solve", "lab")
     assert said.code == 0 and "fine-0" not in allocations(root), "no room is left for it"
     assert "fine" in said.out and "not placed" in said.out

@@ -18,9 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from swarm_iac import decision
 from swarm_iac.errors import SwarmError
-from swarm_iac.stackfile import lock
+from swarm_iac.stackfile import lock, whole
 from tests.cli.typed import ROOT, swarm
 
 #: Within which Ctrl-C is answered. [s]
@@ -247,7 +246,7 @@ def test_a_lock_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Pat
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SwarmError, match="No space left"):
-        decision.write_whole(lock_file, "after\n")
+        whole.write_whole(lock_file, "after\n")
     assert lock_file.read_text() == "before\n"
     assert sorted(path.name for path in lock_file.parent.iterdir()) == ["dev.lock.yaml", "dev.yaml"]
 
