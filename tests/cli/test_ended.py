@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from swarm_iac import observe as asking
+from swarm_iac import program
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, LedgerHead, Observed
@@ -140,6 +141,27 @@ def test_an_end_that_a_preview_saw_stays(root: Path) -> None:
     offline = swarm("plan", "lab", "--offline", at=root, width=220).out
     assert offline.endswith("lab: 1 to start\n") and "stop" not in offline
     assert (root / "stacks" / "lab.lock.yaml").read_bytes() == before, "it is the lock once it is applied"
+
+
+def test_an_up_asks_too_unless_the_machines_are_out_of_reach(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Pulumi runs is the program alone: it decides as the commands do."""
+    seen, given = answers(root, fine_0="done"), []
+
+    class Given(Exception):
+        pass
+
+    def fleet(name: str, **more: object) -> None:
+        given.append(more["placement"])
+        raise Given
+
+    monkeypatch.setattr(program, "observe", lambda targets, **more: {node: seen[node] for node in targets})
+    monkeypatch.setattr(program, "Fleet", fleet)
+    monkeypatch.setenv("SWARM_STACK", "lab")
+    for offline in ("1", ""):
+        monkeypatch.setenv("SWARM_OFFLINE", offline)
+        with pytest.raises(Given):
+            program.main(root)
+    assert "next-0" not in given[0].by_name() and "next-0" in given[1].by_name()
 
 
 def test_without_pending_work_an_end_changes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
