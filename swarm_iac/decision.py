@@ -23,7 +23,7 @@ from swarm_iac.limits import Amounts, above, amounts, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile import Loaded, Source, load, lock
+from swarm_iac.stackfile import Loaded, Source, ended, load, lock
 from swarm_iac.stackfile import proof as proofs
 from swarm_iac.stackfile import text as texts
 from swarm_iac.stackfile.stakes import stakes
@@ -172,7 +172,7 @@ def running(
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
     last = _with_ends(last, loaded.stack, ends, progress)[0]
-    before = lock.of_now(last, loaded.stack)
+    before = ended.of_now(last, loaded.stack)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",))
     if not last.placement.growing or lock.outgrown(last, loaded.stack):
         return now
@@ -183,9 +183,11 @@ def running(
 def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
     what = _meant(what)
+    last = ended.of_other(decision.last, decision.written, what.stack)
     other = replace(
-        decision, stack=what.stack, wish=None, source=what.source, placement=Placement(), stale=("supposed",), proof=None
-    )
+        decision, stack=what.stack, wish=None, source=what.source, placement=Placement(), stale=("supposed",), proof=None,
+        last=last,
+    )  # fmt: skip
     return _solve(other, today, write=False, progress=progress)
 
 
@@ -270,7 +272,7 @@ def _decide(
     if stale or waits:
         last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
         stale = stale or proofs.room_came(waits, over)
-    before = lock.of_now(last, loaded.stack)
+    before = ended.of_now(last, loaded.stack)
     dropped = tuple(one for one in last.placement.allocations if one not in before.allocations)
     now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
     if not stale:
@@ -288,8 +290,8 @@ def _decide(
             late = waits and _with_ends(candidate, loaded.stack, ends, progress)[1]
             if not late and not proofs.pending_again(candidate.placement, proof, problem):
                 known = {one.name for one in candidate.placement.allocations if one.ended}
-                ran = lock.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
-                now = replace(now, last=lock.of_now(ran, loaded.stack))
+                ran = ended.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
+                now = replace(now, last=ended.of_now(ran, loaded.stack))
                 return _holds(now, stack, candidate.placement, _belonging(proof, candidate.placement, problem))
     return _solve(now, today, write=write, progress=progress)
 
@@ -313,11 +315,11 @@ def _with_ends(
 ) -> tuple[lock.Lock, tuple[str, ...]]:
     """The lock with the jobs that came to their end since it was written, and their names: an end that a preview saw stays."""
     stood = {(one.name, one.node) for one in last.placement.going()}
-    over = {one.name for one in lock.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
+    over = {one.name for one in ended.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
     if ends is not None and stood:
         _tell(progress, "asking which jobs came to their end")
         over |= ends(stack, last.placement)
-    return lock.with_ends(last, over, stack), tuple(sorted(over))
+    return ended.with_ends(last, over, stack), tuple(sorted(over))
 
 
 def _tell(progress: Progress | None, text: str) -> None:

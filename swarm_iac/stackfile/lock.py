@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -290,34 +290,6 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
         for each in (lock.unplaced_digests, lock.growing_digests)
     )
     return Lock(placement, digests, unplaced_digests, growing)
-
-
-def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
-    """The lock in which these allocations have come to their end: they keep their files, and give back the rest."""
-    over, run = {one.name for one in lock.placement.going()} & frozenset(names), Decided(stack).run
-    if not over:
-        return lock
-    ones = tuple(one.given_back() if one.name in over else one for one in lock.placement.allocations)
-    digests = {one.name: run(one.workload) for one in ones if one.name in over}
-    goes = {one.workload for one in ones if not one.ended}
-    growing = tuple(one for one in lock.placement.growing if one.workload in goes)
-    placement = lock.placement.model_copy(update={"allocations": ones, "growing": growing})
-    waits = {name: one for name, one in lock.growing_digests.items() if name in goes}
-    return replace(lock, placement=placement, digests={**lock.digests, **digests}, growing_digests=waits)
-
-
-def of_now(lock: Lock, stack: Stack) -> Placement:
-    """The placement without ends of what is not asked for any more: another command is another job, with no place yet."""
-    run = Decided(stack).run
-    placement = lock.placement
-
-    def stands(one: Allocation) -> bool:
-        return one.workload in stack.workloads and lock.digests.get(one.name) == run(one.workload)
-
-    if all(stands(one) for one in placement.allocations if one.ended):
-        return placement
-    ones = tuple(one for one in placement.allocations if not one.ended or stands(one))
-    return placement.model_copy(update={"allocations": ones})
 
 
 def _owned(lock: Lock, stack: Stack) -> Lock:

@@ -197,6 +197,14 @@ def test_another_command_is_a_new_job(root: Path, change: tuple[str, str]) -> No
     assert not allocations(root)["fine-0"].ended and len(allocations(root)["fine-0"].gpus) == 8
 
 
+def test_a_what_if_of_another_command_is_of_a_new_job(root: Path) -> None:
+    typed(root, "solve", "lab", fine_0="done")
+    same = swarm("what-if", "workloads.fine.each.memory=90 GB", "-s", "lab", at=root, width=200).out
+    assert "Every allocation stays as it runs." in same
+    other = swarm("what-if", "workloads.fine.run.command=train --seed 8", "-s", "lab", at=root, width=200).out
+    assert re.search(r"fine +0 +1", other), "one of it has no place"
+
+
 def test_more_memory_is_no_new_job(root: Path) -> None:
     typed(root, "solve", "lab", fine_0="done")
     was = allocations(root)
