@@ -268,12 +268,12 @@ def _decide(
     proof = None if stale else _proof(files.proof)
     stale = stale or proofs.pending_again(last.placement, proof, problem)
     waits = last.placement.waiting()
-    candidate = _read(files.candidate) if files.candidate and (stale or waits) else lock.Lock()
+    candidate = _candidate(files, needed=bool(stale)) if stale or waits else lock.Lock()
     if stale or waits:
         last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
         stale = stale or proofs.room_came(waits, over)
     before = ended.of_now(last, loaded.stack)
-    dropped = tuple(one for one in last.placement.allocations if one not in before.allocations)
+    dropped = () if before is last.placement else tuple(set(last.placement.allocations) - set(before.allocations))
     now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
     if not stale:
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
@@ -308,6 +308,16 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
         write_whole(now.files.candidate, lock.dump(lock.make(decision.stack, decision.placement, decision.wish)))
         write_whole(now.files.candidate_proof, proofs.dump(decision.proof))
     return decision
+
+
+def _candidate(files: Files, *, needed: bool) -> lock.Lock:
+    """What a preview showed, if any. Raises StackFileError for what cannot be read, where it is `needed`."""
+    try:
+        return _read(files.candidate) if files.candidate else lock.Lock()
+    except StackFileError:
+        if needed:
+            raise
+        return lock.Lock()
 
 
 def _with_ends(
