@@ -24,6 +24,7 @@ from swarm_iac.model.state import Desired, Facts, LedgerHead, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan import runtimes
+from swarm_iac.plan.diff import ended
 from swarm_iac.plan.ends import runs_on
 from swarm_iac.plan.hardware import unlike
 from swarm_iac.reach.address import patience
@@ -216,7 +217,8 @@ def _settings(seen: Observed) -> str:
 
 
 def _held(seen: Observed) -> str:
-    return " ".join(sorted(seen.state.allocations)) or "-"
+    ones = (f"{name} (finished)" if ended(seen, name) else name for name in sorted(seen.state.allocations))
+    return " ".join(ones) or "-"
 
 
 @dataclass(frozen=True)

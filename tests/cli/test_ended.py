@@ -249,6 +249,8 @@ def test_why_and_ps_say_that_it_is_finished(root: Path) -> None:
     for words in (("ps", "lab", "--offline"), ("ps", "lab")):
         row = next(line for line in typed(root, *words, fine_0="done").out.splitlines() if "fine-0" in line)
         assert "finished; keeps 1 TB of files" in row and "GPU" not in row
+    for words in (("status", "lab", "--offline"), ("status", "lab")):
+        assert re.search(r"n1 .* fine-0 \(finished\) next-0", typed(root, *words).out)
     found = {one.get("name"): one for one in json.loads(typed(root, "ps", "lab", "--json", fine_0="done").out)}
     assert found["fine-0"]["finished"] and found["fine-0"]["health"] == "done" and "finished" not in found["tune-0"]
     assert "failed; keeps 1 TB" in typed(root, "ps", "lab", fine_0="failed").out
