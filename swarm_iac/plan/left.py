@@ -101,14 +101,15 @@ def _unable(
 def _whole(
     all_of: Mapping[str, Machine], graph: Graph, origin: Mapping[str, tuple[Cause, str]]
 ) -> dict[str, tuple[Cause, str]]:
-    """As _spread; of a part that was asked for no allocation changes by half."""
+    """As _spread; beside what was not asked for, and who waits for a job to be over, no allocation changes by half."""
     cause = _spread(all_of, graph, origin)
     while True:
-        cut = {graph[one].allocation for one, (kind, _) in cause.items() if kind == "part"} - {""}
-        more = [one for one, draft in graph.items() if one not in cause and draft.allocation in cut]
+        cut = {graph[one].allocation: why for one, why in sorted(cause.items()) if why[0] in ("part", "runs")}
+        more = {one: cut[draft.allocation] for one, draft in graph.items() if one not in cause and draft.allocation in cut}
+        more = {one: why for one, why in more.items() if graph[one].allocation}
         if not more:
             return cause
-        cause = _spread(all_of, graph, {**cause, **dict.fromkeys(more, ("part", ""))})
+        cause = _spread(all_of, graph, {**cause, **more})
 
 
 def _spread(

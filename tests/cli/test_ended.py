@@ -355,6 +355,6 @@ def test_a_newcomer_waits_for_what_runs_again(root: Path) -> None:
         said = heard(root, seen, "plan", "lab")
         assert "fine-0 runs on n1, and it has ended by the lock file: nobody gets its place before it has" in said.out
         summary = json.loads(heard(root, seen, "plan", "lab", "--json").out)["summary"]
-        assert not summary["start"] and not summary["stop"] and summary["deferred"]
+        assert not summary["start"] and not summary["stop"] and not summary["change"] and summary["deferred"]
     assert "though it has ended by the lock file" in heard(root, full, "ps", "lab").out
     assert json.loads(heard(root, over, "plan", "lab", "--json").out)["summary"]["start"] == ["next-0"]
