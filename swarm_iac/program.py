@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from swarm_iac.decision import Decision, decide, keep, still, stood
 from swarm_iac.errors import SwarmError
 from swarm_iac.limits import amounts
 from swarm_iac.model.placement import Growing, Unplaced
+from swarm_iac.model.state import Observed
 from swarm_iac.observe import Ended, observe
 from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
@@ -65,7 +68,13 @@ def _ends() -> Ended | None:
     if os.environ.get("SWARM_OFFLINE", "") not in ("", "0"):
         return None
     config = os.environ.get("SWARM_SSH_CONFIG", "")
-    return Ended(partial(observe, ssh_config=Path(config).absolute() if config else None, timeout=patience()))
+    ask = partial(observe, ssh_config=Path(config).absolute() if config else None, timeout=patience())
+
+    def beside(targets: Mapping[str, str]) -> dict[str, Observed]:
+        with ThreadPoolExecutor(1) as pool:  # Pulumi's event loop runs in this thread
+            return pool.submit(ask, targets).result()
+
+    return Ended(beside)
 
 
 def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:

@@ -128,9 +128,10 @@ def _beside(
             rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
     kept, stand = _kept(scene, asks, by_workload(counts)), Counter[tuple[int, int]]()
     at_least = Counter[int]()
+    elsewhere = {ask.name: count for ask, count in _closed(scene, asks)}  # they may stay where columns see nobody
     for name in kept:
         if name in number:
-            at_least[number[name]] += _ran(scene, scene.asks[name])
+            at_least[number[name]] += max(0, _ran(scene, scene.asks[name]) - elsewhere[name])
     rows += [Row(-least, ((k, -1),)) for k, least in sorted(at_least.items())]
     for a in settled.stay.values():
         if a.workload in kept and a.workload in number and a.node in shape:

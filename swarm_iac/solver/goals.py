@@ -5,10 +5,10 @@
     LEVEL_running           max     Σ worth_w · min(running_w, placed_w)    what ran comes before what is new
     LEVEL_placed            max     Σ worth_w · placed_w                    LEVEL: high, then normal, then low
     kept                    max     Σ load_w · ran_w                        of those that stop the smallest, in every resource
-    (order)                 max     Σ place_w · ran_w                       then those further down in the file; not reported
     moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep,
                                     + Σ recard                              or the card that they hold a part of
     shifts                  min     Σ soft − Σ eased                        replicas that had to change and leave their node
+    (order)                 max     Σ place_w · ran_w                       those further down in the file stop; not reported
     misfit                  min     Σ misfit[w,n] · x[w,n]                  GPU nodes for GPU work, small models first
     nodes                   min     Σ open[n]                               fewest nodes in use
     (tie)                   min     Σ rank[n] · x[w,n]                      fullest, then lowest name; not reported
@@ -17,7 +17,7 @@ worth_w = gpus_w · (1 + R) + 1, with R the replicas wanted at the level, and GP
 where parts of them are asked for: GPUs first, then replicas, strictly, since all
 replicas together are worth less than one GPU. Because of the order, a running allocation is stopped only where that
 places a higher priority. load_w is what one replica takes of the fleet (worth.loads), ran_w = min(running_w, placed_w),
-and place_w counts from the end of the file. A rebalance puts moves and shifts after nodes.
+and place_w counts from the end of the file. A rebalance puts moves, shifts and (order) after nodes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def aims(board: Board, keeping: Keeping, possible: dict[str, int], *, repair: bo
     found = [aim for level in LEVELS for aim in _placing(board, keeping, possible, level)]
     change = [_moves(keeping), _shifts(board, keeping)]
     tidy = [_misfit(board), _nodes(board)]
-    return [*found, *_kept(board, keeping, possible), *(change + tidy if repair else tidy + change), _tie(board)]
+    kept, order = _kept(board, keeping, possible)
+    # Nobody moves for a tie.
+    return [*found, kept, *([*change, order, *tidy] if repair else [*tidy, *change, order]), _tie(board)]
 
 
 def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
