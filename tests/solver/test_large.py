@@ -57,6 +57,19 @@ def test_no_node_is_open_and_what_runs_there_has_grown() -> None:
     assert [one.workload for one in solution.placement.unplaced] == ["grows"]
 
 
+def test_what_may_stay_on_a_cordoned_node_takes_no_room_elsewhere_in_a_bound() -> None:
+    """High stands on the cordoned node. Normal takes the other one, for which a low one stops."""
+    runs = {"high": {"priority": "high", "each": {"gpus": 4}}, "low": {"priority": "low", "each": {"gpus": 4}}}
+    nodes = {"a": {"hardware": "l40s"}, "b": {"hardware": "l40s"}}
+    last = solve(stack_of(nodes, runs)).placement
+    home = last.by_name()["high-0"].node
+    nodes[home]["state"] = "cordon"
+    stack = stack_of(nodes, runs | {"normal": {"priority": "normal", "each": {"gpus": 4}}})
+    solution = as_large(stack, last)
+    assert {a.workload: a.node for a in solution.placement.allocations} == {"high": home, "normal": ({"a", "b"} - {home}).pop()}
+    assert [goal.bound for goal in solution.proof.goals if goal.name == "normal_placed_gpus"] == [4]
+
+
 def test_a_bandwidth_that_just_two_want_is_no_trouble_for_the_columns() -> None:
     """In bits per second beside counts of replicas it once ended the linear program as imprecise, and the solve in an error."""
     works: dict[str, dict[str, Any]] = {

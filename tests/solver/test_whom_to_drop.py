@@ -103,3 +103,24 @@ def test_what_no_longer_fits_its_machine_goes_smallest_first() -> None:
     assert (
         solve(Stack.model_validate(data), Placement(allocations=last.allocations[::-1])).placement.unplaced[0].workload == "aa"
     )
+
+
+def test_nobody_moves_so_that_who_stands_later_in_the_file_stops() -> None:
+    """Of two that are alike one of each stops where it stands; stopping both of the second would move one of the first."""
+    nodes = {"a": {}, "b": {}}
+    two = {"user": "ada", "priority": "low", "replicas": 2, "each": {"gpus": 2}}
+    before = stack_of({"first": two, "second": two}, nodes)
+    placed = [
+        a.model_copy(update={"node": "a" if a.workload == "first" else "b", "gpus": (2 * a.index, 2 * a.index + 1)})
+        for a in solve(before).placement.allocations
+    ]
+    last = Placement(allocations=tuple(placed))
+    comes = {"user": "bo", "priority": "normal", "replicas": 2, "each": {"gpus": 2}, "place": {"spread": "node"}}
+    now = solve(stack_of({"first": two, "second": two, "comes": comes}, nodes), last)
+    assert now.proof.optimal and [move for move in now.moves if move.target] == []
+    assert sorted((a.workload, a.node) for a in now.placement.allocations) == [
+        ("comes", "a"),
+        ("comes", "b"),
+        ("first", "a"),
+        ("second", "b"),
+    ]
