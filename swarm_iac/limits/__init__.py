@@ -1,7 +1,7 @@
 """Does a placement keep every rule? Pure, and independent of the solver."""
 
 from swarm_iac.limits.board import RESOURCES, Amounts, Violation, amounts
-from swarm_iac.limits.came import Came, came, gain, torn
+from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
 from swarm_iac.limits.judge import RULES, judge
 
@@ -14,6 +14,7 @@ __all__ = [
     "Violation",
     "above",
     "amounts",
+    "besides",
     "came",
     "gain",
     "judge",

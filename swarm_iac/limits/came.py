@@ -53,9 +53,11 @@ def came(
     """
     found = Came()
     nodes = {each.node for each in back}
-    for scope in (nodes, None) if whole else (nodes,):
-        one = _Scope(stack, before, after, scope, today)
+    scopes = [_Scope(stack, before, after, scope, today) for scope in ((nodes, None) if whole else (nodes,))]
+    for one in scopes:
         found = one.came(back)
+        if found.names and one is not scopes[-1] and scopes[-1].breaks(back, frozenset(found.names)):
+            continue  # who came to its node is in its way, and not alone
         if found.names:
             left = (*back, *one.left(back))
             if one.breaks(left, frozenset(found.names)):
@@ -64,6 +66,17 @@ def came(
         if found.broken:
             return found
     return found
+
+
+def besides(
+    stack: Stack, before: Placement, after: Placement, one: Allocation, today: datetime.date | None, *, whole: bool = True
+) -> str:
+    """Of one whose node is to be left: what it breaks there even if the node were ready, after `; besides, `. Else empty."""
+    node = stack.nodes[one.node].model_copy(update={"state": "ready"})
+    ready = stack.model_copy(update={"nodes": {**stack.nodes, one.node: node}})
+    found = came(ready, before, after, (one,), today, whole=whole)
+    more = found.told(("sizes_equal_wish",))
+    return f"; besides, {more}" if more else ""
 
 
 def torn(stack: Stack, gang: tuple[Allocation, ...], found: Came) -> str:

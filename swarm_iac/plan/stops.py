@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 
-from swarm_iac.limits import came, gain, torn
+from swarm_iac.limits import besides, came, gain, torn
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
@@ -90,7 +90,8 @@ def _lost(
     if node is None:
         return f"{one.node} left the stack, and no other node takes it"
     if node.state in ("drain", "lost"):
-        return f"{one.node}: {node.state}{f' ({node.why})' if node.why else ''}, and no other node takes it"
+        more = besides(stack, before, after, one, today, whole=whole)
+        return f"{one.node}: {node.state}{f' ({node.why})' if node.why else ''}, and no other node takes it{more}"
     # A gang stands whole or not at all, so it is put back whole.
     gang, now = stack.workloads[one.workload].gang is not None, after.by_name()
     back = tuple(each for each in before.allocations if gang and each.workload == one.workload and each.name not in now)

@@ -26,10 +26,10 @@ from swarm_iac.solver.counting import (
 )
 from swarm_iac.solver.fewest import moves_of
 from swarm_iac.solver.room import Room
-from swarm_iac.solver.rules.fit import FIT
+from swarm_iac.solver.rules.fit import FIT, suits
 from swarm_iac.solver.scene import CAPPED, Ask, Scene
 from swarm_iac.solver.task import Settled, settle
-from swarm_iac.solver.wording import budget_spent, forbids, over_limit
+from swarm_iac.solver.wording import budget_spent, devices_taken, forbids, over_limit
 
 GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
@@ -152,8 +152,18 @@ class Causes:
         spent = moves_of(scene, self.settled, counts)
         if self.room.counts[ask.name].total() < ran and spent + 1 > scene.stack.solve.moves:
             return (budget_spent(scene, spent),)
+        if nodes := self._only_anew(ask):
+            return (devices_taken(ask, nodes),)
         text = "room was left, and the solver's effort ended before it was used"
         return (Reason(rule="effort", text=text, path="solve.effort"),)
+
+    def _only_anew(self, ask: Ask) -> set[str]:
+        """The nodes with room for it, where it ran on each, and its devices stand in the way of others within a NUMA node."""
+        ran = {allocation.node for allocation in self.settled.stay.values() if allocation.workload == ask.name}
+        if not ran or ask.gang or self.room.single is None:
+            return set()
+        open_ = {b.name for b in self.room.scene.bins.values() if suits(ask, b) and self.room.most(ask, b) > 0}
+        return open_ if open_ <= ran else set()
 
     @cached_property
     def settled(self) -> Settled:

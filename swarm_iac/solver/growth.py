@@ -20,6 +20,7 @@ from swarm_iac.solver.scene import scene_of
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.solve import solve
 from swarm_iac.solver.watch import Watch
+from swarm_iac.solver.wording import ANEW
 
 Sizes = dict[str, tuple[Allocation, int]]
 #: So often those that found no place with their new size keep the old one, before all do.
@@ -35,7 +36,19 @@ def solve_keeping(
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
     is never lost. Then those keep their size that found no place, a few times anew; where that is not enough, all do.
+    Who lost its place since others take its devices starts anew with other ones, beside all that was decided.
     """
+    now, found = _growing(stack, last, today, watch)
+    if not any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons):
+        return now, found
+    more = solve(now, found.placement.model_copy(update={"unplaced": (), "growing": ()}), today=today, watch=watch)
+    if not {*found.placement.allocations} < {*more.placement.allocations}:
+        return now, found
+    placement = more.placement.model_copy(update={"growing": found.placement.growing})
+    return now, more.model_copy(update={"placement": placement, "moves": found.moves})
+
+
+def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> tuple[Stack, Solution]:
     found = solve(stack, last, today=today, watch=watch)
     sizes = _sizes(stack, last) if _lost(found, last) else {}
     if not sizes:

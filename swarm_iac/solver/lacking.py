@@ -10,6 +10,7 @@ from swarm_iac.solver.counting import CLUSTER_RULES, LEVELS, NODE_RULES, NUMA_RU
 from swarm_iac.solver.room import Room, group_of
 from swarm_iac.solver.rules.fit import FIT
 from swarm_iac.solver.scene import Ask, Bin
+from swarm_iac.solver.wording import ANEW
 
 #: What is said of one node, and of several, in the order in which a node is looked at.
 _STATES = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}
@@ -35,7 +36,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
     ("Topology", frozenset({NUMA_RULE})),
-    ("Resources", frozenset((*NODE_RULES, *RACK_RULES))),
+    ("Resources", frozenset((*NODE_RULES, *RACK_RULES, ANEW))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
 )
 

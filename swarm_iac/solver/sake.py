@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 
-from swarm_iac.limits import Came, came, gain, torn
+from swarm_iac.limits import Came, besides, came, gain, torn
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.stack import Stack
@@ -41,7 +41,8 @@ def _told(
         text = f"{was.name}: another GPU of {was.node}, which leaves parts of GPUs that fit together"
         return Reason(rule="tidier", text=text, path="solve")
     if left := _closed(scene, was, head):
-        return left
+        more = "" if now or left.rule != "node_is_ready" else besides(scene.stack, last, placement, was, today)
+        return left.model_copy(update={"text": left.text + more})
     return _beside(scene, placement, last, today, head, was, now)
 
 

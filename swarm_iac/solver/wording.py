@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
@@ -13,6 +13,8 @@ from swarm_iac.solver.scene import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, GPUS
 from swarm_iac.solver.single import Parts, seated
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
 
+#: The rule that only a solve from the next placement gets past.
+ANEW = "keeps_its_devices"
 _TYPES: dict[str, type[int]] = {
     "gpus": int, "vcpus": Cpus, "cores": int, "memory": Bytes, "storage": Bytes,
     "egress": BitsPerSecond, "ingress": BitsPerSecond,
@@ -309,6 +311,12 @@ def budget_spent(scene: Scene, spent: int) -> Reason:
     allowed = scene.stack.solve.moves
     text = f"it gave its place up, and another one is a move: one change may move {allowed} running allocations, {spent} do"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")
+
+
+def devices_taken(ask: Ask, nodes: Iterable[str]) -> Reason:
+    """Why it has no place where it ran, though there is room: only with other devices, as a new one."""
+    text = f"others take the devices that it held; on {' and '.join(sorted(nodes))} it can only start anew, with other ones"
+    return Reason(rule=ANEW, text=text, path=f"workloads.{ask.name}.each")
 
 
 def budget(scene: Scene, needed: int) -> Reason:

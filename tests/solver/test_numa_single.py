@@ -13,7 +13,7 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import solve, why
+from swarm_iac.solver import solve, solve_keeping, why
 from swarm_iac.solver.homeward import eased
 from swarm_iac.solver.scene import scene_of
 from swarm_iac.solver.task import settle
@@ -248,3 +248,23 @@ def test_who_only_changes_its_size_is_not_left_elsewhere(place: dict[str, str]) 
     away = next(node for node in stack.nodes if node != home)
     b = (last.by_name()["b-0"].workload, last.by_name()["b-0"].node)
     assert eased(scene, settled, Counter({("a", away): 1, b: 1})) == Counter({("a", home): 1, b: 1})
+
+
+def test_who_is_in_the_way_only_by_its_devices_starts_anew_with_others() -> None:
+    """Two new ones of 5 GB need one of the two NUMA nodes of 8 GB each; what runs is bound to the first with 5 GB."""
+    shape = {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "numa": 2}
+    runs = {"priority": "low", "each": {"vcpus": 1, "memory": "5 GB", "pinned": True}}
+    new = {"replicas": 2, "each": {"gpus": 1, "vcpus": 1, "memory": "5 GB"}, **SINGLE}
+    before = stack_of({"n": {"hardware": "s"}}, {"old": runs}, hardware={"s": shape})
+    now = stack_of({"n": {"hardware": "s"}}, {"new": new, "old": runs}, hardware={"s": shape})
+    last = solve(before).placement
+    assert last.by_name()["old-0"].numa == (0,)
+    (gone,) = solve(now, last).placement.unplaced
+    assert gone.code == "Resources"
+    assert [(reason.rule, reason.text) for reason in gone.reasons] == [
+        ("keeps_its_devices", "others take the devices that it held; on n it can only start anew, with other ones")
+    ]
+    found = solve_keeping(now, last)[1].placement
+    assert {one.name: one.numa for one in found.allocations} == {"new-0": (0,), "new-1": (1,), "old-0": (0, 1)}
+    assert not found.unplaced
+    assert judge(now, found, **still(found, last)) == ()

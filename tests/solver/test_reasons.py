@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.model.placement import Unplaced
+from swarm_iac.plan.stops import why_stopped
 from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.sake import moved_for
 from swarm_iac.stackfile import load
@@ -141,6 +142,37 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     ]
     assert (one.keeps, one.wants, one.code) == ("6 GPUs", "7 GPUs", "UserLimit")
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()
+
+
+UPLINK = """\
+hardware:
+  h: {vcpus: 10, memory: 100 GB, nic: 100 Gbit/s}
+racks:
+  r1: {RACK}
+nodes:
+  n1: {hardware: h, rack: r1, ssh: "root@{name}"}
+  n2: {hardware: h, rack: r1, ssh: "root@{name}"}
+workloads:
+  feed: {user: ada, replicas: 4, each: {vcpus: 4}, network: {ingress: 50 Gbit/s}}
+"""
+
+
+def test_who_came_to_the_node_is_not_named_where_the_rack_would_not_carry_it_either(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + UPLINK.replace("RACK", ""))
+    last = solve(load(file, today=TODAY).stack).placement
+    less = HEAD + UPLINK.replace("RACK", "uplink: 100 Gbit/s")
+    file.write_text(less + "  new: {user: bo, replicas: 2, each: {vcpus: 4}}\n")
+    stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
+    assert len(found.placement.allocations) == 4
+    why = "it does not fit n2 any more: 150 Gbit/s enter rack r1, and its uplink carries 100 Gbit/s, and no other node takes it"
+    assert set(why_stopped(stack, last, found.placement, TODAY).values()) == {why}
+    file.write_text(less.replace("n2: {", "n2: {state: drain, "))
+    stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
+    why = "n2: drain, and no other node takes it; besides, 150 Gbit/s enter rack r1, and its uplink carries 100 Gbit/s"
+    assert set(why_stopped(stack, last, found.placement, TODAY).values()) == {why}
+    told = [reason.text for reason in moved_for(stack, found.placement, "feed", last, TODAY)]
+    assert told[0].endswith("in state drain; besides, 150 Gbit/s enter rack r1, and its uplink carries 100 Gbit/s")
 
 
 @pytest.mark.slow

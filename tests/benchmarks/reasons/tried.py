@@ -26,7 +26,10 @@ _CODES = (
     ("Moves", r"moves_stay_in_budget"),
     ("Effort", r"effort"),
     ("Topology", r"single_fits_numa_node"),
-    ("Resources", r".*_fits?_(node|nic|uplink)|node_stays_under_limits|power_stays_under_rack_budget|equals_are_not_stopped"),
+    (
+        "Resources",
+        r".*_fits?_(node|nic|uplink)|node_stays_under_limits|power_stays_under_rack_budget|equals_are_not_stopped|keeps_its_devices",
+    ),
     ("ReqNodeNotAvail", r"node_is_ready"),
     ("BadConstraints", r".+"),
 )
@@ -192,7 +195,7 @@ class Decided:
         if found := re.match(r"(\S+) left the stack", why):
             return self._stays(self._with(found[1]), was, set())
         found = re.match(r"(\S+?):? (?:drain|lost|is in state (?:drain|lost))", why)
-        return found is not None and self._stays(opened(self.stack, [found[1]]), was, set())
+        return found is not None and self._without(opened(self.stack, [found[1]]), was, why.split("; besides, ")[1:])
 
     def _gang_torn(self, was: Allocation, why: str) -> bool:
         found = re.match(r"\S+ has to leave (\S+) \((drain|lost|gone)\), and a gang runs whole or not at all(.*)", why)
