@@ -150,14 +150,23 @@ def solve(name: str, progress: Progress | None = None, ends: Ends | None = None)
 
 
 def bettered(decision: Decision, today: datetime.date, progress: Progress | None = None) -> Decision:
-    """The same, or a better one where the lock is valid and its proof is of another problem, or its search was cut."""
+    """The same, or a better one where the lock is valid and its proof is of another problem, its search was cut, or the
+    budget of moves of its change was spent: another change has it anew.
+    """
     cut = decision.proof is not None and "cut" in decision.proof.parameters
-    if not decision.stale and (decision.proof is None or cut):
+    if not decision.stale and (decision.proof is None or cut or spent(decision)):
         other = again(decision, today=today, progress=progress)
         same = other.placement.allocations == decision.placement.allocations
         if same or cut or len(other.placement.allocations) > len(decision.placement.allocations):
             return other
     return decision
+
+
+def spent(decision: Decision) -> bool:
+    """Does something wait, and had the change that was decided no move left to make room for it?"""
+    waits, goals = decision.placement.waiting(), decision.proof.goals if decision.proof else ()
+    moves = next((goal.value for goal in goals if goal.name == "moves"), 0)
+    return any(one.code == "Moves" for one in waits) or (bool(waits) and moves >= max(1, decision.stack.solve.moves))
 
 
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:

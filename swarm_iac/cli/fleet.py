@@ -146,17 +146,23 @@ def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, O
 
     stack, known = decision.stack, () if decisions.never_applied(decision.root, decision.name) else decision.last.allocations
     known = tuple(one for one in known if one.node in stack.nodes)
-    # Of what was taken out of the stack file, the lock says what it holds, and not whose it was.
-    gone = {one.workload: Workload(user=min(stack.users(), default="nobody")) for one in known}
+    # Of what was taken out of the stack file, an old lock says what it holds, and not whose it was.
+    gone = {one.workload: Workload(user=one.user or min(stack.users(), default="nobody")) for one in known}
     # What is drained now was not when the lock was written, else the lock would hold nothing there.
     nodes = {
         name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
         for name, node in stack.nodes.items()
     }
-    if nodes == stack.nodes and known == decision.placement.allocations:
+    users = {one.workload: one.user for one in known if one.user and one.workload in stack.workloads}
+    others = {
+        name: stack.workloads[name].model_copy(update={"user": user})
+        for name, user in users.items()
+        if user != stack.workloads[name].user
+    }
+    if nodes == stack.nodes and known == decision.placement.allocations and not others:
         was = wanted
     else:
-        then = {"nodes": nodes, "workloads": {**gone, **stack.workloads}}
+        then = {"nodes": nodes, "workloads": {**gone, **stack.workloads, **others}}
         was = desired(stack.model_copy(update=then), decision.last.model_copy(update={"allocations": known}))
     if not known:
         return {name: Observed(node=name) for name in was}

@@ -118,9 +118,10 @@ fill. They stand in no stack, lock, state or log.
 """
 
 _SOLVE = """\
-`moves` counts what could have stayed; what a drain forces out is not counted. Who gives its place up for a
-higher priority and goes elsewhere counts, too: beyond the budget it waits, with the code `Moves`, and the next change has
-the budget anew. Less effort never gives a wrong answer, only perhaps one that is not proven the best. The same inputs give the same placement on every machine.
+`moves` counts what could have stayed; what a drain forces out is not counted. Who gives its place up for a higher
+priority and goes elsewhere counts, too: beyond the budget it waits, with the code `Moves`, and the next change has the
+budget anew. Less effort never gives a wrong answer, only perhaps one that is not proven the best. The same inputs give
+the same placement on every machine.
 """
 
 _TAIL = """\

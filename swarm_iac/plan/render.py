@@ -90,7 +90,10 @@ class Section:
 def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
     """What to say of a plan without a step, and its style: silence is no consent."""
     if offline:
-        return f"Nothing to change against {offline}; no machine was asked.", "yellow"
+        return (
+            f"Nothing to change against {offline}; no machine was asked, so commands and settings are not compared.",
+            "yellow",
+        )
     dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
     asked = sum(node.state != "lost" for node in stack.nodes.values())
     if dark and dark >= asked:
@@ -103,9 +106,10 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
     costs = cost.told(context.stack, context.before, context.after)
-    asked = f"Compared with {context.offline}." if context.offline else ""
+    a_lock = ".lock.yaml of " in context.offline  # and not machines on which nothing runs
+    asked = f"Compared with {context.offline}{', which has no commands and no settings' if a_lock else ''}."
     every = (
-        Section("No machine was asked", asked if plan.steps else ""),
+        Section("No machine was asked", asked if plan.steps and context.offline else ""),
         Section("What changes", rows=_changes(plan, context)),
         Section("What moves, and why", rows=_moves(context)),
         Section("What stops, and why", rows=_stops(plan, context)),

@@ -116,15 +116,16 @@ def _judged(root: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
     if bool(refused) != bool(now.stale):
         yield "frozen", f"frozen mode says {refused or 'nothing'}, and {now.stale or 'nothing'} is decided again"
     fresh = now if now.stale else resolve(root, NAME, today=today)
-    if _placed(fresh) > _placed(now):
+    once = not now.stale and decisions.spent(now)  # the budget of moves is one of each change, and the next has it anew
+    if _placed(fresh) > _placed(now) and not once:
         names = sorted(fresh.placement.by_name().keys() - now.placement.by_name().keys())
         yield "missed", f"a fresh repair places {', '.join(names[:5])}, too"
-    if len(fresh.placement.growing) < len(now.placement.growing) and _placed(fresh) == _placed(now):
+    if len(fresh.placement.growing) < len(now.placement.growing) and _placed(fresh) == _placed(now) and not once:
         yield "missed", "a fresh repair lets more of those grow that wait to"
     solved = decisions.bettered(now, today)
     same = _felt(solved.placement, solved.stack) == _felt(now.last, solved.stack)
     told = _changes(now)
-    if told is not None and told == same and now.last.allocations:
+    if told is not None and told == same and now.last.allocations and not once:
         yield "told", f"the plan has {'changes' if told else 'nothing to change'}, and a solve {'none' if same else 'some'}"
     yield from _stopped(now, today)
     keep(solved)
@@ -206,8 +207,8 @@ def _steady(root: Path, today: datetime.date, solved: Decision) -> Iterator[tupl
         yield "unsteady", "right after a solve, another placement is decided"
     if then.last.allocations and _changes(then):
         yield "unsteady", "right after a solve, the plan has changes"
-    if any(one.code == "Moves" for one in then.placement.unplaced):
-        return  # the budget of moves is one of each change, and the next one has it whole
+    if decisions.spent(then):
+        return
     if _placed(again(then, today=today)) > _placed(then):
         yield "missed", "solved again, the same file has more places"
 

@@ -43,7 +43,7 @@ def test_since_when_the_last_state_is(root: Path) -> None:
     os.utime(root / "stacks" / "lab.lock.yaml", (then, then))
     said = "lab.lock.yaml of 2026-03-04 05:06"
     plan = swarm("plan", "lab", "--offline", at=root).out
-    assert f"Nothing to change against {said}; no machine was asked." in plan
+    assert f"Nothing to change against {said}; no machine was asked, so commands and settings are not compared." in plan
     assert "every node that answered" not in plan
     for verb in ("ps", "status"):
         found = swarm(verb, "lab", "--offline", at=root)
@@ -53,6 +53,16 @@ def test_since_when_the_last_state_is(root: Path) -> None:
     markdown = swarm("plan", "lab", "--offline", "--markdown", at=root).out
     assert said in markdown
     assert json.loads(swarm("plan", "lab", "--offline", "--json", at=root).out)["offline"] == said
+
+
+def test_another_user_is_a_change(root: Path) -> None:
+    """The lock says as whom something runs; on its machine it is started anew."""
+    file = root / "stacks" / "lab.yaml"
+    file.write_text(STACK.replace("[ada]", "[ada, bo]"))
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(file.read_text().replace("b: {user: ada", "b: {user: bo"))
+    plan = swarm("plan", "lab", "--offline", at=root).out
+    assert "restarts for: user" in plan and plan.endswith("lab: 1 to restart, 1 pending\n"), plan
 
 
 def test_the_variable_says_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,3 +155,32 @@ def test_a_member_of_a_gang_that_has_to_leave_takes_the_others_with_it(tmp_path:
     stops = why_stopped(now.stack, now.last, now.placement, TODAY)
     assert stops.pop(left) == "n2: drain (fan), and no other node takes it"
     assert set(stops.values()) == {f"{left} has to leave n2 (drain), and a gang runs whole or not at all"}
+
+
+TWO = """\
+fleet: lab
+teams:
+  t: {users: [ada, bo]}
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}", labels: {is: one}}
+  n2: {hardware: h, ssh: "root@{name}", state: cordon}
+workloads:
+  lo: {user: bo, priority: low, each: {gpus: 8}}
+solve: {moves: 0, stops: 30}
+"""
+
+
+def test_the_budget_of_moves_is_one_of_each_change(tmp_path: Path) -> None:
+    """What a higher priority takes the place of goes elsewhere only within the budget; the next solve has it anew."""
+    keep(decided(tmp_path, TWO))
+    hi = '  hi: {user: ada, priority: high, each: {gpus: 8}, place: {select: {is: "one"}}}\n'
+    now = decided(tmp_path, TWO.replace(", state: cordon", "").replace("solve:", f"{hi}solve:"))
+    (gone,) = now.placement.unplaced
+    assert (gone.workload, gone.code) == ("lo", "Moves")
+    keep(now)
+    assert swarm("plan", "lab", "--offline", at=tmp_path).out.endswith("lab: nothing to change, 1 pending\n")
+    assert swarm("solve", "lab", at=tmp_path).code == 0
+    found = decided(tmp_path, (tmp_path / "stacks" / "lab.yaml").read_text()).placement
+    assert {one.name: one.node for one in found.allocations} == {"hi-0": "n1", "lo-0": "n2"}

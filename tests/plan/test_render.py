@@ -22,7 +22,9 @@ def scene() -> tuple[Context, dict[str, Observed]]:
     before, asked = PLACEMENT, stack()
     leaving = Node(name="n1", hardware="big", tuning="fast", ssh="root@n1", state="drain", why="fan")
     limits = Limits(user=Ceiling(gpus=8, memory=Bytes.parse("4 GB")))
-    asked = asked.model_copy(update={"nodes": {**asked.nodes, "n1": leaving}, "limits": limits})
+    nodes = {**asked.nodes, "n1": leaving}
+    hardware = {name: one.model_copy(update={"nvme": Bytes.parse("1 TB")}) for name, one in asked.hardware.items()}
+    asked = asked.model_copy(update={"nodes": nodes, "hardware": hardware, "limits": limits})
     missing = Unplaced(workload="chat", missing=(1,), reasons=(Reason(rule="gpus_fit_node", text="no GPU is free"),))
     after = Placement(allocations=(allocation("tidy-0", "n2"), allocation("tidy-1", "n2")), unplaced=(missing,))
     proof = Proof(optimal=True, goals=(Goal(name="placed", value=2, bound=2),), solver="cp-sat 9", placement="d")
