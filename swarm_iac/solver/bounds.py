@@ -167,4 +167,4 @@ def _problem(
 def _closed(scene: Scene, asks: list[Ask]) -> list[tuple[Ask, int]]:
     """What may stay on cordoned nodes, which columns do not see."""
     cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
-    return [(ask, sum(a.node in cordoned for a in scene.running.get(ask.name, ()))) for ask in asks]
+    return [(ask, sum(count for node, count in scene.home(ask.name).items() if node in cordoned)) for ask in asks]

@@ -276,7 +276,7 @@ def possible(scene: Scene) -> dict[str, int]:
     known: dict[tuple[object, ...], int] = {}
     result = {}
     for name, ask in scene.asks.items():
-        home = Counter(a.node for a in scene.running.get(name, ()))
+        home = scene.home(name)
         if any(node in scene.bins and scene.bins[node].state == "cordon" for node in home):
             count = reach(empty, ask, home=home)
         else:

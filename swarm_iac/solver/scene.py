@@ -149,6 +149,10 @@ class Scene:
         done = self.done.get(ask.name)
         return [i for i in range(ask.wanted + len(done)) if i not in done] if done else list(range(ask.wanted))
 
+    def home(self, name: str) -> Counter[str]:
+        """Where replicas of the workload ran as its user of now: they may stay on a cordoned node, and others are new."""
+        return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.asks[name].user))
+
     def files(self, user: str, resource: int) -> int:
         """What jobs that came to their end hold of a ceiling (a place in CEILINGS); `user` is empty for the cluster."""
         if resource != FILES:

@@ -10,6 +10,7 @@ from swarm_iac.solver.counting import EVERY, STATES, Ruled, Tally, keeping_out, 
 from swarm_iac.solver.explain import room_of
 from swarm_iac.solver.scene import scene_of
 from tests.solver.crowded import crowded
+from tests.solver.fleets import stack_of
 
 
 def test_rules_that_keep_one_replica_out_are_those_under_which_none_can_be_added() -> None:
@@ -56,3 +57,13 @@ def test_a_tally_counts_what_is_reached_whoever_leaves_and_whichever_node_opens(
                 tally.close(name)
             assert tally.reach() == reach(room, ask, rules), (seed, ask.name)
     assert len(reached) >= 4
+
+
+def test_who_has_another_user_now_may_not_stay_on_a_cordoned_node() -> None:
+    """It would start anew there, so the proof does not say that it could have a place."""
+    wish = {"each": {"gpus": 1}}
+    last = solve(stack_of({"n": {}}, {"w": wish, "x": wish})).placement
+    now = stack_of({"n": {"state": "cordon"}}, {"w": {**wish, "user": "bo"}, "x": wish})
+    found = solve(now, last)
+    assert [gone.workload for gone in found.placement.unplaced] == ["w"]
+    assert found.proof.optimal and all(goal.value == goal.bound for goal in found.proof.goals)
