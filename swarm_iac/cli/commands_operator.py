@@ -131,7 +131,7 @@ def _chosen(words: list[str], stack: Callable[[], Declared]) -> Iterator[str]:
             found[word] = None
             continue
         nodes = stack().nodes
-        labels = {name: {**node.labels, **({"rack": node.rack} if node.rack else {})} for name, node in nodes.items()}
+        labels = {name: node.labelled for name, node in nodes.items()}
         named = [name for name, each in labels.items() if each.get(key) == value]
         if not named:
             known = sorted({each[key] for each in labels.values() if key in each})

@@ -115,8 +115,7 @@ def labels_match_select(board: Board) -> Iterator[Violation]:
     """For every a of w, not ended, and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
     for one in (one for ones in board.going.values() for one in ones):
         for label, value in board.stack.workloads[one.workload].place.select.items():
-            node = board.stack.nodes[one.node]
-            has = {"site": node.site, "rack": node.rack, **node.labels}.get(label)
+            has = board.stack.nodes[one.node].labelled.get(label)
             if has != value:
                 text = f"{one.name} asks for {label}: {value}, and {one.node} has {has or 'no such label'}"
                 path = f"workloads.{one.workload}.place.select.{label}"

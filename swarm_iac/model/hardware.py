@@ -24,7 +24,10 @@ GPU_MEMORY: dict[str, Bytes] = {
 #: The name of a GPU model, as in `8 x H100`.
 Model = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$")]
 
-_GPUS = re.compile(r"\s*([0-9]{1,4})\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31})\s*)?")
+#: One of several models will do, as in `A100|H100`.
+Models = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}(\|[A-Za-z0-9][A-Za-z0-9-]{0,31}){0,15}$")]
+
+_GPUS = re.compile(r"\s*([0-9]{1,4})\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31}(?:\|[A-Za-z0-9][A-Za-z0-9-]{0,31})*)\s*)?")
 
 
 def gpu_model(product: str) -> str:
@@ -43,7 +46,9 @@ class Gpus(Value):
     """A number of GPUs, perhaps of one model, perhaps with a least memory each. One GPU may be held in part."""
 
     count: int = Field(ge=0, le=1024, description="How many GPUs.")
-    model: str | None = Field(default=None, description="The model, as in `8 x H100`; any when left out; `|` between several.")
+    model: Models | None = Field(
+        default=None, description="The model, as in `8 x H100`; any when left out; `|` between several that will do."
+    )
     memory: Bytes | None = Field(default=None, description="Least memory of each GPU.")
     share: int = Field(default=1000, ge=1, le=1000, description="Thousandths of a single GPU; others may hold the rest of it.")
 
@@ -88,7 +93,7 @@ GpusField = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": r"^\s*[0-9]+\s*(x\s*[A-Za-z0-9-]+)?\s*$", "examples": ["8 x H100"]},
+                {"type": "string", "pattern": r"^\s*[0-9]+\s*(x\s*[A-Za-z0-9|-]+)?\s*$", "examples": ["8 x H100"]},
                 {
                     "type": "object",
                     "additionalProperties": False,

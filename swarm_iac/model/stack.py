@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -101,6 +102,17 @@ class Node(Value):
         description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
     )
     why: str = Field(default="", max_length=200, description="Why it is in this state.")
+
+    @property
+    def labelled(self) -> dict[str, str]:
+        """All that `place.select` can ask for: its labels, and its site and rack under these names."""
+        own = {"site": self.site, "rack": self.rack}
+        return self.labels | {key: value for key, value in own.items() if value is not None}
+
+    def carries(self, select: Mapping[str, str]) -> bool:
+        """Has it every label that is asked for?"""
+        has = self.labelled
+        return all(has.get(label) == value for label, value in select.items())
 
 
 class Solve(Value):

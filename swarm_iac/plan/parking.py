@@ -32,13 +32,10 @@ def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
     found = next((one for name, one in stack.workloads.items() if (one.formerly or name) == runs_as), None)
     if home is None or found is None or home.state != "ready":
         return False
-    labels = {**home.labels, "site": home.site, "rack": home.rack}
-    if any(labels.get(label) != value for label, value in found.place.select.items()):
+    if not home.carries(found.place.select):
         return False
     wish, hardware = found.each.gpus, stack.hardware_of(node)
-    return not wish.count or (
-        wish.model in (None, hardware.gpus.model) and (wish.memory is None or wish.memory <= hardware.gpu_memory)
-    )
+    return not wish.count or (wish.allows(hardware.gpus.model) and (wish.memory is None or wish.memory <= hardware.gpu_memory))
 
 
 @dataclass(frozen=True)

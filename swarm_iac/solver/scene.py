@@ -329,7 +329,7 @@ def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
     return Bin(
         name=node.name,
         rack=node.rack,
-        labels={key: value for key, value in (("site", node.site), ("rack", node.rack)) if value} | node.labels,
+        labels=node.labelled,
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,

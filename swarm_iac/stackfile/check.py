@@ -25,6 +25,8 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.teams()
     checker.exceptions()
     checker.nodes(shape)
+    checker.models()
+    checker.labels_of_nodes()
     checker.power()
     checker.prices()
     for name, workload in stack.workloads.items():
@@ -95,6 +97,22 @@ class _Checker:
                     place = self.source.document.at(("nodes", key, field))
                     hint = nearest(name, table) or f"describe it under `{section}:`"
                     self.problems.append(Problem(place, f"nodes.{key}.{field}", f"there is no {field} {name!r}", hint))
+
+    def labels_of_nodes(self) -> None:
+        """No node has a label `site` or `rack` that says another thing than its own key."""
+        for name, node in self.stack.nodes.items():
+            for key, value in (("site", node.site), ("rack", node.rack)):
+                label = node.labels.get(key)
+                if label is not None and value is not None and label != value:
+                    path = f"nodes.{name}.labels.{key}"
+                    self.say(path, f"its label {key} says {label}, and its {key} is {value}", "delete the label")
+
+    def models(self) -> None:
+        """A machine has GPUs of one model."""
+        for name, hardware in self.stack.hardware.items():
+            if "|" in (hardware.gpus.model or ""):
+                hint = "write one hardware for each model; a workload may ask for either"
+                self.say(f"hardware.{name}.gpus", f"a machine has GPUs of one model, and not {hardware.gpus.model}", hint)
 
     def power(self) -> None:
         """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]"""
@@ -238,7 +256,6 @@ class _Checker:
 def _labels(stack: Stack) -> dict[str, set[str]]:
     labels: dict[str, set[str]] = {}
     for node in stack.nodes.values():
-        for label, value in (("site", node.site), ("rack", node.rack), *node.labels.items()):
-            if value is not None:
-                labels.setdefault(label, set()).add(value)
+        for label, value in node.labelled.items():
+            labels.setdefault(label, set()).add(value)
     return labels

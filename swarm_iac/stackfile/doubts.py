@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from swarm_iac.errors import Problem
+from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.load import Loaded
@@ -16,12 +18,22 @@ from swarm_iac.stackfile.wishes import holds
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
     """One warning for each, in the order of the file. `today`: an exception whose last day is before it has expired."""
     stack, source = loaded.stack, loaded.source
-    found = [*_workloads(stack), *_exceptions(stack, today), *_racks(stack)]
+    found = [*_hardware(stack), *_workloads(stack), *_exceptions(stack, today), *_racks(stack)]
     return tuple(sorted(_at(source, *one) for one in found))
 
 
 def _at(source: Source, path: str, message: str, hint: str) -> Problem:
     return Problem(source.place(path), path, message, hint)
+
+
+def _hardware(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """A model that nobody knows, close to one that everybody knows. With its memory it is meant as it is written."""
+    for name, one in stack.hardware.items():
+        model = one.gpus.model or ""
+        close = get_close_matches(model.upper(), GPU_MEMORY, n=1, cutoff=0.8)
+        if model and model not in GPU_MEMORY and one.gpus.memory is None and close:
+            hint = f"did you mean {close[0]}? Else write {{count: {one.gpus.count}, model: {model}, memory: …}}"
+            yield f"hardware.{name}.gpus", f"{model} is no GPU model that is known, so nobody knows its memory", hint
 
 
 def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
@@ -55,8 +67,7 @@ def _places(stack: Stack, level: str, wish: Workload) -> int:
     for node in stack.nodes.values():
         if node.state == "lost" or node.hardware not in able:
             continue
-        own = {"rack": node.rack, "site": node.site}
-        if all((own.get(label) or node.labels.get(label)) == value for label, value in wish.place.select.items()):
+        if node.carries(wish.place.select):
             found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
             if len(found) >= wish.members:
                 break

@@ -147,7 +147,8 @@ def _machines(
             path = f"{base}.each.gpus"
             models = sorted({shape.gpus.model for shape in shapes.values() if shape.gpus.model and shape.gpus.count})
             asked = " ".join(filter(None, (gpus.model, f"with {gpus.memory}" if gpus.memory else "")))
-            hint = nearest(gpus.model, models) if gpus.model and gpus.model not in models else ""
+            unknown = [model for model in (gpus.model or "").split("|") if model and model not in models]
+            hint = nearest(unknown[0], models) if unknown else ""
             hint = hint or ("the GPUs of the fleet: " + ", ".join(_gpus_of(shapes)) if models else "no node has GPUs")
             return [Problem(source.place(path), path, f"no node has a GPU {asked}", hint)]
     problems: list[Problem] = []
@@ -206,7 +207,7 @@ def _too_small(workload: Workload, shapes: dict[str, Hardware]) -> str:
 
 def _same_gpu(workload: Workload, shape: Hardware) -> bool:
     asked = workload.each.gpus
-    if not shape.gpus.count or (asked.model and asked.model != shape.gpus.model):
+    if not shape.gpus.count or not asked.allows(shape.gpus.model):
         return False
     return asked.memory is None or asked.memory <= shape.gpu_memory
 

@@ -26,7 +26,7 @@ _PATTERNS = (
     ("^(/dev/", "is no disk", "write its device, such as /dev/nvme0n1"),
     ("^[A-Za-z_][A-Za-z0-9_]*$", "is no name of an environment variable", "use letters, digits and _, such as HF_HOME"),
     ("^[a-z0-9_]+([./]", "is no kernel setting", "write its full name, such as net.core.rmem_max"),
-    ("^[A-Za-z0-9][A-Za-z0-9-]{0,31}$", "is no GPU model", "write it as in the hardware's `gpus`, such as H100"),
+    ("^[A-Za-z0-9][A-Za-z0-9-]{0,31}", "is no GPU model", "write it as in the hardware's `gpus`, such as H100"),
     ("^[0-9a-f]{12}$", "is no digest", "`swarm solve` writes this file; do not edit it by hand"),
     ("^[A-Za-z0-9 ._-]+$", "is no value of a kernel setting", "use letters, digits, spaces, dots and dashes"),
 )

@@ -52,6 +52,9 @@ def test_a_sound_file_has_no_warning() -> None:
         (", run: {command: serve}", "",
          "lab.yaml:10:9: workloads.chat: is a service without `run`: its place is held, and nothing is started in it\n"
          "  hint: add `run: {command: …}`"),
+        ("8 x H100", "8 x H10",
+         "lab.yaml:3:22: hardware.h.gpus: H10 is no GPU model that is known, so nobody knows its memory\n"
+         "  hint: did you mean H100? Else write {count: 8, model: H10, memory: …}"),
         ("tidy: {user: bo,", "tidy: {user: bo, hold: true,",
          "lab.yaml:11:26: workloads.tidy.hold: keeps its GPUs and memory after the job has ended\n"
          "  hint: leave `hold` out to give them back"),

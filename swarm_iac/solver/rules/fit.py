@@ -13,7 +13,7 @@ def node_is_ready(ask: Ask, bin_: Bin) -> bool:
 
 
 def selector_matches(ask: Ask, bin_: Bin) -> bool:
-    """x[w,n] = 0 unless label_n[k] = v for every (k, v) in select_w; site, rack and node count as labels."""
+    """x[w,n] = 0 unless label_n[k] = v for every (k, v) in select_w; site and rack count as labels."""
     return all(bin_.labels.get(key) == value for key, value in ask.select)
 
 

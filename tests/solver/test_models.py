@@ -1,0 +1,55 @@
+"""Does a workload that names several GPU models get any of them, wherever it is asked? And a node's site and rack, as labels?"""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.model.edit import changed
+from swarm_iac.plan.parking import may_stand
+from swarm_iac.solver import solve, why
+from swarm_iac.stackfile import loads
+
+TODAY = datetime.date(2026, 6, 1)
+STACK = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+hardware:
+  a: {gpus: 2 x A100, vcpus: 64, memory: 1 TB}
+  h: {gpus: 2 x H100, vcpus: 64, memory: 1 TB}
+  l: {gpus: 8 x L4, vcpus: 64, memory: 1 TB}
+nodes:
+  a-1: {hardware: a, site: ams, ssh: "root@{name}"}
+  h-1: {hardware: h, site: fra, ssh: "root@{name}"}
+  l-1: {hardware: l, labels: {site: fra}, ssh: "root@{name}"}
+workloads:
+  w: {user: ada, replicas: 2, each: {gpus: 2 x A100|H100}}
+"""
+
+
+def test_any_of_the_models_will_do() -> None:
+    stack = loads(STACK, "lab.yaml", today=TODAY).stack
+    found = solve(stack, today=TODAY).placement
+    assert {one.node for one in found.allocations} == {"a-1", "h-1"} and not judge(stack, found, TODAY)
+    assert [may_stand(stack, "w", node) for node in ("a-1", "h-1", "l-1")] == [True, True, False]
+
+
+def test_what_would_help_can_be_written_as_it_is_told() -> None:
+    stack = loads(STACK.replace("2, each: {gpus: 2 x", "5, each: {gpus: 1 x"), "lab.yaml", today=TODAY).stack
+    found = solve(stack, today=TODAY).placement
+    edits = [edit for mend in why(stack, found, "w").mends for edit in mend.edits]
+    assert edits
+    for edit in edits:
+        assert changed(stack, edit) != stack
+
+
+@pytest.mark.parametrize(("site", "nodes"), [("fra", {"h-1", "l-1"}), ("ams", {"a-1"})])
+def test_a_site_is_a_label_wherever_it_is_asked(site: str, nodes: set[str]) -> None:
+    wish = f"w: {{user: ada, each: {{vcpus: 1}}, place: {{select: {{site: {site}}}}}"
+    text = STACK.replace("w: {user: ada, replicas: 2, each: {gpus: 2 x A100|H100}", wish)
+    stack = loads(text, "lab.yaml", today=TODAY).stack
+    found = solve(stack, today=TODAY).placement
+    assert found.allocations[0].node in nodes and not judge(stack, found, TODAY)
+    assert {node for node in stack.nodes if may_stand(stack, "w", node)} == nodes
