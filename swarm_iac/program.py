@@ -29,12 +29,12 @@ __all__ = ["Fleet", "Lineage", "main"]
 
 
 def main(root: Path | None = None) -> Fleet:
-    """Register the fleet of stacks/NAME.yaml below `root` (here, when left out); NAME is SWARM_STACK, else the stack's name.
+    """Register the fleet of stacks/NAME.yaml below `root` (here, when left out); NAME is that of Pulumi's stack.
 
     Raises pulumi.RunError, which the engine prints without a traceback.
     """
     folder = root or Path.cwd()
-    name = Path(os.environ.get("SWARM_STACK") or pulumi.get_stack()).stem
+    name = pulumi.get_stack()
     try:
         today = datetime.date.today()
         decision = decide(folder, name, today=today, ends=_ends())

@@ -16,7 +16,10 @@ from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.provider import mark
 
 Stack = Annotated[
-    str, typer.Option("--stack", "-s", help="Name of the stack (stacks/NAME.yaml), or its file.", envvar="SWARM_STACK_NAME")
+    str,
+    typer.Option(
+        "--stack", "-s", help="Name of the stack (stacks/NAME.yaml), or its file.", envvar=["SWARM_STACK", "SWARM_STACK_NAME"]
+    ),
 ]
 Positional = Annotated[str, typer.Argument(metavar="[STACK]", help="Name of the stack or its file; the same as --stack.")]
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -156,7 +156,7 @@ def test_an_up_asks_too_unless_the_machines_are_out_of_reach(root: Path, monkeyp
 
     monkeypatch.setattr(program, "observe", lambda targets, **more: {node: seen[node] for node in targets})
     monkeypatch.setattr(program, "Fleet", fleet)
-    monkeypatch.setenv("SWARM_STACK", "lab")
+    monkeypatch.setattr(program.pulumi, "get_stack", lambda: "lab")
     for offline in ("1", ""):
         monkeypatch.setenv("SWARM_OFFLINE", offline)
         with pytest.raises(Given):
