@@ -140,7 +140,7 @@ def _fit(
     for node, ones in board.by_node.items():
         used = sum(int.__int__(part(one)) for one in ones)
         name = board.stack.nodes[node].hardware
-        has = int(whole(board.stack.hardware[name]))
+        has = int(whole(board.stack.hardware_of(node)))
         # Files of what has ended stay when the disk is another one, and nothing may come to them.
         if used > has and any(int.__int__(part(one)) for one in ones if not one.ended):
             word = f"{'vCPUs' if resource == 'vcpus' else resource}{way}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -75,7 +76,9 @@ class Tuning(Value):
         default=None, description="CPU frequency governor, where the machine has one."
     )
     tcp: Literal["cubic", "bbr", "reno"] | None = Field(default=None, description="TCP congestion control.")
-    hugepages: Bytes | None = Field(default=None, description="Memory in 2 MiB huge pages.")
+    hugepages: Bytes | None = Field(
+        default=None, description="Memory in 2 MiB huge pages; the node has so much less for workloads."
+    )
     swappiness: int | None = Field(default=None, ge=0, le=200, description="vm.swappiness.")
     sysctl: dict[
         Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$", max_length=80)],
@@ -128,6 +131,12 @@ class Solve(Value):
     )
 
 
+@lru_cache(maxsize=256)
+def _beside(shape: Hardware, pages: Bytes) -> Hardware:
+    """The kernel takes huge pages from the memory, evenly from all NUMA nodes, and no cgroup gets them."""
+    return Hardware.model_construct(**{**dict(shape), "memory": Bytes(max(0, int(shape.memory) - int(pages)))})
+
+
 class Stack(Value):
     """A whole stack file, with defaults filled in and node ranges expanded."""
 
@@ -150,8 +159,11 @@ class Stack(Value):
         return self
 
     def hardware_of(self, node: str) -> Hardware:
-        """The shape of `node`. Raises KeyError for an unknown one."""
-        return self.hardware[self.nodes[node].hardware]
+        """The shape of `node`, with the memory that its huge pages leave. Raises KeyError for an unknown one."""
+        one = self.nodes[node]
+        pages = self.tuning[one.tuning].hugepages if one.tuning else None
+        shape = self.hardware[one.hardware]
+        return _beside(shape, pages) if pages else shape
 
     def tuning_of(self, node: str) -> Tuning:
         """The settings of `node`; empty when it names none."""

@@ -66,7 +66,7 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
                 for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
             },
         ),
-        hardware=declared(hardware),
+        hardware=declared(stack.hardware[stack.nodes[name].hardware]),
         ended=tuple(sorted(stack.runs_as(each) for each in allocations if each.ended)),
         hold=tuple(sorted(stack.runs_as(each) for each in allocations if stack.workloads[each.workload].hold)),
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},

@@ -156,7 +156,8 @@ def _packs(room: Room, ask: Ask, bin_: Bin, more: int) -> bool:
     items = [item for name, count in counts.items() for item in [item_of(scene.asks[name])] * (count - held[name])]
     items += [item_of(ask)] * (more - max(0, held[ask.name] - here) if ask.single else 0)
     items.sort(reverse=True)
-    key = (scene.stack.nodes[bin_.name].hardware, tuple(items), seats and (bin_.name, seats))
+    node = scene.stack.nodes[bin_.name]
+    key = (node.hardware, node.tuning, tuple(items), seats and (bin_.name, seats))
     if key not in scene.packings:
         free = Parts(scene, scene.stack.hardware_of(bin_.name), seats)
         scene.packings[key] = homes_of(free, items)

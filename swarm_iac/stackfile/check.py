@@ -27,6 +27,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.nodes(shape)
     checker.models()
     checker.labels_of_nodes()
+    checker.huge_pages()
     checker.power()
     checker.prices()
     for name, workload in stack.workloads.items():
@@ -113,6 +114,16 @@ class _Checker:
             if "|" in (hardware.gpus.model or ""):
                 hint = "write one hardware for each model; a workload may ask for either"
                 self.say(f"hardware.{name}.gpus", f"a machine has GPUs of one model, and not {hardware.gpus.model}", hint)
+
+    def huge_pages(self) -> None:
+        """Huge pages leave memory on every node that has them. Told once for each tuning."""
+        for name, tuning in self.stack.tuning.items():
+            shapes = {node.hardware for node in self.stack.nodes.values() if node.tuning == name} & self.stack.hardware.keys()
+            for shape in sorted(shapes):
+                memory = self.stack.hardware[shape].memory
+                if tuning.hugepages and tuning.hugepages >= memory:
+                    hint = f"{shape} has {memory} in all, of which workloads get the rest"
+                    self.say(f"tuning.{name}.hugepages", f"{tuning.hugepages} leave nothing of the memory of {shape}", hint)
 
     def power(self) -> None:
         """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]"""

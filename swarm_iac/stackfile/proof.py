@@ -80,7 +80,11 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
     Left out is what moves nothing: how a workload runs, how a node is reached, what is only tuned.
     """
     decided = Decided(stack)
-    nodes = {name: [decided.node(name), node.state, str(stack.tuning_of(name).gpu_power)] for name, node in stack.nodes.items()}
+    nodes: dict[str, list[str]] = {}
+    for name, node in stack.nodes.items():
+        tuning = stack.tuning_of(name)
+        pages = [f"huge pages {tuning.hugepages}"] if tuning.hugepages else []
+        nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power), *pages]
     limits = stack.limits.model_dump(mode="json", exclude={"exceptions"})
     held = [one.model_dump(mode="json", exclude={"why", "until"}) for one in stack.limits.exceptions if today <= one.until]
     workloads = {name: [decided.wish(name), one.priority, str(one.replicas), one.gang] for name, one in stack.workloads.items()}

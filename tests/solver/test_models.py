@@ -53,3 +53,24 @@ def test_a_site_is_a_label_wherever_it_is_asked(site: str, nodes: set[str]) -> N
     found = solve(stack, today=TODAY).placement
     assert found.allocations[0].node in nodes and not judge(stack, found, TODAY)
     assert {node for node in stack.nodes if may_stand(stack, "w", node)} == nodes
+
+
+PAGES = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+tuning: {dpdk: {hugepages: 400 GB}}
+hardware: {h: {gpus: 2 x H100, vcpus: 64, memory: 800 GB, numa: 2}}
+nodes: {n: {hardware: h, tuning: dpdk, ssh: "root@{name}"}}
+workloads:
+  w: {user: ada, replicas: 2, each: {gpus: 1, memory: 200 GB}, place: {numa: single}}
+"""
+
+
+def test_huge_pages_are_memory_that_no_workload_gets() -> None:
+    stack = loads(PAGES, "lab.yaml", today=TODAY).stack
+    full = solve(stack, today=TODAY).placement
+    assert len(full.allocations) == 2 and not judge(stack, full, TODAY)
+    stack = loads(PAGES.replace("400 GB", "401 GB"), "lab.yaml", today=TODAY).stack
+    (gone,) = solve(stack, today=TODAY).placement.unplaced
+    assert gone.missing == (0, 1) and gone.reasons[0].text.endswith("the largest has 199500 MB")
+    assert {one.rule for one in judge(stack, full, TODAY)} >= {"memory_fits_node"}
