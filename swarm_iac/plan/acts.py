@@ -160,10 +160,15 @@ def _change(machine: Machine, name: str, old: AllocationState, new: AllocationSt
         return Act("start", "waited for a run since its node booted" if health == "waiting" else f"was {health or 'stopped'}")
     if old.unit.active and not new.unit.active:
         by_lock = name in machine.wanted.ended
-        return Act("end", "it has ended by the lock file" if by_lock else f"its gang {new.workload} failed")
+        return Act("end", "it has ended by the lock file" if by_lock else gang_failed(new.workload))
     if diff(old, new):
         return Act("live", "came to its end" if over else "changes while it runs")
     return Act("stay")
+
+
+def gang_failed(workload: str) -> str:
+    """Why a member stops of which another one failed."""
+    return f"its gang {workload} failed"
 
 
 def gangs(all_of: Mapping[str, Machine]) -> dict[str, list[tuple[str, str]]]:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from swarm_iac.errors import Refused
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Verb
+from swarm_iac.plan.acts import gang_failed
 from swarm_iac.plan.claims import UNPLACED
 from swarm_iac.plan.diff import ended
 
@@ -24,9 +25,12 @@ def stopped(plan: Plan, desired: Mapping[str, Desired]) -> tuple[str, ...]:
     """Allocations that the plan stops and that are missed for it: for good, or until they started again."""
     goes_on = {name for node in desired.values() if node.managed for name in node.state.allocations
                if node.handover.get(name) in _SERVES}  # fmt: skip
-    # What a node merely names is nobody's, and must not keep everyone's change from being made.
-    stops = {step.allocation for step in plan.steps if step.verb is Verb.STOP and step.why != UNPLACED}
-    return tuple(sorted(stops - goes_on))
+    # What a node merely names is nobody's, and must not keep everyone's change from being made. Nor must a gang of which a
+    # member failed: it stops for that, and for no change.
+    whys = {step.allocation: step.why for step in plan.steps if step.verb is Verb.STOP and step.why != UNPLACED}
+    ones = (each for node in desired.values() for each in node.state.allocations.items())
+    failed = {name for name, one in ones if whys.get(name) == gang_failed(one.workload)}
+    return tuple(sorted(whys.keys() - goes_on - failed))
 
 
 def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:

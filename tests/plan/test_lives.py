@@ -81,6 +81,7 @@ def test_a_gang_of_which_one_member_failed_stops_whole_and_stays_so(dead: str, o
     assert not [step for step in plan.steps if step.verb in (Verb.START, Verb.HEALTH, Verb.RELEASE)]
     alive = {name for name in health if health[name] == "healthy"}
     assert {step.allocation for step in plan.steps if step.verb is Verb.STOP} == alive
+    assert guards.stopped(plan, desired) == (), "no change stops them, and none is refused for it"
     nodes = done(observed, desired, plan)
     assert not any(state.gpus for node in nodes.values() for state in node.allocations.values()), "half a gang holds nothing"
     assert steps(again(observed, nodes, alive), desired).steps == ()
