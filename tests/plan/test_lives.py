@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Plan, Verb
-from swarm_iac.plan import rows, steps
+from swarm_iac.plan import guards, rows, steps
 from swarm_iac.plan.rows import health_words
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
