@@ -115,6 +115,7 @@ def guard(view: View, allowed: int) -> Refused | None:
     try:
         guards.refuse_rename(view.observed, view.desired)
         stack = view.decision.stack
+        guards.refuse_left(_left(view.decision))
         lost = {name for name, node in stack.nodes.items() if node.state == "lost"}
         ran = {name: one.node for name, one in stood(view.decision, datetime.date.today()).items()}
         guards.refuse_unseen(ran, view.observed, view.desired, lost)
@@ -124,6 +125,16 @@ def guard(view: View, allowed: int) -> Refused | None:
     except Refused as refused:
         return refused
     return None
+
+
+def _left(decision: Decision) -> dict[str, list[str]]:
+    """What runs by the lock on nodes that left the stack: nobody has their addresses any more, so none is asked."""
+    found: dict[str, list[str]] = {}
+    if not decisions.never_applied(decision.root, decision.name):
+        for one in decision.last.going():
+            if one.node not in decision.stack.nodes:
+                found.setdefault(one.node, []).append(one.name)
+    return found
 
 
 def _since(decision: Decision) -> str:

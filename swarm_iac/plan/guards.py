@@ -67,9 +67,14 @@ def refuse_removal(observed: Mapping[str, Observed], leaving: Iterable[str], des
             over = seen is not None and ended(seen, name)
             if (state.unit.active and not over) or (over and name in asked):
                 working.setdefault(node, []).append(name)
+    refuse_left(working)
+
+
+def refuse_left(working: Mapping[str, Collection[str]]) -> None:
+    """Raises Refused when there is a node that left the stack; `working`: what is on each, by its name."""
     if working:
         count = sum(map(len, working.values()))
-        told = "; ".join(f"{node}: {_some(names)}" for node, names in working.items())
+        told = "; ".join(f"{node}: {_some(list(names))}" for node, names in working.items())
         raise Refused(
             f"{len(working)} nodes that left the stack still hold {count} allocations ({told})",
             hint="put them back with `state: drain`, run up, and remove them then; a machine that is gone gets `state: lost`",

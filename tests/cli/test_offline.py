@@ -103,3 +103,15 @@ def test_of_a_draft_the_lock_is_named_as_it_lies(tmp_path: Path) -> None:
     (tmp_path / "draft.yaml").write_text(STACK)
     said = swarm("solve", "draft.yaml", at=tmp_path).err
     assert said.endswith("lock: draft.lock.yaml says so now; `swarm plan draft.yaml` shows what it comes to\n"), said
+
+
+def test_a_node_taken_out_with_work_on_it_is_refused_as_it_would_be(root: Path) -> None:
+    file = root / "stacks" / "lab.yaml"
+    one = 'nodes:\n  n1: {hardware: h, ssh: "root@{name}"}'
+    text = STACK.replace("nodes: {n1: {hardware: h, ssh: root@n1.invalid}}", one)
+    file.write_text(text.replace("n1:", "n[1-2]:"))
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(text)
+    said = swarm("plan", "lab", "--offline", at=root)
+    assert said.code == 3 and "1 given up (a-0, n2 is not in the stack file any more)" in said.out, "all of it is shown"
+    assert "1 nodes that left the stack still hold 1 allocations (n2: " in said.err and "`state: drain`" in said.err
