@@ -169,7 +169,7 @@ def _second(answer: Explanation) -> str:
     if not second.nodes:
         return f"without {second.avoids} it has no place"
     where = ", ".join(second.nodes)
-    price = "; ".join(second.price) if second.price else "nothing, the two are equal, and the fuller or first one is taken"
+    price = "; ".join(second.price) if second.price else "none: a tie, decided by the fuller node, then by name"
     return f"without {second.avoids}: on {where}; the price: {price}"
 
 

@@ -105,7 +105,7 @@ def preview(
 
 
 def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "") -> None:
-    """Mend every difference. Takes pulumi's options too.
+    """Apply all changes. Takes pulumi's options too.
 
     The stack's name comes first, or as --stack.
 

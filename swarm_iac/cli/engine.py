@@ -112,7 +112,7 @@ def ending(verb: str, status: int, in_hand: bool) -> list[str]:
         lines.append(f"the engine (pulumi) was ended by {signal.Signals(-status).name} in the middle of its run")
     elif in_hand:
         lines.append("the provider (pulumi-resource-swarm) ended in the middle of a change: killed, or out of memory")
-    lines.append(f"this run did not end well; what was done stands, and `swarm {verb}` goes on from what the machines are then")
+    lines.append(f"this run failed; completed steps remain in place, and `swarm {verb}` resumes from the current state")
     return lines
 
 

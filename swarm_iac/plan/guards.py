@@ -44,7 +44,7 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
 
 
 def refuse_emptied(names: Iterable[str], desired: Mapping[str, Desired], allowed: int) -> None:
-    """Raises Refused when all that runs would stop and nothing is asked for any more: in a small fleet, too, a mistake.
+    """Raises Refused when all that runs would stop and the stack declares no workloads: in a small fleet, too, a mistake.
 
     A single allocation may go: whoever tries the product with one workload takes it away again.
     """
@@ -52,7 +52,7 @@ def refuse_emptied(names: Iterable[str], desired: Mapping[str, Desired], allowed
     asked = any(node.managed and node.state.allocations for node in desired.values())
     if len(found) > max(1, allowed) and not asked:
         raise Refused(
-            f"this would stop all {len(found)} running allocations ({', '.join(found)}): nothing is asked for any more",
+            f"this would stop all {len(found)} running allocations ({', '.join(found)}): the stack declares no workloads",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 

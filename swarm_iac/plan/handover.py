@@ -119,6 +119,6 @@ def refusal(graph: Graph, found: list[str]) -> Refused:
     links = [f"{one} waits for {before}" for one, before in zip(found, [*found[1:], found[0]], strict=True)]
     who = sorted({f"{graph[one].allocation} on {graph[one].node}" for one in found if graph[one].allocation})
     return Refused(
-        f"no order of steps is safe: {', '.join(who)} wait for each other's place\n  " + "\n  ".join(links),
+        f"deadlock: {', '.join(who)} each need the other's slot\n  " + "\n  ".join(links),
         hint="make room for one of them elsewhere (one free place is enough), or let one stop first (on_update: recreate)",
     )

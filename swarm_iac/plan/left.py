@@ -46,7 +46,7 @@ def leave(
     dark = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
     words = [f"unreachable: {name}: {error.strip()}" for name, error in dark.items()]
     words += [
-        f"hardware: {name}: {how}: nothing new is given out there until `hardware` says it or the machine is mended"
+        f"hardware: {name}: {how}: no new work until `hardware` is corrected or the machine is repaired"
         for name, how in differ.items()
     ]
     still = {name: runs_on(machine.seen, machine.wanted) for name, machine in all_of.items() if machine.wanted.ended}

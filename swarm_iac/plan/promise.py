@@ -66,7 +66,7 @@ def _matched(covers: Mapping[str, list[str]]) -> int:
 def refusal(workload: str, worst: int, promise: int) -> Refused:
     """Why the change is not made."""
     return Refused(
-        f"{workload} is promised {promise} healthy replica{'s' if promise != 1 else ''}, and no order of steps leaves it more "
-        f"than {worst}: there is no room for one more while others restart",
+        f"{workload} needs {promise} healthy replica{'s' if promise != 1 else ''}, but every order of steps drops "
+        f"it to {worst}: there is no room for one more while others restart",
         hint=f"make room for one more replica, or set `on_update: roll` (one at a time) or `recreate` for {workload}",
     )

@@ -276,7 +276,7 @@ class Sight:
             if node.foreign
         ]
         names = ", ".join(sorted(self.dark))
-        hint = f"{names}: what is wanted there waits for the next `swarm up`; of a machine that is gone, say `state: lost`"
+        hint = f"{names}: changes deferred to the next `swarm up`; if the machine is gone, set `state: lost`"
         return (*self.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
 
 

@@ -177,7 +177,7 @@ def over_limit(scene: Scene, over: Over) -> Reason:
     text = f"{who} holds {shown(what, over.held)} and may have {_TYPES[what](over.most)}{since}: "
     path = "limits.except" if ended else f"limits.{'user' if over.user else 'cluster'}.{key}"
     rule = f"{'user' if over.user else 'cluster'}_stays_under_limits"
-    return Reason(rule=rule, text=f"{text}what runs may stay, and nothing may be added", path=path)
+    return Reason(rule=rule, text=f"{text}running replicas stay; no new ones are admitted", path=path)
 
 
 def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
@@ -301,15 +301,16 @@ def not_stopped(room: Room, ask: Ask, holders: tuple[str, ...]) -> Reason:
     """Why nobody is stopped for it."""
     names = {value: key for key, value in PRIORITIES.items()}
     betters = sorted({room.scene.asks[name].priority for name in holders if room.scene.asks[name].priority >= ask.priority})
-    theirs = " and ".join(names[level] for level in betters) or "lower"
-    text = f"its priority is {names[ask.priority]}, and what holds the room is {theirs}: only a higher one stops what runs"
+    higher = " and ".join(names[level] for level in betters if level > ask.priority)
+    which = " or ".join(filter(None, ("equal" if ask.priority in betters else "", f"higher ({higher})" if higher else "")))
+    text = f"priority {names[ask.priority]} cannot preempt workloads of {which or 'equal or higher'} priority"
     return Reason(rule="equals_are_not_stopped", text=text, path=f"workloads.{ask.name}.priority")
 
 
 def budget_spent(scene: Scene, spent: int) -> Reason:
     """Why it has no other place, though there is room."""
     allowed = scene.stack.solve.moves
-    text = f"it gave its place up, and another one is a move: one change may move {allowed} running allocations, {spent} do"
+    text = f"lost its slot; placing it elsewhere would exceed `solve.moves`: {spent} of {allowed} are used"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")
 
 

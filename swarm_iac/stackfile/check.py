@@ -186,9 +186,9 @@ class _Checker:
         if workload.network.between is not None and workload.gang is None:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
         if workload.place.spread and workload.place.within == "node" and workload.members > 1:
-            self.say(f"{path}.place.within", "all on one node, and no two on the same: both cannot be", "keep one of the two")
+            self.say(f"{path}.place.within", "`within: node` contradicts `spread: node`", "keep one of the two")
         if workload.place.spread == "rack" and workload.place.within == "rack" and workload.members > 1:
-            self.say(f"{path}.place.within", "all in one rack, and no two in the same: both cannot be", "keep one of the two")
+            self.say(f"{path}.place.within", "`within: rack` contradicts `spread: rack`", "keep one of the two")
 
     def running(self, path: str, workload: Workload) -> None:
         run = workload.run

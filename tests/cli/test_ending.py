@@ -20,7 +20,7 @@ def test_a_run_that_ended_well_or_by_the_operators_hand_says_nothing() -> None:
 )
 def test_a_part_that_was_killed_is_named(status: int, in_hand: bool, who: str) -> None:
     first, last = ending("up", status, in_hand)
-    assert who in first and "`swarm up` goes on" in last
+    assert who in first and "`swarm up` resumes" in last
 
 
 def test_only_a_change_that_never_ended_is_left_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

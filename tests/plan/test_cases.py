@@ -1,4 +1,4 @@
-"""Which steps follow from which situation? One file per case in cases/; SWARM_GOLDEN=1 writes `steps` anew.
+"""Which steps follow from which situation? One file per case in cases/; SWARM_UPDATE=1 writes `steps` anew.
 
 A case: `why` (one line), `agent`, `observed` and `desired` (node → NodeState, or {state, health, error, managed, handover,
 ledger: false}), and `steps` (id → what it waits for and what it changes), `warnings`, or `refused`.
@@ -66,7 +66,7 @@ def test_case(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     case = yaml.safe_load(text)
     found = outcome(case)
-    if os.environ.get("SWARM_GOLDEN"):
+    if os.environ.get("SWARM_UPDATE"):
         head = text.partition("# --- expected")[0].rstrip()
         body = yaml.safe_dump(found, sort_keys=False, width=120)
         path.write_text(f"{head}\n# --- expected\n{body}", encoding="utf-8")

@@ -42,7 +42,9 @@ def test_a_small_fleet_is_not_emptied_by_mistake_either() -> None:
         wanted = emptied(seen)
         guards.refuse_emptied(guards.stopped(steps(seen, wanted), wanted), wanted, allowed)
 
-    with pytest.raises(Refused, match=r"stop all 4 running allocations \(train-0, .*\): nothing is asked for any more") as told:
+    with pytest.raises(
+        Refused, match=r"stop all 4 running allocations \(train-0, .*\): the stack declares no workloads"
+    ) as told:
         refuse(4)
     assert "--allow-stop 4" in told.value.hint
     refuse(4, allowed=4)

@@ -168,7 +168,7 @@ def test_replicas_restart_behind_one_that_stands_in() -> None:
 
 def test_replicas_that_restart_are_refused_without_room_for_one_more() -> None:
     observed, desired = fleets.observed({"n1": full("x")["n1"]}), fleets.desired({"n1": full("y")["n1"]})
-    with pytest.raises(Refused, match="chat is promised 2 healthy replicas, and no order of steps leaves it more than 1"):
+    with pytest.raises(Refused, match="chat needs 2 healthy replicas, but every order of steps drops it to 1"):
         steps(observed, desired)
 
 

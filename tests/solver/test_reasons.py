@@ -138,7 +138,7 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
     (one,) = found.placement.growing
     assert [reason.text for reason in one.reasons] == [
-        "user ada holds 12 GPUs and may have 8 since an exception has ended: what runs may stay, and nothing may be added"
+        "user ada holds 12 GPUs and may have 8 since an exception has ended: running replicas stay; no new ones are admitted"
     ]
     assert (one.keeps, one.wants, one.code) == ("6 GPUs", "7 GPUs", "UserLimit")
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()

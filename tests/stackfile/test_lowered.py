@@ -88,7 +88,7 @@ def test_nothing_is_added_and_that_is_said(root: Path) -> None:
     now = decided(root, more)
     assert names(now) == {"a-0", "b-0", "b-1", "c-0", "d-0"}
     (gone,) = now.placement.unplaced
-    text = "user ada holds 12 GPUs and may have 6: what runs may stay, and nothing may be added"
+    text = "user ada holds 12 GPUs and may have 6: running replicas stay; no new ones are admitted"
     assert [(one.text, one.path) for one in gone.reasons] == [(text, "limits.user.gpus")]
     assert gone.code == "UserLimit"
     plan = swarm("plan", "--offline", "-s", "lab", at=root).out
