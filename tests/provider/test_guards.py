@@ -22,7 +22,7 @@ def test_a_list_of_nodes_cut_in_half_is_refused_and_destroy_is_not(standing: Pro
 def test_a_mass_stop_needs_its_number(standing: Project) -> None:
     before = standing.real()
     standing.give({"n1": node("n1"), "n2": node("n2")})
-    assert "would stop all 2 running allocations (serve-0, train-0): nothing is asked for" in standing.up(ok=False)
+    assert "would stop all 2 running allocations (serve-0, train-0): the stack declares no workloads" in standing.up(ok=False)
     standing.give({"n1": node("n1"), "n2": node("n2")}, **NONE_MAY_STOP)
     assert "would stop 2 running allocations (serve-0, train-0), and solve.stops is 0" in standing.up(ok=False)
     assert "would stop 2" in standing.up(ok=False, env={"SWARM_ALLOW_STOP": "1"})
