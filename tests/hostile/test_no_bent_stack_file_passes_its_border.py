@@ -134,7 +134,7 @@ EXTREMES = {
     "a moment at the beginning": ("state: cordon, why", 'state: drain, drain_by: "0001-01-01T00:00+14:00", why', 2),
     "a day at the end": ('until: "2027-01-31"', 'until: "9999-12-31"', 0),
     "a day at the beginning": ('until: "2027-01-31"', 'until: "0001-01-01"', 0),
-    "huge pages": ("swappiness: 10,", "swappiness: 10, hugepages: 9000 PB,", 0),
+    "huge pages": ("swappiness: 10,", "swappiness: 10, hugepages: 9000 PB,", 2),
     "grace": ("grace: 5 min", "grace: 106751991 d", 0),
     "variables": ("HF_HOME: /cache", ", ".join(f"K{n}: v" for n in range(5000)), 0),
     "aliases": ("fleet: lab", "fleet: lab\nprices: &a [" + "*a, " * 50 + "]", 2),
