@@ -126,6 +126,8 @@ def _all_at_once(
     def better(best: Answer, other: Pairs) -> Answer:
         return _better(scene, wide(scene, settled), most, best, other, first[0].scores, gpus)
 
+    best = better(best, counts)  # a search that ended early may have lost what it began with
+
     if _open(best[0].scores) and not watch.stopped and left > 0:
         found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
         best = better(best, found)
