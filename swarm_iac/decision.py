@@ -23,11 +23,12 @@ from swarm_iac.limits import Amounts, above, amounts, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile import Loaded, Source, ended, load, lock
-from swarm_iac.stackfile import proof as proofs
-from swarm_iac.stackfile import text as texts
-from swarm_iac.stackfile.stakes import stakes
-from swarm_iac.stackfile.whole import write_whole
+from swarm_iac.stackfile import Loaded, Source, load
+from swarm_iac.stackfile.checks.orphans import stakes
+from swarm_iac.stackfile.locks import finished, lock
+from swarm_iac.stackfile.locks import proof as proofs
+from swarm_iac.stackfile.locks.atomic_write import write_whole
+from swarm_iac.stackfile.reading import text as texts
 
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
@@ -172,7 +173,7 @@ def running(
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
     last = _with_ends(last, loaded.stack, ends, progress)[0]
-    before = ended.of_now(last, loaded.stack)
+    before = finished.of_now(last, loaded.stack)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",))
     if not last.placement.growing or lock.outgrown(last, loaded.stack):
         return now
@@ -183,7 +184,7 @@ def running(
 def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress: Progress | None = None) -> Decision:
     """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
     what = _meant(what)
-    last = ended.of_other(decision.last, decision.written, what.stack)
+    last = finished.of_other(decision.last, decision.written, what.stack)
     other = replace(
         decision, stack=what.stack, wish=None, source=what.source, placement=Placement(), stale=("supposed",), proof=None,
         last=last,
@@ -272,7 +273,7 @@ def _decide(
     if stale or waits:
         last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
         stale = stale or proofs.room_came(waits, over)
-    before = ended.of_now(last, loaded.stack)
+    before = finished.of_now(last, loaded.stack)
     dropped = () if before is last.placement else tuple(set(last.placement.allocations) - set(before.allocations))
     now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
     if not stale:
@@ -290,8 +291,8 @@ def _decide(
             late = waits and _with_ends(candidate, loaded.stack, ends, progress)[1]
             if not late and not proofs.pending_again(candidate.placement, proof, problem):
                 known = {one.name for one in candidate.placement.allocations if one.ended}
-                ran = ended.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
-                now = replace(now, last=ended.of_now(ran, loaded.stack))
+                ran = finished.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
+                now = replace(now, last=finished.of_now(ran, loaded.stack))
                 return _holds(now, stack, candidate.placement, _belonging(proof, candidate.placement, problem))
     return _solve(now, today, write=write, progress=progress)
 
@@ -325,11 +326,11 @@ def _with_ends(
 ) -> tuple[lock.Lock, tuple[str, ...]]:
     """The lock with the jobs that came to their end since it was written, and their names: an end that a preview saw stays."""
     stood = {(one.name, one.node) for one in last.placement.going()}
-    over = {one.name for one in ended.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
+    over = {one.name for one in finished.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
     if ends is not None and stood:
         _tell(progress, "asking which jobs came to their end")
         over |= ends(stack, last.placement)
-    return ended.with_ends(last, over, stack), tuple(sorted(over))
+    return finished.with_ends(last, over, stack), tuple(sorted(over))
 
 
 def _tell(progress: Progress | None, text: str) -> None:

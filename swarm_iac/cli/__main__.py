@@ -18,8 +18,8 @@ def main() -> None:
     import os
     import sys
 
-    from swarm_iac.cli import exitcode, interrupt
     from swarm_iac.cli.application import application
+    from swarm_iac.cli.terminal import exit_codes, interrupt
     from swarm_iac.errors import SwarmError
     from swarm_iac.printable import printable
 
@@ -32,7 +32,7 @@ def main() -> None:
     except SwarmError as error:
         sys.stdout.flush()
         sys.stderr.write(f"{printable(str(error))}\n")
-        interrupt.leave(exitcode.code(error.exit_code, sys.argv))
+        interrupt.leave(exit_codes.code(error.exit_code, sys.argv))
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -41,7 +41,7 @@ def main() -> None:
         if not interrupt.by_hand(end):
             # A question that was ended may have left its thread at work.
             own = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 0
-            interrupt.leave(own if isinstance(end, exitcode.Changes) else exitcode.code(own, sys.argv))
+            interrupt.leave(own if isinstance(end, exit_codes.Changes) else exit_codes.code(own, sys.argv))
         sys.stderr.write(interrupt.WORD)
         interrupt.leave(interrupt.CODE)
 

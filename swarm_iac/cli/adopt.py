@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from swarm_iac.cli import engine, fleet
+from swarm_iac.cli import engine
 from swarm_iac.cli.engine import Say
+from swarm_iac.cli.machines import fleet_status
 from swarm_iac.errors import Refused, SwarmError
 
 HEADS = ("lineage", "fleet", "serial", "nodes", "allocations")
@@ -40,7 +41,7 @@ class Found:
 
 def find(stack: str) -> Found:
     """Read every node's ledger. Changes nothing."""
-    view = fleet.look(stack, planned=False)
+    view = fleet_status.look(stack, planned=False)
     by: dict[tuple[str, str], list[str]] = {}
     for name, seen in sorted(view.observed.items()):
         if seen.ledger is not None and not seen.error:

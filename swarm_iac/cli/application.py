@@ -8,15 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from swarm_iac.cli import (
-    commands_answers,
-    commands_engine,
-    commands_fleet,
-    commands_operator,
-    commands_sandbox,
-    commands_stack,
-)
-
 #: What one does with a fleet, in the order of a first day. Each command stands in one group; a test says so.
 GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),

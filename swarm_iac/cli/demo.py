@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from swarm_iac.cli import engine, fleet
-from swarm_iac.cli.screen import say, show, table
+from swarm_iac.cli import engine
+from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.terminal.screen import say, show, table
 from swarm_iac.cli.toolchain import require_pulumi
 
 _STACK = "dev"
@@ -35,14 +36,14 @@ def run(root: Path) -> int:
     phases.run("toolchain", lambda: say(f"pulumi from {require_pulumi(say)}"))
     phases.run("sandbox", lambda: Sandbox(root / ".sandbox").up(say))
     status = phases.run("pulumi up", lambda: engine.pulumi(root, _STACK, ["up", "--yes", "--skip-preview"], say).returncode)
-    view = fleet.look(_STACK)
+    view = fleet_status.look(_STACK)
     show(
-        table(f"fleet {view.decision.stack.fleet}", fleet.NODE_HEADS, fleet.node_rows(view)),
-        table("workloads", fleet.ALLOCATION_HEADS, fleet.allocation_rows(view)),
+        table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)),
+        table("workloads", fleet_status.ALLOCATION_HEADS, fleet_status.allocation_rows(view)),
         table("time", ("phase", "took"), phases.rows),
     )
-    say(fleet.proven(view))
-    left = fleet.differences(view)
+    say(fleet_status.proven(view))
+    left = fleet_status.differences(view)
     say("every node is as desired" if not left else f"{len(left)} differences are left: swarm assert")
     say('try next: edit stacks/dev.yaml, then `eval "$(.venv/bin/swarm env)"` and `pulumi preview`; swarm ps; swarm why NAME')
     return status or (1 if left else 0)

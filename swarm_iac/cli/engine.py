@@ -11,10 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from swarm_iac.cli import interrupt, lock
+from swarm_iac.cli import lock
+from swarm_iac.cli.terminal import interrupt
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
-from swarm_iac.provider import here
+from swarm_iac.provider.plugin import process_identity
 
 Say = Callable[[str], None]
 #: What takes the engine's lock.
@@ -24,7 +25,7 @@ _CHANGING = ("up", "refresh", "destroy")
 def repository(start: Path | None = None) -> Path:
     """The fleet repository: the nearest folder at or above `start` with a Pulumi.yaml. Raises SwarmError."""
     here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
+    for folder in (here, *process_identity.parents):
         if (folder / "Pulumi.yaml").is_file():
             return folder
     raise SwarmError("this is not a fleet repository: no Pulumi.yaml here or above", hint="make one with: swarm init myfleet")
@@ -94,7 +95,7 @@ def pulumi(
         stderr=pipe,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
     ) as process:
-        here.note(process.pid)
+        process_identity.note(process.pid)
         try:
             out, err = process.communicate()
         except BaseException:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from swarm_iac.errors import Retryable
-from swarm_iac.provider import here
+from swarm_iac.provider.plugin import process_identity
 
 Say = Callable[[str], None]
 
@@ -31,8 +31,8 @@ class Owner:
     since: float
 
     @cached_property
-    def _known(self) -> here.Mark | None:
-        return here.known(self.process, self.since) if self.host == socket.gethostname() else None
+    def _known(self) -> process_identity.Mark | None:
+        return process_identity.known(self.process, self.since) if self.host == socket.gethostname() else None
 
     @property
     def here(self) -> bool:

@@ -1,8 +1,8 @@
 """Does a placement keep every rule? Pure, and independent of the solver."""
 
-from swarm_iac.limits.board import RESOURCES, Amounts, Violation, amounts
 from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
+from swarm_iac.limits.index import RESOURCES, Amounts, Violation, amounts
 from swarm_iac.limits.judge import RULES, judge
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swarm_iac.limits.board import Violation, amounts
+from swarm_iac.limits.index import Violation, amounts
 from swarm_iac.limits.judge import judge
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement

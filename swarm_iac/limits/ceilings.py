@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from swarm_iac.limits.board import RESOURCES, Board, Violation, amounts, most, shown, summed, totals
+from swarm_iac.limits.index import RESOURCES, Board, Violation, amounts, most, shown, summed, totals
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Ceiling, Stack

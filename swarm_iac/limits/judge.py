@@ -6,16 +6,16 @@ import datetime
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from swarm_iac.limits import ceilings, machines, numa, wishes
-from swarm_iac.limits.board import Amounts, Board, Violation
+from swarm_iac.limits import ceilings, machines, numa, requests
+from swarm_iac.limits.index import Amounts, Board, Violation
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 
 #: Names first, since what names nothing known is left out of the sums that follow.
 RULES = (
-    wishes.everything_is_known,
-    wishes.indices_are_unique,
-    wishes.sizes_equal_wish,
+    requests.everything_is_known,
+    requests.indices_are_unique,
+    requests.sizes_equal_wish,
     machines.gpus_have_one_owner,
     machines.gpus_match_wish,
     machines.cpus_have_one_owner,
@@ -28,11 +28,11 @@ RULES = (
     machines.nic_carries_node,
     machines.uplink_carries_rack,
     machines.power_stays_under_rack_budget,
-    wishes.states_allow,
-    wishes.labels_match_select,
-    wishes.replicas_are_spread,
-    wishes.replicas_stay_within,
-    wishes.gangs_are_whole,
+    requests.states_allow,
+    requests.labels_match_select,
+    requests.replicas_are_spread,
+    requests.replicas_stay_within,
+    requests.gangs_are_whole,
     ceilings.users_stay_under_limit,
     ceilings.nodes_stay_under_limit,
     ceilings.cluster_stays_under_limit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from swarm_iac.limits.board import Board, Violation, shown
+from swarm_iac.limits.index import Board, Violation, shown
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.units import BitsPerSecond, Watts

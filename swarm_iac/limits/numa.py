@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from swarm_iac.limits.board import Board, Violation
+from swarm_iac.limits.index import Board, Violation
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.placement import Allocation
 from swarm_iac.units import Bytes

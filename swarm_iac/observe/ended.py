@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
-from swarm_iac.plan.ends import came_to_end, could_end
+from swarm_iac.plan.state.completion import came_to_end, could_end
 
 
 @dataclass

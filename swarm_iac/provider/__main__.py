@@ -6,17 +6,17 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from swarm_iac.provider.light import LOADING, without_fork_handlers, without_sdk
+from swarm_iac.provider.plugin.lazy_imports import LOADING, without_fork_handlers, without_sdk
 
 if TYPE_CHECKING:
-    from swarm_iac.provider.machines import Machines
+    from swarm_iac.provider.operations.machines import Machines
 
 
 def main() -> None:
     """Serve the provider to the engine that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     without_sdk()
-    from swarm_iac.provider.machines import RealMachines
+    from swarm_iac.provider.operations.machines import RealMachines
 
     run(RealMachines())
 
@@ -26,8 +26,8 @@ def run(machines: Machines) -> None:
     without_fork_handlers()
     from pulumi.runtime.proto import provider_pb2_grpc
 
-    from swarm_iac.provider.serve import serve
-    from swarm_iac.provider.servicer import Servicer
+    from swarm_iac.provider.operations.servicer import Servicer
+    from swarm_iac.provider.plugin.serve import serve
 
     asyncio.run(
         serve(
@@ -39,7 +39,7 @@ def run(machines: Machines) -> None:
 
 def _warm() -> None:
     with LOADING:
-        import swarm_iac.provider.fleet  # noqa: F401
+        import swarm_iac.provider.operations.fleet_operations  # noqa: F401
 
 
 if __name__ == "__main__":

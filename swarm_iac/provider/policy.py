@@ -13,7 +13,7 @@ import asyncio
 import signal
 from typing import Any
 
-from swarm_iac.provider.light import without_sdk
+from swarm_iac.provider.plugin.lazy_imports import without_sdk
 
 _PACK = "swarm-limits"
 _POLICY = "limits"
@@ -26,7 +26,7 @@ def main() -> None:
     without_sdk()
     from pulumi.runtime.proto import analyzer_pb2_grpc
 
-    from swarm_iac.provider.serve import serve
+    from swarm_iac.provider.plugin.serve import serve
 
     asyncio.run(serve(lambda server, busy: analyzer_pb2_grpc.add_AnalyzerServicer_to_server(_analyzer(), server)))
 
@@ -38,8 +38,8 @@ def _analyzer() -> Any:
     from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
     from swarm_iac import __version__
-    from swarm_iac.provider.judge import refusals
-    from swarm_iac.provider.wire import from_struct
+    from swarm_iac.provider.operations.checks import refusals
+    from swarm_iac.provider.plugin.wire import from_struct
 
     class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         async def Handshake(self, request: Any, context: Any) -> Any:

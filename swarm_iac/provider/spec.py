@@ -21,9 +21,9 @@ from pydantic import Field, TypeAdapter
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired, Observed
-from swarm_iac.plan.parking import Fits, may_stand
-from swarm_iac.plan.steps import anywhere
-from swarm_iac.provider.wire import understood
+from swarm_iac.plan.order.temporary_placement import Fits, may_stand
+from swarm_iac.plan.planning import anywhere
+from swarm_iac.provider.plugin.wire import understood
 
 if TYPE_CHECKING:
     from swarm_iac.limits import Amounts

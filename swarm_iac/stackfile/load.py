@@ -13,16 +13,16 @@ from pydantic import BaseModel, ValidationError
 from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.stack import Ceiling, Limits, Stack
-from swarm_iac.stackfile import lock
-from swarm_iac.stackfile.check import check
-from swarm_iac.stackfile.compose import Node, compose
-from swarm_iac.stackfile.nodes import Nodes, merge
-from swarm_iac.stackfile.salvage import salvage
-from swarm_iac.stackfile.shape import PolicyFile, StackFile
-from swarm_iac.stackfile.source import Document, Source, Step, join
-from swarm_iac.stackfile.text import decode, read
-from swarm_iac.stackfile.wishes import wishes
-from swarm_iac.stackfile.wording import problem
+from swarm_iac.stackfile.checks.feasibility import wishes
+from swarm_iac.stackfile.checks.references import check
+from swarm_iac.stackfile.locks import lock
+from swarm_iac.stackfile.reading.compose import Node, compose
+from swarm_iac.stackfile.reading.messages import problem
+from swarm_iac.stackfile.reading.nodes import Nodes, merge
+from swarm_iac.stackfile.reading.salvage import salvage
+from swarm_iac.stackfile.reading.shape import PolicyFile, StackFile
+from swarm_iac.stackfile.reading.source import Document, Source, Step, join
+from swarm_iac.stackfile.reading.text import decode, read
 
 Shape = TypeVar("Shape", bound=BaseModel)
 

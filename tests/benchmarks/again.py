@@ -30,14 +30,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from swarm_iac.cli import decisions, fleet
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.machines import fleet_status
 from swarm_iac.decision import Decision, again, decide, keep, resolve
 from swarm_iac.errors import Refused, StackFileError, StaleLock
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired, steps
-from swarm_iac.plan.parking import may_stand
+from swarm_iac.plan.order.temporary_placement import may_stand
 from swarm_iac.units import BitsPerSecond, Bytes
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
@@ -116,13 +117,13 @@ def _judged(root: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
     if bool(refused) != bool(now.stale):
         yield "frozen", f"frozen mode says {refused or 'nothing'}, and {now.stale or 'nothing'} is decided again"
     fresh = now if now.stale else resolve(root, NAME, today=today)
-    once = not now.stale and decisions.spent(now)  # the budget of moves is one of each change, and the next has it anew
+    once = not now.stale and deciding.spent(now)  # the budget of moves is one of each change, and the next has it anew
     if _placed(fresh) > _placed(now) and not once:
         names = sorted(fresh.placement.by_name().keys() - now.placement.by_name().keys())
         yield "missed", f"a fresh repair places {', '.join(names[:5])}, too"
     if len(fresh.placement.growing) < len(now.placement.growing) and _placed(fresh) == _placed(now) and not once:
         yield "missed", "a fresh repair lets more of those grow that wait to"
-    solved = decisions.bettered(now, today)
+    solved = deciding.bettered(now, today)
     same = _felt(solved.placement, solved.stack) == _felt(now.last, solved.stack)
     told = _changes(now)
     if told is not None and told == same and now.last.allocations and not once:
@@ -156,12 +157,12 @@ def _frozen(root: Path, today: datetime.date) -> str:
 def _changes(now: Decision) -> bool | None:
     """Would `swarm up` change anything on machines that are as the lock leaves them? None where no order of steps is safe."""
     wanted = desired(now.stack, now.placement)
-    seen = fleet._as_locked(now, wanted)
+    seen = fleet_status._as_locked(now, wanted)
     try:
         plan = steps(seen, wanted, "", now.stack.solve, partial(may_stand, now.stack))
     except Refused:
         return None
-    return fleet.changes(fleet.View(now, wanted, seen, plan, "the lock"))
+    return fleet_status.changes(fleet_status.View(now, wanted, seen, plan, "the lock"))
 
 
 def _stopped(now: Decision, today: datetime.date) -> Iterator[tuple[str, str]]:
@@ -207,7 +208,7 @@ def _steady(root: Path, today: datetime.date, solved: Decision) -> Iterator[tupl
         yield "unsteady", "right after a solve, another placement is decided"
     if then.last.allocations and _changes(then):
         yield "unsteady", "right after a solve, the plan has changes"
-    if decisions.spent(then):
+    if deciding.spent(then):
         return
     if _placed(again(then, today=today)) > _placed(then):
         yield "missed", "solved again, the same file has more places"

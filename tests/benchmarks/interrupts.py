@@ -23,7 +23,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from swarm_iac.limits import judge
-from swarm_iac.stackfile import load, lock
+from swarm_iac.stackfile import load
+from swarm_iac.stackfile.locks import lock
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.written import text_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.stackfile import lock
+from swarm_iac.stackfile.locks import lock
 from tests.cli.typed import ROOT, swarm
 
 STACK = """\

@@ -19,7 +19,8 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, LedgerHead, Observed
 from swarm_iac.plan import desired
 from swarm_iac.reach.program import agent_digest
-from swarm_iac.stackfile import load, lock
+from swarm_iac.stackfile import load
+from swarm_iac.stackfile.locks import lock
 from tests.cli.typed import Ended, swarm
 
 #: `fine` and `tune` hold all of both nodes; `next` waits for either.

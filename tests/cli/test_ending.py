@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.cli.engine import ending
-from swarm_iac.provider import mark
+from swarm_iac.provider.operations import in_flight
 
 
 def test_a_run_that_ended_well_or_by_the_operators_hand_says_nothing() -> None:
@@ -25,9 +25,9 @@ def test_a_part_that_was_killed_is_named(status: int, in_hand: bool, who: str) -
 
 def test_only_a_change_that_never_ended_is_left_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mark"
-    monkeypatch.setenv(mark.NAME, str(file))
-    assert not mark.left_in_hand(file)
-    mark.begun()
-    assert mark.left_in_hand(file)
-    mark.ended()
-    assert not mark.left_in_hand(file)
+    monkeypatch.setenv(in_flight.NAME, str(file))
+    assert not in_flight.left_in_hand(file)
+    in_flight.begun()
+    assert in_flight.left_in_hand(file)
+    in_flight.ended()
+    assert not in_flight.left_in_hand(file)

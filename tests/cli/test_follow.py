@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.cli.interrupt import Interrupted
-from swarm_iac.cli.live import Following, followed
+from swarm_iac.cli.terminal.interrupt import Interrupted
+from swarm_iac.cli.terminal.progress import Following, followed
 from swarm_iac.decision import WRITING
 from swarm_iac.solver import Watch
 from tests.cli.test_interrupt import SECONDS, Typed, exact, repository

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from swarm_iac.cli import grid
-from swarm_iac.cli.grid import Grid, narrowed
+from swarm_iac.cli.terminal.tables import Grid, narrowed
 
 WORDS = ("gpu-01", "-", "", "16 GB", "8 x H100, 2 x A100", "0-7: 600 W persistent", "two\nlines", "Übung", "日本", "[b]x[/b]")
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from swarm_iac.errors import SwarmError
-from swarm_iac.stackfile import lock, whole
+from swarm_iac.stackfile.locks import atomic_write, lock
 from tests.cli.typed import ROOT, swarm
 
 #: Within which Ctrl-C is answered. [s]
@@ -246,7 +246,7 @@ def test_a_lock_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Pat
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SwarmError, match="No space left"):
-        whole.write_whole(lock_file, "after\n")
+        atomic_write.write_whole(lock_file, "after\n")
     assert lock_file.read_text() == "before\n"
     assert sorted(path.name for path in lock_file.parent.iterdir()) == ["dev.lock.yaml", "dev.yaml"]
 

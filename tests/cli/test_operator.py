@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.cli.commands_operator import deadline
+from swarm_iac.cli.commands.operator import deadline
 from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import load
 from tests.cli.typed import Ended, swarm

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.cli import engine, fleet
-from swarm_iac.plan.summary import Summary
-from swarm_iac.provider import mark
+from swarm_iac.cli import engine
+from swarm_iac.cli.machines import fleet_status
+from swarm_iac.plan.show.summary import Summary
+from swarm_iac.provider.operations import in_flight
 from tests.cli.typed import swarm
 
 STACK = """\
@@ -125,7 +126,7 @@ def test_preview_ends_with_what_the_provider_left(
 ) -> None:
     def pulumi(*_: object, more: dict[str, str]) -> subprocess.CompletedProcess[str]:
         if left is not None:
-            Path(more[mark.SUMMARY]).write_text(left.model_dump_json())
+            Path(more[in_flight.SUMMARY]).write_text(left.model_dump_json())
         return subprocess.CompletedProcess([], status)
 
     monkeypatch.setattr(engine, "pulumi", pulumi)
@@ -139,7 +140,7 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
         return {one.get("name") or one["workload"] for one in answer}
 
     assert found("--pending") == {"fine"} and found("--pending", "--user", "ada") == set()
-    look = fleet.look
+    look = fleet_status.look
     monkeypatch.setattr(fleet, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
     assert found("--user", "bo") == {"fine-0", "fine"}
     assert found("--node", "gpu-02") == {"pretrain-0"}

@@ -10,8 +10,8 @@ import pytest
 
 from swarm_iac import decision
 from swarm_iac.decision import Decision, decide, keep
-from swarm_iac.plan.stops import why_moved, why_stopped
-from swarm_iac.solver.sake import moved_for
+from swarm_iac.plan.show.causes import why_moved, why_stopped
+from swarm_iac.solver.explain.move_causes import moved_for
 from tests.cli.typed import swarm
 
 TODAY = datetime.date(2026, 6, 1)

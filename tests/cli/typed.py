@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from swarm_iac.cli import screen
 from swarm_iac.cli.__main__ import main
+from swarm_iac.cli.terminal import screen
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from swarm_iac import assets
 from swarm_iac.converge import converge, play
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
-from swarm_iac.provider.light import without_fork_handlers
+from swarm_iac.provider.plugin.lazy_imports import without_fork_handlers
 
 # As the provider does before it forks for Ansible: some of these tests speak gRPC in the process that others fork from.
 without_fork_handlers()

@@ -74,9 +74,9 @@ def test_a_run_on_another_machine_of_the_same_name(tmp_path: Path) -> None:
 def test_a_lock_is_cleared_only_of_a_process_that_is_known_to_be_gone(
     change: dict[str, Any], cleared: bool, tmp_path: Path, noted: Path, engine: subprocess.Popen[bytes]
 ) -> None:
-    from swarm_iac.provider import here
+    from swarm_iac.provider.plugin import process_identity
 
-    here.note(engine.pid)
+    process_identity.note(engine.pid)
     (file,) = noted.glob("*.json")
     assert file.stat().st_mode & 0o077 == 0 or noted.stat().st_mode & 0o077 == 0
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))

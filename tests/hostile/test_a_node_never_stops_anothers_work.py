@@ -17,8 +17,9 @@ import pytest
 from swarm_iac.errors import Refused
 from swarm_iac.model.state import AllocationState, Desired, LedgerHead, NodeState, Observed, UnitState
 from swarm_iac.model.step import Plan, Step, StepResult, Verb
-from swarm_iac.provider import fleet, spec
-from swarm_iac.provider.fleet import Before
+from swarm_iac.provider import spec
+from swarm_iac.provider.operations import fleet_operations
+from swarm_iac.provider.operations.fleet_operations import Before
 
 JOB = UnitState(user="ada", command="train", restart=False, gang=True)
 
@@ -76,10 +77,10 @@ def observed(name: str, claims: Mapping[str, AllocationState] | None = None, **h
     return Observed(node=name, ledger=LedgerHead(lineage="L", serial=3, fleet="lab"), state=state, health=told)
 
 
-def run(evil: Observed, nodes: Mapping[str, Desired] = NODES, serial: int = 3) -> tuple[Fleet, fleet.Outcome]:
+def run(evil: Observed, nodes: Mapping[str, Desired] = NODES, serial: int = 3) -> tuple[Fleet, fleet_operations.Outcome]:
     machines = Fleet({"a": observed("a"), "b": observed("b"), "evil": evil})
     before = Before(inputs(), {"serial": serial}, {})
-    done = fleet.apply(machines, inputs(nodes), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]
+    done = fleet_operations.apply(machines, inputs(nodes), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]
     return machines, done
 
 
@@ -119,9 +120,9 @@ def test_what_is_asked_for_on_that_node_waits_for_what_it_gives_back() -> None:
 
 
 def test_what_a_killed_run_placed_counts_though_the_state_knows_nothing_of_it() -> None:
-    from swarm_iac.provider import placing
+    from swarm_iac.provider.operations import pending_placement
 
-    placing.begin("L", 4, [("evil", "train-9")], 3)
+    pending_placement.begin("L", 4, [("evil", "train-9")], 3)
     machines, _ = run(observed("evil", {"train-9": member()}))
     assert {"a/stop/train-0", "b/stop/train-1"} <= {step.id for step in machines.ran}, "a gang starts whole"
     again, _ = run(observed("evil", {"train-9": member()}), serial=5)
@@ -153,4 +154,4 @@ def test_a_state_that_most_nodes_disown_is_refused_as_ever() -> None:
     machines = Fleet({name: observed(name).model_copy(update={"ledger": taken}) for name in NODES})
     before = Before(inputs(), {"serial": 3}, {})
     with pytest.raises(Refused, match="a, b, evil: belongs to fleet lab"):
-        fleet.apply(machines, inputs(), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]
+        fleet_operations.apply(machines, inputs(), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.cli.fleet import history_rows
+from swarm_iac.cli.machines.fleet_status import history_rows
 from swarm_iac.observe import history
 
 GOOD: dict[str, Any] = {

@@ -24,9 +24,10 @@ from pulumi.runtime.proto import provider_pb2 as pb
 
 from swarm_iac.model.state import Observed
 from swarm_iac.plan import desired
-from swarm_iac.provider import fleet, servicer, spec
-from swarm_iac.provider.serve import Busy
-from swarm_iac.provider.servicer import Servicer
+from swarm_iac.provider import spec
+from swarm_iac.provider.operations import fleet_operations, servicer
+from swarm_iac.provider.operations.servicer import Servicer
+from swarm_iac.provider.plugin.serve import Busy
 from tests.hostile.bent import RAW_JSON, as_json, bent, cases, harmless
 from tests.plan.test_render import scene
 from tests.provider.pretend import act
@@ -75,7 +76,9 @@ def parts(wanted: Any) -> dict[str, Any]:
     """Inputs, outputs and rows of a Fleet as the state holds them after a run."""
     asked = {"fleet": "f", "lineage": "l", "digest": "d", "spec": spec.pack(wanted), "wish": json.dumps(WISH),
              "guard": spec.pack_guard(CONTEXT.stack)}  # fmt: skip
-    done = fleet.apply(Machines(), asked, fleet.Before(), on_progress=lambda _: None, stop=threading.Event(), guarded=False)
+    done = fleet_operations.apply(
+        Machines(), asked, fleet_operations.Before(), on_progress=lambda _: None, stop=threading.Event(), guarded=False
+    )
     known = {name: json.loads(one.model_dump_json(exclude_defaults=True)) for name, one in SEEN.items()}
     leaving = {"n9": {"node": "n9", "address": "root@n9", "fleet": "f"}}
     outputs = {**done.outputs, "known": known, "leaving": leaving, "drift": ["n1/gpus"]}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.fleet import ssh_config
+from swarm_iac.cli.machines.fleet_status import ssh_config
 from swarm_iac.errors import Refused
 from swarm_iac.sandbox import DEFAULT_NODES, access
 from swarm_iac.sandbox.places import Places

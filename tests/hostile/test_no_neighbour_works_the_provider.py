@@ -19,9 +19,9 @@ from pulumi.runtime.proto import provider_pb2_grpc
 
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.provider import spec
-from swarm_iac.provider.serve import Busy
-from swarm_iac.provider.servicer import Servicer
-from swarm_iac.provider.wire import to_struct
+from swarm_iac.provider.operations.servicer import Servicer
+from swarm_iac.provider.plugin.serve import Busy
+from swarm_iac.provider.plugin.wire import to_struct
 
 URN = "urn:pulumi:dev::lab::swarm:index:Fleet::lab"
 
@@ -86,7 +86,7 @@ def test_a_program_that_gives_one_is_told() -> None:
 
 @pytest.mark.parametrize("other", [False, True])
 def test_only_the_account_that_runs_the_provider_may_call_it(other: bool) -> None:
-    from swarm_iac.provider.caller import OnlyOwner
+    from swarm_iac.provider.plugin.caller import OnlyOwner
 
     async def ask(stub: Any) -> Any:
         return await stub.Handshake(pb.ProviderHandshakeRequest(engine_address="127.0.0.1:1"))

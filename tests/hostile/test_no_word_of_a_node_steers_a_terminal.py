@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from swarm_iac.cli import screen
-from swarm_iac.cli.enter import Chosen, on_node
+from swarm_iac.cli.machines.shell import Chosen, on_node
+from swarm_iac.cli.terminal import screen
 from swarm_iac.converge.outcome import Outcomes, words
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.state import NodeState
@@ -25,8 +25,8 @@ from swarm_iac.model.step import Change, Plan, Step, Verb
 from swarm_iac.observe import history, observe
 from swarm_iac.observe.observe import read
 from swarm_iac.plan import rows
-from swarm_iac.plan.render import Context, text
-from swarm_iac.provider import engine
+from swarm_iac.plan.show.render import Context, text
+from swarm_iac.provider.plugin import engine_log
 from tests.plan.test_render import scene
 
 #: Clears the screen, sets the clipboard, rewrites the line, turns the order, halves of characters, an 8-bit escape.
@@ -95,7 +95,7 @@ def test_what_is_printed_and_what_the_engine_is_told(capsys: pytest.CaptureFixtu
     assert "\\x1b[2J" in done.out and "\\x1b[2J" in done.err
 
     async def told() -> list[str]:
-        voice, sent = engine.Voice("127.0.0.1:1", "urn"), []
+        voice, sent = engine_log.Voice("127.0.0.1:1", "urn"), []
 
         class Stub:
             def __init__(self, channel: object) -> None:
@@ -104,12 +104,12 @@ def test_what_is_printed_and_what_the_engine_is_told(capsys: pytest.CaptureFixtu
             async def Log(self, request: Any) -> None:
                 sent.append(request.message)
 
-        real = engine.engine_pb2_grpc.EngineStub
-        engine.engine_pb2_grpc.EngineStub = Stub
+        real = engine_log.engine_pb2_grpc.EngineStub
+        engine_log.engine_pb2_grpc.EngineStub = Stub
         try:
             await voice.warn(STEERS)
         finally:
-            engine.engine_pb2_grpc.EngineStub = real
+            engine_log.engine_pb2_grpc.EngineStub = real
             await voice.close()
         return sent
 

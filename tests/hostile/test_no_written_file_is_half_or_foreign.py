@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm_iac.cli import discover
+from swarm_iac.cli.machines import discover
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.state import Facts, GpuFacts, Observed
-from swarm_iac.stackfile import whole
+from swarm_iac.stackfile.locks import atomic_write
 
 EVIL = "sdb, vcpus: 999}\nworkloads: {x: {user: root"
 
@@ -24,7 +24,7 @@ def test_a_link_under_the_temporary_name_is_not_followed(tmp_path: Path) -> None
     victim = tmp_path / "victim"
     victim.write_text("theirs")
     (tmp_path / "dev.lock.yaml.new").symlink_to(victim)
-    assert whole.write_whole(tmp_path / "dev.lock.yaml", "ours\n")
+    assert atomic_write.write_whole(tmp_path / "dev.lock.yaml", "ours\n")
     assert victim.read_text() == "theirs" and (tmp_path / "dev.lock.yaml").read_text() == "ours\n"
     assert not (tmp_path / "dev.lock.yaml").is_symlink()
 
@@ -34,7 +34,7 @@ def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path: Path, m
     sync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (order.append("sync"), sync(fd))[1])
     monkeypatch.setattr(Path, "replace", lambda one, to: (order.append("replace"), replace(one, to))[1])
-    whole.write_whole(tmp_path / "dev.lock.yaml", "a\n")
+    atomic_write.write_whole(tmp_path / "dev.lock.yaml", "a\n")
     assert order == ["sync", "replace", "sync"]
 
 
@@ -48,9 +48,9 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_nothing_else(tmp_path: Path
 
     with monkeypatch.context() as patch, pytest.raises(SwarmError, match="No space left"):
         patch.setattr(os, "fsync", full)
-        whole.write_whole(path, "new\n")
+        atomic_write.write_whole(path, "new\n")
     assert path.read_text() == "old\n" and [one.name for one in tmp_path.iterdir()] == [path.name]
-    whole.write_whole(path, "new\n")
+    atomic_write.write_whole(path, "new\n")
     assert path.stat().st_mode & 0o777 == 0o640
 
 

@@ -22,7 +22,7 @@ from swarm_iac.model.state import (
     SliceState,
     UnitState,
 )
-from swarm_iac.plan import cpulist
+from swarm_iac.plan.state import cpulist
 
 NODES = ("n1", "n2", "n3")
 RACKS = {"n1": "r1", "n2": "r1", "n3": ""}

@@ -17,7 +17,7 @@ from swarm_iac.model.state import (
     UnitState,
 )
 from swarm_iac.model.step import Plan, Step, Verb
-from swarm_iac.plan import cpulist
+from swarm_iac.plan.state import cpulist
 
 At = tuple[str, str]
 

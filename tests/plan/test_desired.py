@@ -8,8 +8,9 @@ from swarm_iac.model.hardware import Gpus, Hardware, Rack
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Node, Stack, Team, Tuning
 from swarm_iac.model.workload import DiskIo, Each, Network, Replicas, Run, Stop, Workload
-from swarm_iac.plan import cpulist, desired, rows
-from swarm_iac.plan.words import size
+from swarm_iac.plan import desired, rows
+from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state.format import size
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
 
 

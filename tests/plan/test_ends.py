@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan import steps
-from swarm_iac.plan.ends import given_back
+from swarm_iac.plan.state.completion import given_back
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet

@@ -10,7 +10,7 @@ from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.workload import Each, Where, Workload
 from swarm_iac.plan import guards, steps
-from swarm_iac.plan.parking import may_stand
+from swarm_iac.plan.order.temporary_placement import may_stand
 from swarm_iac.units import Bytes, Cpus
 from tests.plan import fleets
 

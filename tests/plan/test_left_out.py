@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swarm_iac.model.state import Declared, Desired, Facts, GpuFacts, NodeState, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan import steps
-from swarm_iac.plan.hardware import differences
+from swarm_iac.plan.state.mismatch import differences
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan import guards, rows, steps
-from swarm_iac.plan.rows import health_words
+from swarm_iac.plan.show.rows import health_words
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet

@@ -12,8 +12,8 @@ from swarm_iac.model.stack import Ceiling, Limits, Node
 from swarm_iac.model.state import LedgerHead, Observed
 from swarm_iac.model.workload import Run
 from swarm_iac.plan import desired, steps
-from swarm_iac.plan.markdown import MOST, markdown
-from swarm_iac.plan.render import Context, as_json, text
+from swarm_iac.plan.show.markdown import MOST, markdown
+from swarm_iac.plan.show.render import Context, as_json, text
 from swarm_iac.units import Bytes
 from tests.plan.test_desired import PLACEMENT, allocation, stack
 

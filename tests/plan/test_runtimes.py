@@ -8,7 +8,7 @@ import pytest
 
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.state import AllocationState, NodeState, Observed, UnitState
-from swarm_iac.plan import runtimes, words
+from swarm_iac.plan.state import format, runtimes
 from swarm_iac.units import Bytes, Cpus
 from tests.solver.fleets import stack_of
 
@@ -76,4 +76,4 @@ def test_whom_its_limit_ended_is_told_apart(health: str, end: str, words: str) -
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (86400 * 3 + 4 * HOUR, "3 d 4 h"), (86400 * 3 + 59, "3 d")],
 )
 def test_a_duration_is_told_in_two_units(seconds: int, text: str) -> None:
-    assert words.lasting(seconds) == text
+    assert format.lasting(seconds) == text

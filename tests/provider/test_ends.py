@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from swarm_iac.model.state import Observed
-from swarm_iac.plan.ends import given_back
+from swarm_iac.plan.state.completion import given_back
 from swarm_iac.provider import spec
-from swarm_iac.provider.failures import row_of
-from swarm_iac.provider.sight import Asked, Sight
+from swarm_iac.provider.operations.failures import row_of
+from swarm_iac.provider.operations.reconcile import Asked, Sight
 from tests.plan import fleets
 from tests.plan.test_lives import one
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarm_iac.model.step import Step, StepResult, Verb
-from swarm_iac.provider.failures import failed_rows
+from swarm_iac.provider.operations.failures import failed_rows
 
 STEPS = tuple(
     Step(id=f"n1/{verb}/a-0", node="n1", verb=verb, allocation="a-0") for verb in (Verb.SLICE, Verb.TRAFFIC, Verb.START)

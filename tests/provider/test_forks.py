@@ -7,7 +7,7 @@ import sys
 
 _BUSY = """
 import asyncio, os, pty, sys
-from swarm_iac.provider.light import without_fork_handlers
+from swarm_iac.provider.plugin.lazy_imports import without_fork_handlers
 without_fork_handlers()
 import grpc.aio
 

@@ -19,4 +19,4 @@ def _no_rescue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         assert isinstance(error, Exception)
         raise error
 
-    monkeypatch.setattr(importlib.import_module("swarm_iac.solver.solve"), "rescued", raised)
+    monkeypatch.setattr(importlib.import_module("swarm_iac.solver.decide.solve"), "rescued", raised)

@@ -12,13 +12,14 @@ from typing import TypedDict
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve, worth
-from swarm_iac.solver.assemble import assemble
-from swarm_iac.solver.greedy import misfit
-from swarm_iac.solver.scene import GPUS, WHOLE, Scene, scene_of
-from swarm_iac.solver.search import EFFORT
-from swarm_iac.solver.task import Pairs, Settled, settle
-from swarm_iac.solver.unsplit import split
+from swarm_iac.solver import Solution, solve
+from swarm_iac.solver.exact.search import EFFORT
+from swarm_iac.solver.repair.assembly import assemble
+from swarm_iac.solver.repair.greedy import misfit
+from swarm_iac.solver.repair.unsplitting import split
+from swarm_iac.solver.snapshot import value
+from swarm_iac.solver.snapshot.snapshot import GPUS, WHOLE, Scene, scene_of
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled, settle
 
 
 def spreads(scene: Scene, name: str) -> list[Counter[str]]:
@@ -49,7 +50,7 @@ def score(scene: Scene, settled: Settled, counts: Counter[tuple[str, str]]) -> t
     moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
     moves += sum(recarded(scene, settled, counts, node) for node in scene.bins)
     eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
-    load = worth.loads(scene)
+    load = value.loads(scene)
     kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in scene.running.items())
     waste = sum(c * misfit(scene, scene.asks[n], scene.bins[b]) for (n, b), c in counts.items())
     return (*values, kept, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
@@ -156,7 +157,7 @@ def reached(solution: Solution) -> Pairs:
 
 def as_large(stack: Stack, last: Placement = Placement()) -> Solution:
     """What the path of large fleets answers."""
-    module = sys.modules["swarm_iac.solver.solve"]
+    module = sys.modules["swarm_iac.solver.decide.solve"]
     with unittest.mock.patch.multiple(module, NODES=0, EXACT=0):
         return solve(stack, last)
 

@@ -6,9 +6,9 @@ import os
 import random
 
 from swarm_iac.solver import solve
-from swarm_iac.solver.counting import EVERY, STATES, Ruled, Tally, keeping_out, reach
-from swarm_iac.solver.explain import room_of
-from swarm_iac.solver.scene import scene_of
+from swarm_iac.solver.explain.conflict import room_of
+from swarm_iac.solver.explain.counting import EVERY, STATES, Ruled, Tally, keeping_out, reach
+from swarm_iac.solver.snapshot.snapshot import scene_of
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 

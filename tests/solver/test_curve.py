@@ -10,8 +10,8 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Watch, solve
-from swarm_iac.solver.curve import Point, budgets, curve, gained, share
-from swarm_iac.solver.figures import rank
+from swarm_iac.solver.advice.move_curve import Point, budgets, curve, gained, share
+from swarm_iac.solver.exact.figures import rank
 from tests.solver.crowded import crowded
 from tests.solver.fleets import some_fleet, stack_of
 

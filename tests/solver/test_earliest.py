@@ -13,7 +13,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
-from swarm_iac.solver.earliest import End, Start, earliest, ends
+from swarm_iac.solver.advice.earliest import End, Start, earliest, ends
 from tests.solver.fleets import stack_of
 
 HARDWARE: dict[str, dict[str, Any]] = {

@@ -10,12 +10,12 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
-from swarm_iac.solver.bounds import Bounds
+from swarm_iac.solver.repair.gpu_bounds import Bounds
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 
-MODULE = sys.modules["swarm_iac.solver.solve"]
-CLEAR = sys.modules["swarm_iac.solver.clear"]
+MODULE = sys.modules["swarm_iac.solver.decide.solve"]
+CLEAR = sys.modules["swarm_iac.solver.decide.clearing"]
 
 
 def hopeless() -> tuple[Stack, Placement]:

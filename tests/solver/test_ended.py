@@ -11,7 +11,7 @@ from swarm_iac.limits import judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve, why
-from swarm_iac.solver.growth import solve_keeping
+from swarm_iac.solver.decide.keep_size import solve_keeping
 from swarm_iac.units import Bytes
 from tests.solver.fleets import HARDWARE, some_fleet, stack_of
 

@@ -20,8 +20,8 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
-from swarm_iac.solver.columns.linear import Linear
-from swarm_iac.solver.cpsat import cp_model
+from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.backend.linear import Linear
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_change, check_fill
 from tests.solver.test_oracle import HARDWARE
@@ -164,7 +164,7 @@ def test_each_engine_solves_a_linear_program(engine: str) -> None:
 def test_a_mistake_of_ours_costs_the_search_and_is_told() -> None:
     """Whatever is raised on the way, what runs stays, what fits is placed, and the proof says that there was no search."""
     last = solve(before()).placement
-    with mock.patch.object(sys.modules["swarm_iac.solver.small"], "attempt", side_effect=KeyError("r8")):
+    with mock.patch.object(sys.modules["swarm_iac.solver.decide.small"], "attempt", side_effect=KeyError("r8")):
         solution = solve(after(), last)
     assert judge(after(), solution.placement) == ()
     assert not solution.proof.optimal

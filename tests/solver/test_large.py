@@ -11,10 +11,10 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
-from swarm_iac.solver.bounds import level_bounds
-from swarm_iac.solver.columns.limit import Limit
-from swarm_iac.solver.counting import possible
-from swarm_iac.solver.scene import scene_of
+from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.repair.gpu_bounds import level_bounds
+from swarm_iac.solver.snapshot.snapshot import scene_of
 from tests.benchmarks.scale import fleet
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_fill, still

@@ -8,7 +8,7 @@ import pytest
 
 from swarm_iac.limits import judge
 from swarm_iac.model.edit import changed
-from swarm_iac.plan.parking import may_stand
+from swarm_iac.plan.order.temporary_placement import may_stand
 from swarm_iac.solver import solve, why
 from swarm_iac.stackfile import loads
 

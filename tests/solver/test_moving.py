@@ -13,12 +13,12 @@ import pytest
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
-from swarm_iac.solver.fewest import moved
-from swarm_iac.solver.homeward import homeward
-from swarm_iac.solver.moving import Still, fewest_by_columns
-from swarm_iac.solver.rearrange import rearranged
-from swarm_iac.solver.scene import Scene, scene_of
-from swarm_iac.solver.task import Pairs, Settled, by_workload, settle
+from swarm_iac.solver.repair.fewest_moves import moved
+from swarm_iac.solver.repair.move_bound import Still, fewest_by_columns
+from swarm_iac.solver.repair.replica_moves import rearranged
+from swarm_iac.solver.repair.undo_moves import homeward
+from swarm_iac.solver.snapshot.snapshot import Scene, scene_of
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, settle
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import accepted, as_large, fewest, reached, recarded
 
@@ -108,7 +108,7 @@ def test_what_is_proven_by_counting_is_not_lost_where_columns_prove_less(monkeyp
     last = solve(stack_of(nodes, old)).placement
     stay = {name: old[name] for name in old if name not in ("old3", "old5")}
     stack = stack_of(nodes, stay | {"new": wish(2, 6, 60)}, solve={"moves": 100})
-    monkeypatch.setattr(sys.modules["swarm_iac.solver.clear"], "fewest_by_columns", lambda *_: Still(0, None, 0))
+    monkeypatch.setattr(sys.modules["swarm_iac.solver.decide.clearing"], "fewest_by_columns", lambda *_: Still(0, None, 0))
     (moves,) = [goal for goal in as_large(stack, last).proof.goals if goal.name == "moves"]
     assert 0 < moves.bound < moves.value
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.cli import decisions
+from swarm_iac.cli.decisions import deciding
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
-from swarm_iac.plan.diff import restart_for
+from swarm_iac.plan.state.diff import restart_for
 from swarm_iac.solver import solve, why
 from swarm_iac.units import Bytes, Cpus
 from tests.solver.fleets import stack_of
@@ -263,8 +263,8 @@ def test_what_no_numa_node_has_room_for_is_split_and_proven_to_be() -> None:
     sound(stack, solution.placement)
     told = why(stack, solution.placement, "new", last=last).fits[-1]
     assert told.text == "new-0 is split over NUMA nodes 0 and 1 of n1"
-    assert decisions.split(stack, new) == "split over NUMA nodes 0 and 1"
-    assert decisions.split(stack, last.allocations[0]) == ""
+    assert deciding.split(stack, new) == "split over NUMA nodes 0 and 1"
+    assert deciding.split(stack, last.allocations[0]) == ""
 
 
 def test_nobody_moves_and_no_finer_gpu_is_taken_to_keep_a_job_on_one_socket() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from swarm_iac.solver.columns.price import Pricer
+from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import Keep, Kind, Problem, Shape
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.model.placement import Unplaced
-from swarm_iac.plan.stops import why_stopped
+from swarm_iac.plan.show.causes import why_stopped
 from swarm_iac.solver import solve, solve_keeping
-from swarm_iac.solver.sake import moved_for
+from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import load
 from tests.benchmarks.reasons.__main__ import decisions
 

@@ -9,7 +9,7 @@ import pytest
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import Watch, solve
-from swarm_iac.solver.record import differences, read, record
+from swarm_iac.solver.decide.recording import differences, read, record
 from tests.solver.crowded import crowded
 from tests.solver.fleets import some_fleet, stack_of
 

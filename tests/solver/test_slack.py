@@ -9,8 +9,8 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
-from swarm_iac.solver.scene import CEILINGS, ENDLESS, scene_of
-from swarm_iac.solver.slack import without_slack
+from swarm_iac.solver.snapshot.binding_limits import without_slack
+from swarm_iac.solver.snapshot.snapshot import CEILINGS, ENDLESS, scene_of
 from tests.solver.fleets import stack_of
 
 GPUS = CEILINGS.index("gpus")

@@ -11,7 +11,7 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.solver import Watch, solve
-from swarm_iac.solver.cpsat import cp_model, ended_by, one_worker, run
+from swarm_iac.solver.backend.cpsat import cp_model, ended_by, one_worker, run
 from tests.solver.fleets import some_fleet
 
 
@@ -64,7 +64,7 @@ def test_a_search_that_is_stopped_before_it_begins_still_answers(
     last = solve(before).placement if change else Placement()
     if large:
         for name in ("NODES", "EXACT"):
-            monkeypatch.setattr(sys.modules["swarm_iac.solver.solve"], name, 0)
+            monkeypatch.setattr(sys.modules["swarm_iac.solver.decide.solve"], name, 0)
     watch = Watch()
     watch.stop()
     cut = solve(stack, last, watch=watch)

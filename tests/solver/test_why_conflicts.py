@@ -15,10 +15,10 @@ from swarm_iac.limits import Violation, judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
-from swarm_iac.solver.counting import STATES
-from swarm_iac.solver.explain import GANG, Causes, room_of
-from swarm_iac.solver.facts import Conflict, conflict_of
-from swarm_iac.solver.scene import scene_of
+from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
+from swarm_iac.solver.explain.counting import STATES
+from swarm_iac.solver.explain.facts import Conflict, conflict_of
+from swarm_iac.solver.snapshot.snapshot import scene_of
 from tests.solver.crowded import crowded
 
 FLEETS = 300

@@ -29,7 +29,7 @@ def mended(stack: Stack, mend: Mend) -> Stack:
 @pytest.mark.parametrize("few", [False, True], ids=["all are searched", "few are searched"])
 def test_every_mend_mends_at_the_price_it_names(part: int, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if few:
-        monkeypatch.setattr(sys.modules["swarm_iac.solver.mends"], "TINY", 0)
+        monkeypatch.setattr(sys.modules["swarm_iac.solver.advice.fixes"], "TINY", 0)
     kinds: Counter[str] = Counter()
     for seed in range(part * FLEETS // 6, (part + 1) * FLEETS // 6):
         before, stack = crowded(seed)

@@ -20,7 +20,7 @@ def test_no_lock_hides_what_a_solve_would_do(seed: int) -> None:
 
 def test_a_lock_that_stays_valid_when_room_appears_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The property sees it: without the rule that decides pending work again, fleets fail it, and the case is kept."""
-    monkeypatch.setattr("swarm_iac.stackfile.proof.pending_again", lambda *_: ())
+    monkeypatch.setattr("swarm_iac.stackfile.locks.proof.pending_again", lambda *_: ())
     found = [one for seed in (101, 104, 110) for one in again.failures(seed, (2, 6), 5, tmp_path)]
     assert found
     assert all((tmp_path / f"seed{one.seed}-edit{one.edit}-{one.kind}" / "drawn.yaml").is_file() for one in found)

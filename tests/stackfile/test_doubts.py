@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from swarm_iac.stackfile.doubts import doubts
+from swarm_iac.stackfile.checks.warnings import doubts
 from swarm_iac.stackfile.load import loads
 from tests.cli.typed import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.stackfile import load, loads
-from swarm_iac.stackfile.edit import edited, parse
+from swarm_iac.stackfile.editing.overrides import edited, parse
 from swarm_iac.stackfile.load import Loaded
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.cli import answers
-from swarm_iac.cli.live import Following
+from swarm_iac.cli.decisions import why_text
+from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision, decide, keep, running
 from swarm_iac.errors import StackFileError, StaleLock
 from swarm_iac.limits import judge
@@ -220,7 +220,7 @@ def test_every_command_says_it(root: Path) -> None:
 
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:
     now = decided(root, edited(FLEET, GROWS[0][0]))
-    _, answer = answers.explain(now, "a", TODAY, Following())
+    _, answer = why_text.explain(now, "a", TODAY, Following())
     assert answer.mends and not answer.placed
 
 

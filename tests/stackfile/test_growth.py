@@ -12,7 +12,8 @@ from swarm_iac.errors import StackFileError
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile import loads, lock
+from swarm_iac.stackfile import loads
+from swarm_iac.stackfile.locks import lock
 from tests.growth import grows_evenly
 
 ROOT = Path(__file__).parents[2]

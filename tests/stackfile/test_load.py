@@ -11,7 +11,7 @@ import pytest
 
 from swarm_iac.stackfile import Loaded, load, loads, schema
 from swarm_iac.stackfile.load import SWITCHES
-from swarm_iac.stackfile.ranges import expand
+from swarm_iac.stackfile.reading.ranges import expand
 
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.date(2026, 6, 1)
@@ -120,7 +120,7 @@ def test_stacks_of_this_repository_load() -> None:
 
 
 def test_schema_file_is_up_to_date() -> None:
-    """Write it anew with: python -m swarm_iac.stackfile.shape > swarm_iac/stackfile/stack.schema.json"""
+    """Write it anew with: python -m swarm_iac.stackfile.reading.shape > swarm_iac/stackfile/stack.schema.json"""
     file = ROOT / "swarm_iac" / "stackfile" / "stack.schema.json"
     assert json.loads(file.read_text()) == schema()
 

@@ -12,7 +12,8 @@ import pytest
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile import ended, loads, lock, proof, written
+from swarm_iac.stackfile import loads
+from swarm_iac.stackfile.locks import fast_reader, finished, lock, proof
 
 ROOT = Path(__file__).parents[2]
 DEV = (ROOT / "stacks" / "dev.yaml").read_text()
@@ -174,10 +175,10 @@ def test_how_a_workload_changes_and_is_called_moves_nothing() -> None:
 
 def test_an_end_is_of_what_ran_and_of_nothing_else() -> None:
     """A job that ended has no other place, size or node to be judged by: only what was run."""
-    made = ended.with_ends(lock.make(stack(), placed(stack())), ["pretrain-0"], stack())
+    made = finished.with_ends(lock.make(stack(), placed(stack())), ["pretrain-0"], stack())
     text = lock.dump(made)
     assert lock.parse(text, "dev.lock.yaml") == made and "    ended: true\n" in text
-    assert written.read(text, lock.dump(lock.Lock())) is not None, "and it is read at once"
+    assert fast_reader.read(text, lock.dump(lock.Lock())) is not None, "and it is read at once"
     assert made.placement.by_name()["pretrain-0"].gpus == ()
     assert lock.validity(made, stack(("memory: 300 MB", "memory: 400 MB"))) == ()
     command, user = (
@@ -187,4 +188,4 @@ def test_an_end_is_of_what_ran_and_of_nothing_else() -> None:
     for change in (command, user):
         changed = stack(change)
         assert lock.validity(made, changed) == (f"pretrain-0: {lock.ANOTHER}",)
-        assert "pretrain-0" not in ended.of_now(made, changed).by_name()
+        assert "pretrain-0" not in finished.of_now(made, changed).by_name()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from swarm_iac.errors import StackFileError, SwarmError
 from swarm_iac.stackfile import loads
-from swarm_iac.stackfile.ranges import expand
-from swarm_iac.stackfile.restate import restate
+from swarm_iac.stackfile.editing.node_states import restate
+from swarm_iac.stackfile.reading.ranges import expand
 
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.date(2026, 6, 1)

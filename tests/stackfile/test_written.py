@@ -8,7 +8,7 @@ import pytest
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Allocation, Placement, Unplaced
-from swarm_iac.stackfile import lock, written
+from swarm_iac.stackfile.locks import fast_reader, lock
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 HEAD = lock.dump(lock.Lock())
@@ -69,7 +69,7 @@ def by_yaml(text: str) -> lock.Lock | None:
 def test_what_we_write_is_read_at_once_and_is_what_was_written(seed: int) -> None:
     made = drawn(random.Random(seed))
     text = lock.dump(made)
-    assert written.read(text, HEAD) is not None
+    assert fast_reader.read(text, HEAD) is not None
     assert lock.parse(text, "lab.lock.yaml") == made == by_yaml(text)
 
 
@@ -92,5 +92,5 @@ def test_a_lock_that_was_changed_is_read_as_yaml_reads_it(seed: int) -> None:
             "\n".join([*lines[: line + 1], *lines[line:]]),
             text + text[len(HEAD) :],
         ))  # fmt: skip
-        if written.read(changed, HEAD) is not None:
+        if fast_reader.read(changed, HEAD) is not None:
             assert lock.parse(changed, "lab.lock.yaml") == by_yaml(changed), changed

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm_iac.solver.columns.linear import Linear
+from swarm_iac.solver.backend.linear import Linear
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 
 #: What the largest replica that a row asks for is worth in units of value.

@@ -15,7 +15,7 @@ from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
-from swarm_iac.stackfile import lock
+from swarm_iac.stackfile.locks import lock
 from tests.benchmarks.fleets.checker import Finding, broken
 from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves_in_budget, needless, staying, told_moves
 

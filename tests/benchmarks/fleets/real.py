@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from swarm_iac.stackfile.ranges import expand
+from swarm_iac.stackfile.reading.ranges import expand
 from tests.benchmarks.fleets.draw import TODAY
 from tests.benchmarks.fleets.written import Data, Drawn
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from swarm_iac.model.placement import Allocation, Placement, Reason, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.plan.stops import why_moved, why_stopped
+from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.solver import solve, solve_keeping
-from swarm_iac.solver.sake import moved_for
+from swarm_iac.solver.explain.move_causes import moved_for
 from tests.benchmarks.fleets.checker import size_of, wanted
 from tests.benchmarks.fleets.free import Free
 from tests.benchmarks.reasons.counts import counted, told

@@ -1,0 +1,210 @@
+"""Which commands explain a decision, or try another one? why, what-if, rebalance, replay."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swarm_iac.cli.commands.engine import Detailed, Stack
+from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal import exit_codes
+from swarm_iac.cli.terminal.screen import say, show, show_json, table
+from swarm_iac.decision import Decision, Progress
+
+if TYPE_CHECKING:
+    from swarm_iac.solver import Explanation
+    from swarm_iac.solver.advice.move_curve import Point
+
+#: A record of 1,000 nodes and 2,000 workloads has about 4 MB.
+RECORD_BYTES = 200_000_000
+
+From = Annotated[Path | None, typer.Option("--from", help="The same as --stack FILE.", hidden=True)]
+
+
+def why(
+    workload: Annotated[str, typer.Argument(help="Name of a workload (or one replica of it), or of a node.")],
+    stack: Stack = "dev",
+    source: From = None,
+    json: Json = False,
+    offline: Offline = False,
+) -> None:
+    """Say why a workload stands where it stands, or what keeps it out and which changes would place it.
+
+    Of a node: its state, what stands on it and what is free.
+
+    Placed: why each node takes it, and the price of the second best. Moved: for whose sake. Not placed: the smallest set
+    of rules and facts that forbids it, each with its line, and the cheapest changes, each tried by solving; and when it
+    could start, where jobs in its way have a `time`: their machines are asked since when they run. Ctrl-C ends it with the
+    reasons and changes found so far. Exits 0.
+
+    Example: swarm why pretrain
+    """
+    from swarm_iac.cli.terminal import progress
+
+    def answered(progress: progress.Following) -> tuple[Decision, Explanation | None]:
+        decision = _standing(stack, source, progress)
+        if workload in decision.stack.nodes and workload not in decision.stack.workloads:
+            return decision, None
+        progress.phase("loading the solver")
+        from swarm_iac.cli.decisions import why_text
+
+        return why_text.explain(decision, workload, datetime.date.today(), progress)
+
+    decision, answer = progress.followed(answered, quiet=json)
+    if answer is None:
+        from swarm_iac.cli.decisions import node_report
+
+        if json:
+            show_json(node_report.as_json(decision, workload))
+        else:
+            typer.echo("\n".join(node_report.lines(decision, workload)))
+        return
+    from swarm_iac.cli.decisions import why_text
+
+    start = why_text.pending(decision, workload, offline=offline) if answer.missing else (None, "")
+    if json:
+        show_json(why_text.as_json(answer, decision, start))
+    else:
+        for line in why_text.lines(answer, decision, _options(stack, source), start[1]):
+            typer.echo(line)
+
+
+def what_if(
+    edits: Annotated[
+        list[str] | None, typer.Argument(help="PATH=VALUE; nodes may be a range; nothing after = removes.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Another stack file, in place of this one's content.")
+    ] = None,
+    stack: Stack = "dev",
+    source: From = None,
+    json: Json = False,
+    detailed: Detailed = False,
+) -> None:
+    """Show what a change of the stack file would do: placement, moves, limits and cost, before and after.
+
+    Writes nothing. Edits are checked like the file itself. Exits 0, or 2 when an edit is wrong.
+
+    Examples: swarm what-if workloads.chat.replicas=4 nodes.gpu-[07-08].state=ready; swarm what-if --file draft.yaml
+    """
+    from swarm_iac.cli.terminal import progress
+
+    today = datetime.date.today()
+
+    def supposed(progress: progress.Following) -> tuple[Decision, Decision]:
+        progress.phase("reading the edits")
+        from swarm_iac.cli.decisions import what_if
+
+        what_if.check(str(source) if source else stack, edits or [], file, today)
+        now = _standing(stack, source, progress)
+        return now, what_if.supposed(now, edits or [], file, today, progress)
+
+    now, then = progress.followed(supposed, quiet=json)
+    from swarm_iac.cli.decisions import what_if
+
+    if json:
+        show_json(what_if.as_json(now, then, edits or [], today))
+    else:
+        show(*what_if.sections(now, then, today))
+        say(deciding.verdict_line(then))
+        say("nothing was written")
+    exit_codes.tell(detailed, what_if.changes(now, then))
+
+
+def rebalance(
+    moves: Annotated[int | None, typer.Option("--moves", "-n", min=0, help="Write the best within so many moves.")] = None,
+    stack: Stack = "dev",
+    source: From = None,
+    json: Json = False,
+) -> None:
+    """Show what n moves of running allocations would gain, n = 0 to all; with --moves N, write that point.
+
+    A solve keeps what runs within solve.moves; this is the explicit wish to optimise all. The point is written as swarm
+    solve writes its own: stacks/NAME.lock.yaml and NAME.proof.yaml. Ctrl-C ends the curve with the points found so far, and
+    the search for a point with the best so far, which is written unless what runs is better. Exits 0.
+
+    Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
+    """
+    from swarm_iac.cli.commands.stack import show_decision
+    from swarm_iac.cli.terminal import progress
+
+    today = datetime.date.today()
+    if moves is not None:
+        name = deciding.inside(str(source) if source else stack)
+
+        def chosen(progress: progress.Following) -> Decision:
+            progress.phase("loading the solver")
+            from swarm_iac.cli.decisions import rebalance as curves
+
+            return curves.chosen(name, moves, today, progress)
+
+        show_decision(progress.followed(chosen, quiet=json), json=json)
+        return
+
+    def tried(progress: progress.Following) -> tuple[Decision, tuple[Point, ...], bool]:
+        now = _standing(stack, source, progress)
+        progress.phase("loading the solver")
+        from swarm_iac.cli.decisions import rebalance as curves
+
+        return curves.tried(now, today, progress)
+
+    now, points, cut = progress.followed(tried, quiet=json)
+    from swarm_iac.cli.decisions import rebalance as curves
+
+    if json:
+        show_json(curves.as_json(now, points))
+    else:
+        show(*curves.sections(now, points))
+    if cut:
+        say("ended by hand: the other numbers of moves were not tried")
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="What swarm solve --record wrote.")],
+    json: Json = False,
+) -> None:
+    """Solve a recorded solve again, and compare the placements byte by byte. Exits 1 when they differ.
+
+    Example: swarm solve --record monday.json && swarm replay monday.json
+    """
+    from swarm_iac.cli.terminal import progress
+    from swarm_iac.solver import digest
+    from swarm_iac.solver.decide.recording import differences, read
+    from swarm_iac.stackfile.reading.text import decode
+    from swarm_iac.stackfile.reading.text import read as read_bytes
+
+    recorded = read(decode(read_bytes(file, str(file), RECORD_BYTES), str(file), RECORD_BYTES), str(file))
+    solution = progress.followed(lambda progress: recorded.replayed(progress.watch()), quiet=json)
+    found = differences(recorded.answer, solution.placement)
+    if json:
+        answer = {"same": not found, "differences": list(found), "recorded": recorded.solver, "now": solution.proof.solver}
+        show_json({**answer, "digests": [digest(recorded.answer), digest(solution.placement)]})
+    elif found:
+        show(table(f"{len(found)} differences", ("recorded → now",), [(one,) for one in found]))
+        say(f"another answer: recorded {digest(recorded.answer)} by {recorded.solver}, now {digest(solution.placement)}"
+            f" by {solution.proof.solver}")  # fmt: skip
+    else:
+        say(f"the same answer: {digest(recorded.answer)}, {len(recorded.answer.allocations)} allocations")
+    if found:
+        raise SystemExit(1)
+
+
+def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
+    """What holds now, and nothing is written to find out."""
+    return deciding.peek(str(source) if source else stack, progress)
+
+
+def _options(stack: str, source: Path | None) -> str:
+    """What another command needs, to be about the same stack."""
+    return f" --from {source}" if source else f" --stack {stack}" if stack != "dev" else ""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (why, rebalance, replay):
+        app.command()(command)
+    app.command("what-if")(what_if)

@@ -1,0 +1,152 @@
+"""Which commands change what a node may carry? drain, cordon, lost, ready: they edit the stack file, `up` does the rest."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.commands.engine import Stack
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal.screen import say
+from swarm_iac.errors import SwarmError
+from swarm_iac.model.stack import NodeState
+from swarm_iac.model.stack import Stack as Declared
+from swarm_iac.units import Seconds
+
+Nodes = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NODE…", help="Nodes, ranges such as gpu-[01-04], lists with commas, rack=r1, or a label: KEY=VALUE."
+    ),
+]
+Why = Annotated[str | None, typer.Option("--why", help="The reason, for whoever reads it next.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the difference, and write nothing.")]
+_COMMA = re.compile(r",(?![^\[]*\])")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def drain(
+    nodes: Nodes,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="A duration (8 h), a day (2027-01-31: as it begins) or a moment; until then jobs may end."),
+    ] = None,
+    why: Why = None,
+    stack: Stack = "dev",
+    dry_run: DryRun = False,
+) -> None:
+    """Let all work leave nodes: write it into the stack file and show the difference; `swarm up` does it.
+
+    With a deadline, nothing new comes and what runs may end by itself; the first `up` after it moves what is left.
+
+    Examples: swarm drain gpu-07 --why fan; swarm drain gpu-[01-04] --by "8 h"; swarm drain rack=r1 --why "power works"
+    """
+    moment = deadline(by, datetime.datetime.now().astimezone()) if by else None
+    _restate(stack, nodes, "drain", moment, why, dry_run=dry_run)
+
+
+def cordon(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+    """Let nothing new come to nodes, and what runs there run on: write it into the stack file, show the difference.
+
+    Example: swarm cordon gpu-07 --why "fan is loud"
+    """
+    _restate(stack, nodes, "cordon", None, why, dry_run=dry_run)
+
+
+def lost(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+    """Give nodes up: what ran there may start elsewhere. Only for machines that are off for sure, or a job runs twice.
+
+    Example: swarm lost gpu-07 --why "no power"; when it is back: swarm ready gpu-07
+    """
+    _restate(stack, nodes, "lost", None, why, dry_run=dry_run)
+
+
+def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+    """End a drain or a cordon, or take a lost node back: write it into the stack file, show the difference.
+
+    Example: swarm ready gpu-07
+    """
+    _restate(stack, nodes, "ready", None, None, dry_run=dry_run)
+
+
+def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
+    """`8 h`, `2027-01-31` (its first moment) or `2027-01-31T08:00` (here, unless it names a zone). Raises SwarmError."""
+    try:
+        if _DAY.match(text):
+            moment = datetime.datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.astimezone()
+        else:
+            moment = now + datetime.timedelta(seconds=int(Seconds.parse(text)))
+    except (ValueError, OverflowError):
+        raise SwarmError(f"{text!r} is no deadline", hint='write 8 h, 2027-01-31 or "2027-01-31T08:00"') from None
+    if moment <= now:
+        raise SwarmError(f"{text} is past: {moment:%Y-%m-%d %H:%M}", hint="leave --by out to drain at once")
+    return moment
+
+
+def _restate(
+    stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, why: str | None, *, dry_run: bool
+) -> None:
+    from swarm_iac.stackfile.editing.node_states import restate
+    from swarm_iac.stackfile.load import load, nearest_policy
+    from swarm_iac.stackfile.reading.text import read
+
+    path = Path(stack).resolve() if deciding.is_file(stack) else engine.repository() / "stacks" / f"{stack}.yaml"
+    file = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    old = new = read(path, file)
+    today, policies = datetime.date.today(), nearest_policy(path)
+    for pattern in _chosen(nodes, lambda: load(path, today=today, policies=policies).stack):
+        new = restate(new, file, pattern, state, today, by=by, why=why, policies=policies)
+    if new == old:
+        say(f"{file} says so already: nothing to change")
+        return
+    before, after = (text.decode().splitlines() for text in (old, new))
+    lines = difflib.unified_diff(before, after, file, file, lineterm="")
+    typer.echo("\n".join(lines))
+    if dry_run:
+        say("nothing is written (--dry-run)")
+        return
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(new)
+    fresh.chmod(path.stat().st_mode)
+    fresh.replace(path)
+    say("`swarm plan` shows what this moves, `swarm up` does it; commit the stack file with its lock")
+
+
+def _chosen(words: list[str], stack: Callable[[], Declared]) -> Iterator[str]:
+    """Nodes and ranges of all words, each once; `stack` is read only where a rack or a label is named.
+
+    A comma within brackets belongs to a range. Raises SwarmError for a rack or label that no node has.
+    """
+    found: dict[str, None] = {}
+    for word in (part for text in words for part in _COMMA.split(text) if part):
+        key, is_label, value = word.partition("=")
+        if not is_label:
+            found[word] = None
+            continue
+        nodes = stack().nodes
+        labels = {name: node.labelled for name, node in nodes.items()}
+        named = [name for name, each in labels.items() if each.get(key) == value]
+        if not named:
+            known = sorted({each[key] for each in labels.values() if key in each})
+            keys = sorted({key for each in labels.values() for key in each})
+            hint = f"{key} is one of: {', '.join(known)}" if known else f"the labels here: {', '.join(keys) or 'none'}"
+            raise SwarmError(f"no node has {word}", hint=hint)
+        found |= dict.fromkeys(named)
+    yield from found
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (drain, cordon, lost, ready):
+        app.command()(command)
+    # Both words that an operator knows from elsewhere, for what is one thing here.
+    for name in ("undrain", "uncordon"):
+        app.command(name, help="The same as `ready`: new work may come to nodes again.")(ready)

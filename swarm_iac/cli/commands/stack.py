@@ -1,0 +1,197 @@
+"""Which commands work on the stack file alone? validate, schema, solve, plan."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli.commands.engine import AllowStop, Detailed, Only, Positional, Retry, Stack
+from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal import exit_codes
+from swarm_iac.cli.terminal.interrupt import Interrupted
+from swarm_iac.cli.terminal.screen import say, show, show_json, table
+from swarm_iac.decision import Decision
+
+
+def validate(
+    stacks: Annotated[
+        list[str] | None, typer.Argument(metavar="[STACK…]", help="Names of stacks or their files; all in stacks/ if left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check stack files: every mistake with file, line, column and a hint. Exits 2 when there is one.
+
+    Warnings are for what is legal and surely not meant; they change no exit code. Lock and proof files, which stand beside
+    stack files, are passed over.
+
+    Examples: swarm validate; swarm validate lab; swarm validate stacks/*.yaml
+    """
+    from swarm_iac.errors import Problem, StackFileError
+    from swarm_iac.stackfile import load
+    from swarm_iac.stackfile.checks.warnings import doubts
+
+    warnings: list[Problem] = []
+    problems: list[Problem] = []
+    for file in deciding.files(stacks or []):
+        if file.name.endswith((".lock.yaml", ".proof.yaml")):
+            continue  # a shell's stacks/*.yaml names them too
+        try:
+            loaded = load(file, policies=deciding.policies(file), today=datetime.date.today())
+        except StackFileError as error:
+            problems += error.problems
+            continue
+        found = doubts(loaded, datetime.date.today())
+        warnings += found
+        if not json:
+            for one in found:
+                say(f"warning: {one}")
+            stack = loaded.stack
+            say(f"{file}: {len(stack.nodes)} nodes, {len(stack.workloads)} workloads, no mistakes")
+    if json:
+        show_json([{"file": p.place.file, "line": p.place.line, "column": p.place.column, "path": p.path,
+                    "message": p.message, "hint": p.hint, "severity": "warning" if p in warnings else "error"}
+                   for p in (*problems, *warnings)])  # fmt: skip
+    if problems:
+        if not json:
+            raise StackFileError(tuple(problems))
+        raise SystemExit(2)
+
+
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Every key as tables for people: docs/stack-file.md.")] = False,
+) -> None:
+    """Print the JSON Schema of a stack file, for editors.
+
+    Examples: swarm schema > stack.schema.json; swarm schema --markdown > docs/stack-file.md
+    """
+    from swarm_iac.stackfile import schema as document
+
+    if markdown:
+        import yaml
+
+        from swarm_iac import assets
+        from swarm_iac.cli.reference import markdown as render
+
+        defaults = yaml.safe_load((assets.policies() / "limits.yaml").read_text())
+        typer.echo(render(document(), defaults), nl=False)
+    else:
+        show_json(document())
+
+
+def program(
+    output: Annotated[Path, typer.Argument(help="Where to: a zip that Python runs.")] = Path("swarm-node.zip"),
+) -> None:
+    """Write the node program, for nodes whose operators may not bring it themselves: see docs/operations.md.
+
+    Example: swarm program; then on each node, as root: python3 -I -S swarm-node.zip install
+    """
+    from swarm_iac.reach.program import agent_digest, archive
+
+    output.write_bytes(archive())
+    say(f"{output}: {agent_digest()}")
+
+
+def solve(
+    named: Positional = "",
+    stack: Stack = "dev",
+    json: Json = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine which jobs came to their end.")
+    ] = False,
+    record: Annotated[Path | None, typer.Option("--record", help="Also write what was solved, for swarm replay.")] = None,
+) -> None:
+    """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
+
+    Where there is anything to decide, the machines with jobs on them are asked which of those came to their end: their
+    room is given to others. Of a machine that does not answer, and --offline, the lock says what has ended.
+
+    On a terminal, value, bound and gap of each goal are shown as they improve. Ctrl-C ends the search: lock and proof of
+    the best so far are written, the proof says that it was cut, and the exit code is 0. A second Ctrl-C, or one before
+    the search has begun, ends the command with 130 and writes nothing.
+
+    Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json
+    """
+    from swarm_iac.cli.terminal.progress import Following, followed
+
+    def solved(progress: Following) -> Decision:
+        name = named or stack
+        ends = None if offline else deciding.ends(name)
+        return deciding.recorded(name, record, progress, ends) if record else deciding.solve(name, progress, ends)
+
+    decision = followed(solved, quiet=json)
+    try:
+        show_decision(decision, json=json)
+        if not json:
+            lock, name = decision.files.lock, decision.name
+            if decision.files.candidates:
+                told = f"{lock.parent.name}/{lock.name} says so now; `swarm plan {name}` shows what `swarm up` would do"
+            else:  # a draft, which no `up` applies
+                told = f"{lock} says so now; `swarm plan {decision.files.stack}` shows what it comes to"
+            say(f"lock: {told}")
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted while it was shown; {decision.files.lock.name} is written") from None
+
+
+def show_decision(decision: Decision, *, json: bool) -> None:
+    """A decision as `swarm solve` shows it."""
+    from swarm_iac.cli.terminal.progress import HEADS, goal_rows
+
+    if json:
+        show_json(deciding.decision_json(decision))
+        return
+    show(table("placement", deciding.PLACEMENT_HEADS, deciding.placement_rows(decision)))
+    if decision.placement.unplaced:
+        show(table("not placed", ("workload", "missing", "because"), deciding.unplaced_rows(decision)))
+    if decision.placement.growing:
+        heads = ("workload", "keeps", "wants", "because")
+        show(table("keeps its size until there is room", heads, deciding.growing_rows(decision)))
+    if decision.proof:
+        show(table("how good it is", HEADS, goal_rows(decision.proof.goals)))
+    for line in filter(None, (deciding.cost_line(decision), deciding.verdict_line(decision))):
+        say(line)
+
+
+def plan(
+    named: Positional = "",
+    stack: Stack = "dev",
+    json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
+    offline: Offline = False,
+    allow_stop: AllowStop = 0,
+    retry: Retry = False,
+    only: Only = "",
+    detailed: Detailed = False,
+) -> None:
+    """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
+
+    The last line sums it up. A plan that stops more than solve.stops is shown in full, too, and ends with 3.
+
+    Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown;
+    swarm plan --only gpu-03,research
+    """
+    if json and markdown:
+        raise typer.BadParameter("one of --json and --markdown, not both")
+    from swarm_iac.cli.machines import fleet_status
+
+    view = fleet_status.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
+    refused = fleet_status.guard(view, allow_stop)
+    if json:
+        told = {"message": refused.message, "hint": refused.hint} if refused else None
+        show_json({**fleet_status.plan_json(view), "refused": told})
+    elif markdown:
+        typer.echo(fleet_status.plan_markdown(view), nl=False)
+    else:
+        show(*fleet_status.plan_text(view))
+    if refused:
+        raise refused
+    exit_codes.tell(detailed, fleet_status.changes(view))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (validate, schema, program, solve, plan):
+        app.command()(command)

@@ -1,0 +1,57 @@
+"""Why does a node carry what it carries? Its state, what stands on it, and what is free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swarm_iac.cli.decisions.deciding import ranges
+from swarm_iac.decision import Decision
+from swarm_iac.units import Bytes, Cpus
+
+
+def as_json(decision: Decision, node: str) -> dict[str, Any]:
+    """The answer for machines; memory in bytes, CPUs in thousandths."""
+    stack = decision.stack
+    found, has, here = stack.nodes[node], stack.hardware_of(node), decision.placement.on(node)
+    return {
+        "node": node,
+        "state": found.state,
+        "why": found.why,
+        "place": _place(decision, node),
+        "allocations": [{**one.model_dump(mode="json"), "user": stack.workloads[one.workload].user} for one in here],
+        "free": {
+            "gpus": has.gpus.count - len({gpu for one in here for gpu in one.gpus}),
+            "vcpus": int(has.vcpus) - sum(int(one.vcpus) for one in here),
+            "memory": int(has.memory) - sum(int(one.memory) for one in here),
+        },
+    }
+
+
+def lines(decision: Decision, node: str) -> list[str]:
+    """The answer for people."""
+    found = as_json(decision, node)
+    state, free = found["state"] + (f" ({found['why']})" if found["why"] else ""), found["free"]
+    told = [
+        f"{node}: {state}, {sum('ended' not in one for one in found['allocations'])} allocations",
+        f"  {found['place']}  nodes.{node}",
+    ]
+    if found["allocations"]:
+        told.append("\nWhat stands there")
+    for one in found["allocations"]:
+        if one.get("ended"):
+            files = f", and keeps {one['storage']} of files" if one["storage"] != str(Bytes(0)) else ""
+            told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
+            continue
+        gpus = f"GPU{'s'[: len(one['gpus']) != 1]} {ranges(one['gpus'])}, " if one["gpus"] else ""
+        told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory (swarm why {one['workload']})")
+    told.append("\nWhat is free")
+    told.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
+    if found["state"] in ("cordon", "drain", "lost"):
+        words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
+        told.append(f"  nothing new comes while it is {words}; swarm ready {node} ends that")
+    return told
+
+
+def _place(decision: Decision, node: str) -> str:
+    place = decision.source.place(f"nodes.{node}")
+    return f"{place.file}:{place.line}"

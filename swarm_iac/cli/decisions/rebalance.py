@@ -1,0 +1,100 @@
+"""How does the curve of a rebalance read, and how does one of its points become the decision?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from swarm_iac.cli.engine import repository
+from swarm_iac.cli.terminal.interrupt import Interrupted
+from swarm_iac.cli.terminal.progress import Following
+from swarm_iac.cli.terminal.screen import table
+from swarm_iac.decision import Decision, adopt, keep, running
+from swarm_iac.model import cost
+from swarm_iac.solver.advice.move_curve import Point, better, curve, gained, point, share
+from swarm_iac.solver.exact.figures import figures, rank
+
+BAR = 18
+_HEADS = {"moves": "moves", "misfit": "misfit", "split": "split over NUMA nodes", "nodes": "nodes in use"}
+
+
+def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:
+    """The best placement within so many moves, kept as `swarm solve` keeps its own. Raises LimitExceeded.
+
+    Ctrl-C ends the search. Raises Interrupted where what it found by then is not as good as what runs.
+    """
+    now = running(repository(), name, today=today, progress=progress)
+    progress.phase(f"trying {moves} move{'s' if moves != 1 else ''}")
+    watch = progress.watch()
+    found = point(now.stack, now.last, moves, today, watch)
+    if watch.stopped and rank(found.values) < rank(figures(now.stack, now.last)):
+        raise Interrupted("ended before anything better than what runs was found; nothing was written")
+    decision = adopt(now, found.solution, today=today)
+    keep(decision, progress)
+    return decision
+
+
+def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Decision, tuple[Point, ...], bool]:
+    """The whole curve; True with those of its points that Ctrl-C left."""
+    watch = progress.asks("trying moves")
+
+    def so_far(points: tuple[Point, ...]) -> None:
+        progress.found((now, points, True))
+
+    points = curve(now.stack, now.last, today, lambda text: progress.phase(f"trying {text}"), so_far, watch)
+    return now, points, watch.stopped
+
+
+def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableType]:
+    """The curve for people."""
+    names = gained(points)
+    if not names:
+        yield Text("Nothing is gained by moving what runs: the placement is as good with no move as with any number.")
+        return
+    first, costs = points[0], cost.cost(now.stack, points[0].solution.placement)
+    heads = ["moves", *(_head(name) for name in names), *(["cost"] if costs else []), f"gain in {_head(names[0])}"]
+    rows = []
+    for index, one in enumerate(points):
+        cells = [str(one.budget), *(_cell(name, first.values[name], one.values[name]) for name in names)]
+        if costs:
+            cells.append(str(cost.cost(now.stack, one.solution.placement)))
+        rows.append([*cells, bar(share(points, index, names[0]))])
+    yield table("what moves would gain", heads, rows)
+    enough = next(one for one in points if one.values == points[-1].values)
+    count = f"{enough.moves} move{'s' if enough.moves != 1 else ''}"
+    yield Text(f"All of it takes {count}. To write a point: swarm rebalance --moves {enough.moves}")
+
+
+def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:
+    """The curve for machines."""
+    return [
+        {
+            "budget": one.budget,
+            "moves": [move.model_dump(mode="json") for move in one.solution.moves if move.target],
+            "figures": one.values,
+            "optimal": one.solution.proof.optimal,
+            "cost": str(cost.cost(now.stack, one.solution.placement) or "") or None,
+        }
+        for one in points
+    ]
+
+
+def bar(part: float) -> str:
+    """A share as a bar of text with its percentage."""
+    filled = round(max(0.0, min(1.0, part)) * BAR)
+    return f"{'█' * filled}{'·' * (BAR - filled)} {round(100 * part):>3}%"
+
+
+def _head(name: str) -> str:
+    level, _, what = name.rpartition("_")
+    return _HEADS.get(name) or f"{level} {'GPUs' if what == 'gpus' else what} placed"
+
+
+def _cell(name: str, first: int, value: int) -> str:
+    if value == first:
+        return str(value)
+    return f"{value} ({value - first:+d}{'' if better(name, value - first) else ', worse'})"

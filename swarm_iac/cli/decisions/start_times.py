@@ -1,0 +1,76 @@
+"""When could what is pending start, in words? By the clock where machines said since when jobs run, else within how long."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from swarm_iac.cli.engine import reaching
+from swarm_iac.decision import Decision
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import Observed
+from swarm_iac.plan.state.completion import came_to_end
+from swarm_iac.reach.address import patience
+from swarm_iac.units import Seconds
+
+if TYPE_CHECKING:
+    from swarm_iac.solver.advice.earliest import Start
+
+#: Of so many workloads it is looked for in a list of what is pending.
+MOST = 100
+#: What is to be known of every end.
+GIVES = "the room of a job that has ended is given out by the next `swarm up`"
+#: Who asks why waits no longer for machines that do not answer. [s]
+_PATIENCE = 10.0
+
+
+def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[str, str]:
+    """Of each pending workload when it could start; without those of which nobody knows. `now`: [s since 1970]"""
+    names = [one.workload for one in decision.placement.unplaced[:MOST]]
+    found = _starts(decision.stack, decision.placement, names, seen, now)
+    return {name: told(start, now) for name, start in found.items()}
+
+
+def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *, offline: bool) -> tuple[Start | None, str]:
+    """When one pending workload could start, and in words. Asked are the machines on which jobs with a known time run.
+
+    `stack` and `placement`: those that the question is about.
+    """
+    timed = {one.node for one in placement.going() if stack.workloads[one.workload].time.end}
+    seen: dict[str, Observed] = {}
+    if timed and not offline:
+        from swarm_iac.cli.decisions.deciding import ssh_config
+        from swarm_iac.observe import observe
+
+        targets = {node: stack.nodes[node].ssh for node in sorted(timed)}
+        most = min(_PATIENCE, patience(reaching(decision.root)))
+        seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=most)
+    now = int(time.time())
+    start = _starts(stack, placement, [workload], seen, now).get(workload)
+    return start, told(start, now) if start else ""
+
+
+def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:
+    # Each node answers for what stands there by our own lock, and for nothing else.
+    here = [(stack.runs_as(one), seen[one.node]) for one in placement.going() if one.node in seen]
+    ends_now = came_to_end(stack, placement, seen)
+    over = {stack.runs_as(one) for one in placement.going() if one.name in ends_now}
+    if not names or not (over or any(one.time.end for one in stack.workloads.values())):
+        return {}
+    from swarm_iac.solver.advice.earliest import earliest, ends
+
+    began = {name: node.started[name] for name, node in here if name in node.started}
+    return earliest(stack, placement, names, ends(stack, placement, began, over, now), datetime.date.today())
+
+
+def told(start: Start, now: int) -> str:
+    """As in `could start about 2026-11-23 04:10 UTC, when fine-2 reaches its limit (on gpu-03)`."""
+    if start.how == "ended":
+        return f"could start at the next `swarm up`: {start.job} has ended (on {start.node})"
+    moment = datetime.datetime.fromtimestamp(now + start.after, datetime.UTC)
+    when = f"about {moment:%Y-%m-%d %H:%M} UTC" if start.known else f"within {Seconds(start.after)}"
+    why = "reaches its limit" if start.how == "limit" else "is expected to end"
+    return f"could start {when}, when {start.job} {why} (on {start.node})"

@@ -1,0 +1,166 @@
+"""What would be different, and how does that read?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal.screen import table
+from swarm_iac.decision import Decision, Files, Progress, suppose
+from swarm_iac.errors import Place, Problem, StackFileError
+from swarm_iac.limits import Usage, usage
+from swarm_iac.model import cost, deadline
+from swarm_iac.model.placement import Allocation, Unplaced
+from swarm_iac.solver.explain.move_causes import moved_for
+from swarm_iac.stackfile import Loaded, load
+from swarm_iac.stackfile.editing.overrides import edited, parse
+
+_HINT = "as in: swarm what-if workloads.chat.replicas=4 nodes.gpu-07.state=ready"
+
+
+def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: datetime.date, progress: Progress) -> Decision:
+    """What would be decided with the edits (of `file`, when it is given). Raises StackFileError, LimitExceeded."""
+    if not edits and file is None:
+        raise StackFileError((Problem(Place("what-if"), "", "nothing is to be different; name an edit or --file", _HINT),))
+    base = load(file, today=today) if file else Loaded(deadline.written(now.written), now.source)
+    return suppose(now, _with(base, edits, today), today=today, progress=progress)
+
+
+def check(name: str, edits: Sequence[str], file: Path | None, today: datetime.date) -> None:
+    """Are the edits right? Asked before anything is solved. Raises StackFileError."""
+    of = deciding.home(name)
+    path = file or (Files.of(*of).stack if of else Path(name))
+    if path.is_file():  # what is no stack is told by who solves
+        _with(load(path, today=today), edits, today)
+
+
+def _with(base: Loaded, edits: Sequence[str], today: datetime.date) -> Loaded:
+    changes = [edit for text in edits for edit in parse(text)]
+    return edited(base, changes) if changes else base
+
+
+def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[RenderableType]:
+    """The difference for people."""
+    changes = list(placement_rows(now, then))
+    if changes:
+        yield table("placement", ("allocation", "user", "before", "after", ""), changes)
+    else:
+        yield Text("Every allocation stays as it runs.\n", style="green")
+    moves = [(reason.text,) for reason in _moves(then, today)]
+    if moves:
+        yield table("what leaves its node, and why", ("",), moves)
+    unplaced = list(unplaced_rows(now, then))
+    if unplaced:
+        yield table("not placed", ("workload", "missing before", "after", "because"), unplaced)
+    limits = [
+        (f"{one.level} {one.subject}", one.resource, before.used_text, one.used_text, _ceilings(before, one))
+        for before, one in _usages(now, then, today)
+    ]
+    if limits:
+        yield table("limits", ("limit of", "resource", "before", "after", "ceiling"), limits)
+    if told := _cost_line(now, then):
+        yield Text(told)
+
+
+def changes(now: Decision, then: Decision) -> bool:
+    """Would anything stand elsewhere, or would something else be pending?"""
+    missing = [{one.workload: one.missing for one in each.placement.unplaced} for each in (now, then)]
+    return any(True for _ in placement_rows(now, then)) or missing[0] != missing[1]
+
+
+def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:
+    """The difference for machines."""
+    before, after = cost.cost(now.stack, now.last), cost.cost(then.stack, then.placement)
+    heads = ("allocation", "user", "before", "after", "note")
+    return {
+        "edits": list(edits),
+        "before": deciding.decision_json(now),
+        "after": deciding.decision_json(then),
+        "changes": [dict(zip(heads, row, strict=True)) for row in placement_rows(now, then)],
+        "moves": [reason.model_dump() for reason in _moves(then, today)],
+        "limits": [
+            {**one.model_dump(), "before": was.used, "ceiling_before": was.ceiling} for was, one in _usages(now, then, today)
+        ],
+        "cost": {
+            "before": str(before) if before else None,
+            "after": str(after) if after else None,
+            "difference": str(after - before) if before and after and before.currency == after.currency else None,
+        },
+    }
+
+
+def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, str, str, str]]:
+    """One row for each allocation that would be elsewhere than it runs, or of another size.
+
+    What the stack file as it is would change as well, since it is not applied yet, is said so.
+    """
+    before, after, anyway = now.last.by_name(), then.placement.by_name(), now.placement.by_name()
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        one = new or old
+        assert one is not None
+        wish = then.stack.workloads.get(one.workload) or now.stack.workloads.get(one.workload)
+        if new is None:
+            gone = one.workload not in then.stack.workloads or one.index >= then.stack.workloads[one.workload].members
+            note = "no longer wanted" if gone else "loses its place"
+        else:
+            note = "new" if old is None else "moves" if old.node != new.node else "other resources"
+        note += ", without the edit too" if anyway.get(name) == new else ""
+        yield name, wish.user if wish else "-", old.node if old else "-", new.node if new else "-", note
+
+
+def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:
+    """One row for each workload that misses a place before or after."""
+    before, after = _by_workload(now), _by_workload(then)
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        why = "; ".join(reason.text for reason in new.reasons) if new else "placed" if name in then.stack.workloads else "-"
+        yield name, len(old.missing) if old else 0, len(new.missing) if new else 0, why
+
+
+def _by_workload(decision: Decision) -> dict[str, Unplaced]:
+    return {one.workload: one for one in decision.placement.unplaced}
+
+
+def _moves(then: Decision, today: datetime.date) -> list[Any]:
+    now = then.placement.by_name()
+    changed = (one for one in then.last.allocations if one.name not in now or _differ(one, now[one.name]))
+    moved = {one.workload for one in changed if one.workload in then.stack.workloads}
+    return [
+        reason for name in sorted(moved) for reason in moved_for(then.stack, then.placement, name, then.last, today)
+    ]  # fmt: skip
+
+
+def _differ(was: Allocation, now: Allocation) -> bool:
+    return (was.node, was.gpus) != (now.node, now.gpus)
+
+
+def _usages(now: Decision, then: Decision, today: datetime.date) -> Iterator[tuple[Usage, Usage]]:
+    """Each ceiling whose use or value would be different."""
+    before = {(one.level, one.subject, one.resource): one for one in usage(now.stack, now.last, today)}
+    for one in usage(then.stack, then.placement, today):
+        was = before.get((one.level, one.subject, one.resource)) or one.model_copy(update={"used": 0})
+        if (was.used, was.ceiling) != (one.used, one.ceiling):
+            yield was, one
+
+
+def _ceilings(before: Usage, after: Usage) -> str:
+    old, new = before.ceiling_text or "none", after.ceiling_text or "none"
+    return new if old == new else f"{old} → {new}"
+
+
+def _cost_line(now: Decision, then: Decision) -> str:
+    before, after = cost.cost(now.stack, now.last), cost.cost(then.stack, then.placement)
+    if after is None:
+        return "" if before is None else f"cost: {before}, and no prices after"
+    if before is None or before.currency != after.currency:
+        return f"cost: {after}"
+    return f"cost: {cost.difference(before, after)}{cost.without_price(then.stack, then.placement)}"

@@ -1,0 +1,215 @@
+"""How does the answer to a "why" read?"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from swarm_iac.cli.decisions import start_times
+from swarm_iac.cli.decisions.deciding import kept_of
+from swarm_iac.cli.terminal.progress import Following
+from swarm_iac.decision import Decision
+from swarm_iac.errors import Place, SwarmError
+from swarm_iac.model import growth
+from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import Explanation, Mend, Move, why
+from swarm_iac.solver.advice.earliest import Start
+from swarm_iac.solver.explain.move_causes import moved_for
+from swarm_iac.stackfile import Source
+from swarm_iac.stackfile.reading.messages import nearest
+
+#: So many reasons of one kind are read by a person.
+SHOWN = 20
+_KINDS = {
+    "limit": "a limit", "node": "a node", "move": "moves", "request": "a request", "together": "several together",
+}  # fmt: skip
+
+
+def explain(decision: Decision, workload: str, today: datetime.date, progress: Following) -> tuple[Decision, Explanation]:
+    """The whole answer about one workload; once its reasons are known, Ctrl-C ends it with those and the changes so far.
+
+    Raises SwarmError for an unknown one.
+    """
+    stem, _, index = workload.rpartition("-")
+    if workload not in decision.stack.workloads and index.isdigit() and stem in decision.stack.workloads:
+        workload = stem  # one replica is where it is for the sake of all
+    if workload not in decision.stack.workloads:
+        near = nearest(workload, {*decision.stack.workloads, *decision.stack.nodes})
+        file = decision.source.place("").file
+        raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
+    stack, placement = _asked(decision, workload)
+    watch = progress.asks(f"looking for the reasons of {workload}")
+
+    def tell(text: str) -> None:
+        progress.phase(f"trying {text}")
+
+    def as_it_runs(answer: Explanation) -> Explanation:
+        if placement is decision.placement:
+            return answer
+        # What waits to grow is asked about without its place, and has not left it.
+        moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
+        return answer.model_copy(update={"moved": moved})
+
+    def so_far(answer: Explanation) -> None:
+        progress.found((decision, as_it_runs(answer)))
+
+    answer = why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
+    return decision, as_it_runs(answer)
+
+
+def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
+    """When a workload that waits could start, and in words; see `start_times.of`."""
+    return start_times.of(decision, *_asked(decision, workload), workload, offline=offline)
+
+
+def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
+    """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
+    placement = decision.placement
+    others = tuple(one for one in placement.growing if one.workload != workload)
+    if len(others) == len(placement.growing):
+        return decision.stack, placement
+    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
+    rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
+    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
+
+
+def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
+    """The answer for machines; every reason and edit with its place. `start`: when it could start, and in words."""
+    return {
+        "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
+        **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "mends"}),
+        "where": {one.name: one.node for one in decision.placement.going() if one.workload == answer.workload},
+        "finished": {one.name: one.node for one in decision.placement.allocations if _ended_of(one, answer)},
+        **{
+            name: [{**one.model_dump(), "place": place(decision.source, one.path)} for one in getattr(answer, name)]
+            for name in ("fits", "moved", "reasons")
+        },
+        "mends": [
+            {
+                **mend.model_dump(mode="json", exclude={"edits", "was"}),
+                "edits": [
+                    {"edit": str(edit), "was": was, "place": place(decision.source, edit.path)}
+                    for edit, was in zip(mend.edits, mend.was, strict=True)
+                ],
+            }
+            for mend in answer.mends
+        ],
+    }
+
+
+def _ended_of(one: Allocation, answer: Explanation) -> bool:
+    return one.ended and one.workload == answer.workload
+
+
+def place(source: Source, path: str) -> str:
+    """FILE:LINE of a path of the stack file, or of the default limits."""
+    found = source.place(path)
+    return str(Place(found.file, found.line))
+
+
+def lines(answer: Explanation, decision: Decision, options: str, start: str = "") -> Iterator[str]:
+    """The answer for people. `options`: what a command needs to be about the same stack; `start`: when it could start."""
+    source = decision.source
+    growing = next((one for one in decision.placement.growing if one.workload == answer.workload), None)
+    if growing:
+        yield f"{answer.workload}: runs, and keeps {growing.keeps} until there is room for {growing.wants}"
+    else:
+        done = [one for one in decision.placement.allocations if one.workload == answer.workload and one.ended]
+        finished = f", {len(done)} finished" if done else ""
+        yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed{finished}"
+        if done:
+            yield "\nWhat has finished, and is not run again"
+            yield from _finished(done, decision)
+    if answer.fits:
+        yield "\nWhere it stands"
+        yield from _reasons(answer.fits, source)
+    if answer.moved:
+        yield "\nWhat left its node, and for whose sake"
+        yield from _reasons(answer.moved, source)
+    if answer.second:
+        yield "\nThe second best"
+        yield f"  {_second(answer)}"
+    elif answer.cut and not answer.missing:
+        yield "\nEnded by hand before a second best was found."
+    if answer.reasons:
+        size = " in its new size" if growing else ""
+        yield f"\nTogether these leave it no place{size}; each of them is needed for that"
+        yield from _reasons(answer.reasons, source)
+        if start:
+            yield "\nWhen it could start, if nothing new arrives"
+            yield f"  {start}"
+            yield f"  {start_times.GIVES}"
+        yield from _mends(answer, decision, options)
+
+
+def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:
+    for one in done[:SHOWN]:
+        yield f"  {one.name}: ended on {one.node}, {kept_of(one)}; its GPUs, CPUs, memory and bandwidth are free for others"
+    if len(done) > SHOWN:
+        yield f"  and {len(done) - SHOWN} more; --json has all"
+    at = f"workloads.{done[0].workload}"
+    yield f"    {place(decision.source, at)}  {at}  another command or variable is another job"
+
+
+def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:
+    for reason in reasons[:SHOWN]:
+        yield f"  {reason.text}"
+        yield f"    {place(source, reason.path)}  {reason.path}  ({reason.rule})"
+    if len(reasons) > SHOWN:
+        yield f"  and {len(reasons) - SHOWN} more; --json has all"
+
+
+def _second(answer: Explanation) -> str:
+    second = answer.second
+    if second is None:
+        return ""
+    if not second.nodes:
+        return f"without {second.avoids} it has no place"
+    where = ", ".join(second.nodes)
+    price = "; ".join(second.price) if second.price else "none: a tie, decided by the fuller node, then by name"
+    return f"without {second.avoids}: on {where}; the price: {price}"
+
+
+def _mends(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
+    source, mends, most = decision.source, answer.mends, decision.stack.solve.stops
+    if not mends:
+        none = "Ended by hand before a change was found" if answer.cut else "No change of up to three values was found"
+        yield f"\n{none} that places it."
+        return
+    yield "\nWhat would place it, each tried by solving, cheapest first"
+    kind = ""
+    for mend in mends:
+        if mend.kind != kind:
+            kind = mend.kind
+            yield f"  {_KINDS[kind]}"
+        yield f"    swarm what-if {' '.join(shlex.quote(str(edit)) for edit in mend.edits)}{options}"
+        for edit, was in zip(mend.edits, mend.was, strict=True):
+            yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
+        if mend.moves:
+            yield f"      moves {', '.join(_move(move) for move in mend.moves)}"
+        if mend.stops:
+            yield f"      stops {', '.join(mend.stops)}"
+        if (count := _missed(mend, decision)) > most:
+            yield f"      stops {count} running allocations at once, and solve.stops is {most}: swarm up --allow-stop {count}"
+    if answer.cut:
+        yield "\nEnded by hand: other changes may place it, too."
+
+
+def _missed(mend: Mend, decision: Decision) -> int:
+    """How many `swarm up` would stop, as its guard counts: a service that moves is healthy there before it stops here."""
+    works = decision.stack.workloads
+    stops = [works[name.rpartition("-")[0]] for name in mend.stops]
+    moves = [works[move.name.rpartition("-")[0]] for move in mend.moves]
+    return sum(one.run is not None for one in stops) + sum(one.run is not None and one.kind != "serve" for one in moves)
+
+
+def _new(value: object) -> str:
+    return "nothing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _move(move: Move) -> str:
+    where = f"to another GPU of {move.source}" if move.source == move.target else f"{move.source} → {move.target}"
+    return f"{move.name} ({where})"

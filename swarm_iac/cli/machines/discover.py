@@ -1,0 +1,83 @@
+"""What would a stack file say of machines that are there already?"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from swarm_iac.cli.decisions.deciding import ssh_config
+from swarm_iac.cli.engine import reaching
+from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
+from swarm_iac.model.state import Facts
+from swarm_iac.reach.address import patience
+from swarm_iac.units import BitsPerSecond, Bytes
+
+#: What YAML takes for more than text.
+_MEANT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def found(addresses: list[str]) -> tuple[str, dict[str, str]]:
+    """The hardware part of a stack file, and what went wrong by node. Reads only."""
+    from swarm_iac.observe import observe
+
+    targets: dict[str, str] = {}
+    for text in addresses:
+        name, _, address = text.rpartition("=")
+        targets[name or _name(address)] = address
+    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=patience(reaching(Path.cwd())))
+    shapes: dict[str, str] = {}
+    lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
+    for name, one in seen.items():
+        if one.error:
+            continue
+        shape = _hardware(one.facts)
+        if shape not in shapes:
+            shapes[shape] = f"{_shape_name(one.facts)}-{len(shapes) + 1}"
+            lines["hardware:"].append(f"  {shapes[shape]}: {{{shape}}}")
+        lines["nodes:"].append(f"  {_text(name)}: {{hardware: {shapes[shape]}, ssh: {json.dumps(targets[name])}}}")
+    text = "".join(f"{head}\n{chr(10).join(body)}\n" for head, body in lines.items() if body)
+    return text, {name: one.error.strip() for name, one in seen.items() if one.error}
+
+
+def _name(address: str) -> str:
+    host = address.rpartition("@")[2].partition(":")[0].partition(".")[0].lower()
+    return host if host and host[0].isalpha() else "node-" + host.replace(".", "-")
+
+
+def _shape_name(facts: Facts) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", gpu_model(facts.gpus[0].model).lower()).strip("-") if facts.gpus else "cpu"
+    return name[:30].strip("-") if name[:1].isalpha() else "gpu"
+
+
+def _hardware(facts: Facts) -> str:
+    """One machine shape as YAML flow. Sizes are rounded down, so that a plan never counts on more than there is."""
+    words = []
+    if facts.gpus:
+        card = facts.gpus[0]
+        model = gpu_model(card.model)
+        count, size = len(facts.gpus), _round(card.memory)
+        known = f"{count} x {model}"  # as it stands, because only a model that we know does so
+        words.append(
+            f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {_text(model)}, memory: {size}}}"
+        )
+    words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
+    disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
+    if disk:
+        words += [f"nvme: {_round(disk[1])}", f"disk: {_text(disk[0])}"]
+    nic = max(facts.interfaces.items(), key=lambda pair: pair[1], default=None)
+    if nic and nic[1] > 0:
+        words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {_text(nic[0])}"]
+    if len(facts.numa) > 1:
+        words.append(f"numa: {len(facts.numa)}")
+    return ", ".join(words)
+
+
+def _text(words: str) -> str:
+    """What a machine says, as YAML: plain where that is text for sure, else quoted, so that it adds no key."""
+    return words if re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", words) and words.lower() not in _MEANT else json.dumps(words)
+
+
+def _round(size: int) -> Bytes:
+    unit = 10**9 if size >= 10 * 10**9 else 10**6
+    return Bytes(size // unit * unit)

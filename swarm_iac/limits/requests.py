@@ -1,0 +1,133 @@
+"""Is each workload placed as it was asked for?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from swarm_iac.limits.index import Board, Violation
+
+
+def everything_is_known(board: Board) -> Iterator[Violation]:
+    """For every a:  workload_a ∈ workloads, and node_a ∈ nodes unless it has ended"""
+    for one in board.every:
+        if one.workload not in board.stack.workloads:
+            text = f"{one.name} is of the workload {one.workload}, which the stack does not have"
+        elif one.node not in board.stack.nodes and not one.ended:
+            text = f"{one.name} is on the node {one.node}, which the stack does not have"
+        else:
+            continue
+        yield Violation(rule="everything_is_known", text=text, subject=one.name)
+
+
+def indices_are_unique(board: Board) -> Iterator[Violation]:
+    """For every workload w:  |{a of w}| ≤ most_w, its indices differ (of a gang each is < gang_w), and name_a = w-index_a"""
+    for name, ones in board.by_workload.items():
+        workload = board.stack.workloads[name]
+        most = workload.gang if workload.gang is not None else workload.replicas.most
+        seen = Counter(one.index for one in ones)
+        path = f"workloads.{name}.{'gang' if workload.gang is not None else 'replicas'}"
+        for one in ones:
+            if one.name != f"{name}-{one.index}":
+                text = f"the allocation {one.name} is replica {one.index} of {name} and must be named {name}-{one.index}"
+            elif workload.gang is not None and one.index >= most:
+                text = f"{one.name} is beyond the {most} members of {name}"
+            else:
+                continue
+            yield Violation(rule="indices_are_unique", text=text, subject=one.name, path=path)
+        if len(seen) > most:
+            text = f"{len(seen)} replicas of {name} are placed, and it has {most}"
+            yield Violation(rule="indices_are_unique", text=text, subject=name, path=path)
+        for index, count in seen.items():
+            if count > 1:
+                text = f"{name}-{index} is placed {count} times"
+                yield Violation(rule="indices_are_unique", text=text, subject=f"{name}-{index}", path=path)
+
+
+def sizes_equal_wish(board: Board) -> Iterator[Violation]:
+    """For every a of w:  (|gpus|, |cpus|, vcpus, memory, storage, egress, ingress)_a = the same of w
+
+    |cpus| is vcpus_w when pinned, else 0. Of one that has ended all but its storage is 0, and that is what it was.
+    """
+    wishes = {}
+    for name in board.by_workload:
+        workload = board.stack.workloads[name]
+        each = workload.each
+        pinned = int(each.vcpus) // 1000 if each.pinned else 0
+        wishes[name] = (
+            ("gpus", each.gpus.count, "each.gpus"),
+            ("cpus", pinned, "each.vcpus"),
+            ("vcpus", each.vcpus, "each.vcpus"),
+            ("memory", each.memory, "each.memory"),
+            ("storage", workload.storage, "each.scratch"),
+            ("egress", workload.egress, "network.egress"),
+            ("ingress", workload.ingress, "network.ingress"),
+        )
+    for one in board.known:
+        for field, asked, key in wishes[one.workload]:
+            value = getattr(one, field)
+            wish = asked if not one.ended else value if field == "storage" else 0
+            has = len(value) if isinstance(value, tuple) else value
+            if has != wish:
+                word = {"gpus": "GPUs", "cpus": "pinned CPUs", "vcpus": "vCPUs"}.get(field, field)
+                text = f"{one.name} holds {has} of {word}, and its workload asks for {wish}"
+                text = f"{one.name} has ended, and holds {has} of {word}" if one.ended else text
+                path = f"workloads.{one.workload}.{key}"
+                yield Violation(rule="sizes_equal_wish", text=text, subject=one.name, path=path)
+
+
+def gangs_are_whole(board: Board) -> Iterator[Violation]:
+    """For every gang w:  |{a of w, not ended}| ∈ {0, gang_w − |{a of w, ended}|}"""
+    for name, ones in board.by_workload.items():
+        gang = board.stack.workloads[name].gang
+        placed = len({one.index for one in ones})
+        if gang is not None and any(not one.ended for one in ones) and placed < gang:
+            text = f"{placed} of {gang} members of {name} are placed, and a gang runs whole or not at all"
+            yield Violation(rule="gangs_are_whole", text=text, subject=name, path=f"workloads.{name}.gang")
+
+
+def replicas_are_spread(board: Board) -> Iterator[Violation]:
+    """For every w with spread s, and each place p of kind s:  |{a of w, not ended : p_a = p}| ≤ 1"""
+    for name, ones in board.going.items():
+        spread = board.stack.workloads[name].place.spread
+        if spread:
+            places = Counter(one.node if spread == "node" else board.rack(one.node) for one in ones)
+            for place, count in places.items():
+                if count > 1:
+                    text = f"{count} replicas of {name} are in the {spread} {place}, and they are to be spread"
+                    path = f"workloads.{name}.place.spread"
+                    yield Violation(rule="replicas_are_spread", text=text, subject=name, path=path)
+
+
+def replicas_stay_within(board: Board) -> Iterator[Violation]:
+    """For every w with within s:  |{p_a : a of w, not ended}| ≤ 1 for places p of kind s"""
+    for name, ones in board.going.items():
+        within = board.stack.workloads[name].place.within
+        if within:
+            places = sorted({one.node if within == "node" else board.rack(one.node) for one in ones})
+            if len(places) > 1:
+                text = f"{name} is in the {within}s {', '.join(places)}, and it is to stay within one"
+                path = f"workloads.{name}.place.within"
+                yield Violation(rule="replicas_stay_within", text=text, subject=name, path=path)
+
+
+def labels_match_select(board: Board) -> Iterator[Violation]:
+    """For every a of w, not ended, and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
+    for one in (one for ones in board.going.values() for one in ones):
+        for label, value in board.stack.workloads[one.workload].place.select.items():
+            has = board.stack.nodes[one.node].labelled.get(label)
+            if has != value:
+                text = f"{one.name} asks for {label}: {value}, and {one.node} has {has or 'no such label'}"
+                path = f"workloads.{one.workload}.place.select.{label}"
+                yield Violation(rule="labels_match_select", text=text, subject=one.name, path=path)
+
+
+def states_allow(board: Board) -> Iterator[Violation]:
+    """For every a that has not ended:  state(node_a) = ready, or cordon and a ∈ kept"""
+    for one in (one for ones in board.going.values() for one in ones):
+        state = board.stack.nodes[one.node].state
+        if state == "ready" or (state == "cordon" and one.name in board.kept):
+            continue
+        rest = "takes nothing new" if state == "cordon" else "carries nothing"
+        text = f"{one.name} is on {one.node}, which is in state {state} and {rest}"
+        yield Violation(rule="states_allow", text=text, subject=one.name, path=f"nodes.{one.node}.state")

@@ -1,0 +1,172 @@
+"""Which order of the steps keeps every law, and does it need a detour?
+
+In this order, the first that keeps them:
+    as it comes      every wait that a law asks for, in the plainest order
+    taking turns     the replicas of services in an order that was searched for (plan.turns)
+    with a detour    one replica stands elsewhere for a while (plan.parking), then two, and so on within the budget
+    none             Refused, with the circle or the service that the plainest order fails on
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from swarm_iac.errors import Refused
+from swarm_iac.model.stack import Solve
+from swarm_iac.model.state import Desired, Observed
+from swarm_iac.plan.order import availability, handover, rack_power, temporary_placement, waves
+from swarm_iac.plan.order.sequencing import turns
+from swarm_iac.plan.order.temporary_placement import Detour, Fits
+from swarm_iac.plan.steps.actions import Machine, Turns, machines, services
+from swarm_iac.plan.steps.draft import drafts
+from swarm_iac.plan.steps.graph import Graph
+from swarm_iac.plan.steps.graph import circle as find_circle
+
+#: Situations that are looked at before giving up: each is a whole plan.
+ATTEMPTS = 40
+#: Moves that are made first, to make room for a detour.
+AHEAD = 8
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    """Why an order is not safe, and who could stand elsewhere for a while: at once, or in for itself.
+
+    `least`: no fewer detours than these mend it.
+    """
+
+    refusal: Refused
+    waiting: tuple[tuple[str, str], ...]
+    leaves: bool
+    least: int
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What the fleet is after some detours."""
+
+    observed: Mapping[str, Observed]
+    taken: tuple[tuple[Detour, Graph], ...] = ()
+
+    @property
+    def detours(self) -> int:
+        """Those that count against the budget."""
+        return sum(not detour.final and not detour.twice for detour, _ in self.taken)
+
+
+def safe(
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
+) -> tuple[dict[str, Machine], Graph]:
+    """Every node, and all steps with their waits. Raises Refused when no order is safe."""
+    found = machines(observed, desired)
+    promised = availability.promised(found)
+    # By the detours that it takes at least, those taken included; among equals the one that is further on.
+    queue = [(0, 0, 0, _Situation(observed))]
+    count = itertools.count(1)
+    first: _Trouble | None = None
+    for _ in range(ATTEMPTS):
+        if not queue:
+            break
+        *_, now = heapq.heappop(queue)
+        all_of = machines(now.observed, desired) if now.taken else found
+        all_of, graph, trouble = _ordered(now.observed, desired, all_of, agent, budget, promised)
+        if trouble is None:
+            whole = _joined(graph, now, services(all_of))
+            if whole is not None:
+                return all_of, whole
+            continue
+        first = first or trouble
+        if all(detour.twice for detour, _ in now.taken):
+            for drop in temporary_placement.drops(all_of):
+                heapq.heappush(queue, (0, -len(now.taken) - 1, next(count), _after(now, all_of, drop)))
+        least = now.detours + trouble.least
+        if least <= budget.moves:
+            away = {detour.name for detour, _ in now.taken}
+            waiting = [(node, name) for node, name in trouble.waiting if name not in away]
+            for detour in temporary_placement.detours(all_of, waiting, trouble.leaves, fits):
+                heapq.heappush(queue, (least, -len(now.taken) - 1, next(count), _after(now, all_of, detour)))
+            moved = _ahead(now, all_of, desired, trouble)
+            if moved is not None:
+                heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
+    assert first is not None
+    told = f"no detour was found with solve.moves: {budget.moves}" + (
+        f", and it takes at least {first.least}" if first.least > budget.moves else ""
+    )
+    raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
+
+
+def _after(now: _Situation, all_of: Mapping[str, Machine], detour: Detour) -> _Situation:
+    """The situation once the detour is taken too."""
+    after = temporary_placement.take(now.observed, all_of, detour)
+    return _Situation(after, (*now.taken, (detour, temporary_placement.steps(now.observed, after, detour))))
+
+
+def _joined(graph: Graph, now: _Situation, served: Mapping[str, list[tuple[str, str]]]) -> Graph | None:
+    """All steps with those of the detours; None when two detours need the same place twice, or each other's."""
+    for detour, ahead in reversed(now.taken):
+        if ahead.keys() & graph.keys():
+            return None
+        graph = temporary_placement.join(graph, ahead, detour, served)
+    return None if now.taken and find_circle(graph) else graph
+
+
+def _ahead(
+    now: _Situation, all_of: Mapping[str, Machine], desired: Mapping[str, Desired], trouble: _Trouble
+) -> _Situation | None:
+    """The situation after moves that are free to be made first; None when there is none, or some were made already."""
+    if any(detour.final for detour, _ in now.taken):
+        return None
+    found = now
+    while len(found.taken) - len(now.taken) < AHEAD:
+        detour = temporary_placement.ahead(all_of, trouble.waiting)
+        if detour is None:
+            break
+        found = _after(found, all_of, detour)
+        all_of = machines(found.observed, desired)
+    return found if found is not now else None
+
+
+def _ordered(
+    observed: Mapping[str, Observed],
+    desired: Mapping[str, Desired],
+    all_of: dict[str, Machine],
+    agent: str,
+    budget: Solve,
+    promised: Mapping[str, int],
+) -> tuple[dict[str, Machine], Graph, _Trouble | None]:
+    """Steps with their waits, and what is wrong with them. `all_of`: the machines of the two, in no searched order."""
+    graph, trouble = _try(all_of, agent, budget, promised, None)
+    if trouble is None:
+        return all_of, graph, None
+    found = turns(all_of, promised)
+    if found is not None:
+        other = machines(observed, desired, found)
+        graph, again = _try(other, agent, budget, promised, found)
+        if again is None:
+            return other, graph, None
+    return all_of, graph, trouble
+
+
+def _try(
+    all_of: dict[str, Machine], agent: str, budget: Solve, promised: Mapping[str, int], found: Turns | None
+) -> tuple[Graph, _Trouble | None]:
+    graph: Graph = {}
+    for machine in all_of.values():
+        graph |= drafts(machine, agent)
+    waves.order(all_of, graph, budget.max_unavailable, rack_power.order(all_of, graph))
+    circle = handover.order(all_of, graph, found)
+    served = services(all_of)
+    replicas = {replica for each in served.values() for replica in each}
+    if circle:
+        inside = [(graph[one].node, graph[one].allocation) for one in circle]
+        return graph, _Trouble(handover.refusal(graph, circle), tuple(one for one in inside if one in replicas), True, 1)
+    broken = list(availability.broken(all_of, graph, promised))
+    if not broken:
+        return graph, None
+    workload, worst = broken[0]
+    restarting = [(node, name) for node, name in served[workload] if all_of[node].acts[name].kind in ("restart", "go")]
+    refusal = availability.refusal(workload, worst, promised[workload])
+    return graph, _Trouble(refusal, tuple(restarting), False, len(broken))

@@ -1,0 +1,269 @@
+"""Where can a replica stand for a while, so that the others can change around it?
+
+When no order of the wanted changes is safe, a detour may make one: a replica of a service first becomes healthy on a node
+that has room now. Either it leaves its old place at once (its place is what others wait for), or it stands in while the
+replica in its old place restarts. Then the plan goes on from there, as if the detour were done, with its steps ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
+from swarm_iac.model.step import Verb
+from swarm_iac.plan.order.handover import order
+from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.steps.actions import Machine, homes, keepers, machines, services
+from swarm_iac.plan.steps.draft import drafts
+from swarm_iac.plan.steps.graph import Graph
+from swarm_iac.plan.steps.hand_over_order import capacity, fits, hold
+
+#: May a workload stand on a node, whatever its place there?
+Fits = Callable[[str, str], bool]
+#: Nodes that are tried for one replica.
+TRIES = 3
+
+
+def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
+    """Would `place` and `gpus` of the workload that runs under this name let it stand there, and is the node open to new?"""
+    home = stack.nodes.get(node)
+    found = next((one for name, one in stack.workloads.items() if (one.formerly or name) == runs_as), None)
+    if home is None or found is None or home.state != "ready":
+        return False
+    if not home.carries(found.place.select):
+        return False
+    wish, hardware = found.each.gpus, stack.hardware_of(node)
+    return not wish.count or (wish.allows(hardware.gpus.model) and (wish.memory is None or wish.memory <= hardware.gpu_memory))
+
+
+@dataclass(frozen=True)
+class Detour:
+    """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself.
+
+    `final`: it is no detour but a move that is made first, so that its old place is room for a detour.
+    `twice`: it is up on `there` already, since a run was cut short, and all that is done is to leave `here`.
+    `clears`: what is released on `there` before, since nobody wants it any more.
+    """
+
+    name: str
+    workload: str
+    here: str
+    there: str
+    leaves: bool
+    final: bool = False
+    twice: bool = False
+    clears: tuple[str, ...] = ()
+
+
+def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, stands: Fits) -> Iterator[Detour]:
+    """Every detour that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
+    over = _over(all_of)
+    for here, name in sorted(set(waiting)):
+        machine = all_of[here]
+        if name not in machine.old.allocations or not machine.up(name) or machine.seen.error:
+            continue
+        old = machine.old.allocations[name]
+        found = 0
+        for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
+            place = all_of[there]
+            # What a run that was cut short left of a detour can be used again.
+            usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
+            if there == here or not usable:
+                continue
+            clears = next((each for each in _ways(over, there, name) if _stand(place, machine, name, each)), None)
+            if clears is not None:
+                yield Detour(name, old.workload, here, there, leaves, clears=tuple(sorted(clears)))
+                found += 1
+                if found == TRIES:
+                    break
+
+
+def drops(all_of: Mapping[str, Machine]) -> Iterator[Detour]:
+    """Each place that a replica could give up at once, since a run that was cut short left it up in another one too."""
+    goes_to = homes(all_of)[1]
+    places: dict[str, list[str]] = {}
+    for replicas in services(all_of).values():
+        for node, name in replicas:
+            if all_of[node].up(name) and not all_of[node].seen.error:
+                places.setdefault(name, []).append(node)
+    for name, nodes in sorted(places.items()):
+        for here in nodes:
+            others = [node for node in nodes if node != here]
+            if others and here != goes_to.get(name):
+                there = goes_to[name] if goes_to.get(name) in others else others[0]
+                workload = all_of[here].old.allocations[name].workload
+                yield Detour(name, workload, here, there, leaves=True, twice=True)
+
+
+def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> Detour | None:
+    """A move to a place that is free now, of a replica that does not wait itself."""
+    stuck = {name for _, name in waiting}
+    goes_to, over = homes(all_of)[1], _over(all_of)
+    for name, here in sorted(keepers(all_of).items()):
+        place = all_of[goes_to[name]]
+        ready = place.seen.ledger and not place.seen.error and not all_of[here].seen.error
+        if name in stuck or not ready:
+            continue
+        has, wanted = capacity(place.seen, place.old, place.new), place.new.allocations[name]
+        # What a run that was cut short left of it there is its own.
+        held = {each: hold(one) for each, one in place.old.allocations.items() if each != name}
+        for clears in _ways(over, place.name, name):
+            rest = (one for each, one in held.items() if each not in clears)
+            if fits(hold(wanted), rest, has):
+                return Detour(name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears)))
+    return None
+
+
+def _ways(over: Mapping[str, set[str]], there: str, name: str) -> Iterator[set[str]]:
+    """What may be released there for `name`: nothing, if it fits so, since what was begun may be a detour to be ended."""
+    yield set()
+    yield over[there] - {name}
+
+
+def _over(all_of: Mapping[str, Machine]) -> dict[str, set[str]]:
+    """On each node, what can be released at once: what does not run and goes, and what no workload asks for any more."""
+    wanted = {state.workload for machine in all_of.values() for state in machine.new.allocations.values()}
+    return {
+        node: {
+            name for name, state in machine.old.allocations.items()
+            if machine.acts[name].kind == "go" and (not state.unit.active or state.workload not in wanted)
+        }
+        for node, machine in all_of.items()
+    }  # fmt: skip
+
+
+def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
+    """Empty nodes first, and siblings apart."""
+    ones = machine.old.allocations | machine.new.allocations
+    return any(each.workload == workload for each in ones.values()), len(ones), machine.name
+
+
+def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], detour: Detour) -> dict[str, Observed]:
+    """What the fleet is once the detour is taken."""
+    here, there = observed[detour.here], observed[detour.there]
+    if detour.twice:
+        return {**observed, detour.here: _with(here, detour.name, None)}
+    place, home = all_of[detour.there], all_of[detour.here]
+    clears = set(detour.clears)
+    standing = place.new.allocations[detour.name] if detour.final else _stand(place, home, detour.name, clears)
+    assert standing is not None
+    for name in detour.clears:
+        there = _with(there, name, None)
+    found = {**observed, detour.there: _with(there, detour.name, standing)}
+    if detour.leaves:
+        found[detour.here] = _with(here, detour.name, None)
+    return found
+
+
+def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], detour: Detour) -> Graph:
+    """The steps of the detour itself: found as the plan from `observed` to `after`, and nothing else."""
+    desired = {
+        name: Desired(
+            node=name, address="local", fleet=name, state=after[name].state, handover={detour.name: "healthy-first"}
+        )
+        for name in (detour.here, detour.there)
+    }  # fmt: skip
+    all_of = machines({name: observed[name] for name in desired}, desired)
+    graph: Graph = {}
+    for machine in all_of.values():
+        mine = {detour.name, *(detour.clears if machine.name == detour.there else ())}
+        for one, draft in drafts(machine, "").items():
+            # What was begun in its old place is for the plan after the detour to end.
+            leaves = detour.leaves and draft.verb in (Verb.STOP, Verb.RELEASE)
+            if draft.allocation in mine and (machine.name == detour.there or leaves):
+                graph[one] = draft
+    if detour.leaves and not detour.twice:
+        order(all_of, graph)
+    for draft in graph.values():
+        draft.after &= graph.keys()
+        if detour.twice:
+            draft.why = f"is up on {detour.there} too, since a run was cut short"
+        elif draft.allocation == detour.name and not detour.final:
+            draft.why = f"stands on {detour.there} for a while, so that others can change"
+    return graph
+
+
+def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[tuple[str, str]]]) -> Graph:
+    """The steps of the detour before those that count on it.
+
+    rest ∋ takes on `here`            wait for its release there
+    rest ∋ takes on `there`           wait until it has its place, and what was in its way is released
+    rest ∋ stops of its service       wait for its health on `there`, and so does its own stop there
+    ahead                             waits for the program of its nodes
+    """
+    health = f"{detour.there}/{Verb.HEALTH}/{detour.name}"
+    release = f"{detour.here}/{Verb.RELEASE}/{detour.name}"
+    stops = {f"{node}/{Verb.STOP}/{name}" for node, name in services.get(detour.workload, ())}
+    stops.add(f"{detour.there}/{Verb.STOP}/{detour.name}")
+    parts = (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
+    place = {one.id for one in ahead.values() if one.node == detour.there and one.verb in (*parts, Verb.RELEASE)}
+    for draft in rest.values():
+        takes = draft.verb in (*parts, Verb.GPUS, Verb.START)
+        if takes and draft.node == detour.here and release in ahead:
+            draft.after.add(release)
+        if takes and draft.node == detour.there:
+            draft.after |= place
+        if draft.id in stops and not detour.twice:
+            draft.after.add(health)
+    for draft in ahead.values():
+        prepare = f"{draft.node}/{Verb.PREPARE}"
+        if prepare in rest:
+            draft.after.add(prepare)
+    return ahead | rest
+
+
+def _with(seen: Observed, name: str, state: AllocationState | None) -> Observed:
+    others = {each: one for each, one in seen.state.allocations.items() if each != name}
+    allocations = others | ({name: state} if state else {})
+    health = {each: told for each, told in seen.health.items() if each != name} | ({name: "healthy"} if state else {})
+    return seen.model_copy(update={"state": seen.state.model_copy(update={"allocations": allocations}), "health": health})
+
+
+def _stand(place: Machine, home: Machine, name: str, clears: set[str]) -> AllocationState | None:
+    """What it would be there, where it has room once `clears` are released; None without.
+
+    It runs as it is wanted at last, else as it runs now.
+    Cores are shared there, with as much CPU time as it had: whoever shares has no cores to give.
+    """
+    wanted, found = home.new.allocations.get(name), home.old.allocations[name]
+    shapes = (found if wanted is None else wanted, found)
+    return next((one for state in shapes if (one := _as(place, home, name, state, clears)) is not None), None)
+
+
+def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears: set[str]) -> AllocationState | None:
+    seen = place.seen
+    begun = place.old.allocations.get(name)
+    if begun is not None and begun.unit.active:
+        return begun if begun.unit == state.unit else None
+    held = {each: one for each, one in place.old.allocations.items() if each not in clears | {name}}
+    ones = [*held.values(), *place.new.allocations.values()]
+    pinned = {cpu for each in map(hold, ones) if each.pinned for cpu in each.cpus}
+    cpus = set(range(seen.facts.cpus)) - pinned
+    models = {card.index: card.model for card in home.seen.facts.gpus}
+    own = {models.get(gpu) for gpu in state.gpus}
+    taken = {gpu for one in held.values() for gpu in one.gpus}
+    free = [card.index for card in seen.facts.gpus if card.index not in taken and card.model in own]
+    disk = place.old.disk == place.new.disk != ""
+    wire = place.old.interface == place.new.interface != ""
+    if (
+        not (place.managed and seen.ledger and not seen.error and cpus)
+        or len(free) < len(state.gpus)
+        or (not disk and (state.scratch or state.cache))
+        or any(one.unit.port == state.unit.port is not None for one in ones)
+    ):
+        return None
+    shares = state.slice.model_copy(
+        update={
+            "cpus": cpulist.write(cpus),
+            "mems": "",
+            "cpu_quota_m": state.slice.cpu_quota_m or 1000 * len(cpulist.read(state.slice.cpus)),
+            "io_read_bps": state.slice.io_read_bps if disk else None,
+            "io_write_bps": state.slice.io_write_bps if disk else None,
+        }
+    )
+    bandwidth = state.bandwidth if wire else BandwidthState()
+    standing = state.model_copy(update={"gpus": tuple(free[: len(state.gpus)]), "slice": shares, "bandwidth": bandwidth})
+    has = capacity(place.seen, place.old, place.new)
+    return standing if fits(hold(standing), map(hold, held.values()), has) else None

@@ -1,0 +1,57 @@
+"""How is a plan shown in a pull request? Markdown, with what only some readers want folded away."""
+
+from __future__ import annotations
+
+import re
+
+from swarm_iac.model.step import Plan
+from swarm_iac.plan.show.render import Context, Rows, Section, nothing, sections
+
+#: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
+MOST = 100
+#: What Markdown or a forge would take for more than text: markup, references, people.
+_SPECIAL = re.compile(r"[\\*\[\]<>|~#@&]|(?<!\w)_|_(?!\w)|://")
+
+
+def markdown(plan: Plan, context: Context) -> str:
+    """One comment: a line that sums it up, the sections, and that line once more."""
+    last = _words(f"{context.stack.fleet}: {context.summary(plan).line()}")
+    parts = [f"**{_sum(plan, context, last)}**", *(_section(section) for section in sections(plan, context)), last]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sum(plan: Plan, context: Context, last: str) -> str:
+    """The last line, too, where anything changes: a list of pull requests shows the first only."""
+    return last if plan.steps or context.summary(plan).lost else nothing(plan, context.stack, context.offline)[0]
+
+
+def _words(line: str) -> str:
+    """Text as it is, within a sentence: each special character is escaped, as code would break the emphasis around it."""
+    return _SPECIAL.sub(lambda found: "".join(f"\\{one}" for one in found[0]), line)
+
+
+def _section(section: Section) -> str:
+    words = [_code(line) if _SPECIAL.search(line) else line for line in section.words.splitlines()]
+    body = "\n\n".join(filter(None, ("<br>\n".join(_short(words)), _table(section.rows) if section.rows else "")))
+    if section.minor:
+        return f"<details><summary>{section.title}</summary>\n\n{body}\n\n</details>"
+    return f"### {section.title}\n\n{body}"
+
+
+def _table(rows: Rows) -> str:
+    lines = [f"| {' | '.join(line)} |" for line in (rows.heads, ("---",) * len(rows.heads))]
+    return "\n".join([*lines, *_short([f"| {' | '.join(map(_cell, cells))} |" for cells in rows.cells], "\n")])
+
+
+def _short(lines: list[str], gap: str = "") -> list[str]:
+    more = len(lines) - MOST
+    return lines if more <= 0 else [*lines[:MOST], f"{gap}… and {more} more: `swarm plan`"]
+
+
+def _cell(text: str) -> str:
+    """Text as it is: as code where it would mean something else."""
+    return "<br>".join(_code(line) if "`" in line or _SPECIAL.search(line) else line for line in text.splitlines())
+
+
+def _code(line: str) -> str:
+    return f"`{line.replace('`', chr(39)).replace('|', chr(92) + '|')}`"

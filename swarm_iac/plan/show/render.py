@@ -1,0 +1,356 @@
+"""How is a plan shown: to people as tables, to machines as JSON? `sections` is what every renderer for people has to say."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from swarm_iac.limits import Usage, usage
+from swarm_iac.model import cost, deadline
+from swarm_iac.model.placement import Placement, Proof, Waiting
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.plan.show.causes import why_moved, why_stopped
+from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
+from swarm_iac.plan.state import cpulist, format
+from swarm_iac.printable import printable
+
+#: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
+_TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
+
+#: Of the first two letters of a cell: what comes, what goes.
+_STYLES = {"+ ": "green", "- ": "red"}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale).
+
+    `today`: decides which exceptions to limits hold; None: all. `offline`: what was taken for the machines, where none was
+    asked. `starts`: when what is pending could start, where that is known.
+    """
+
+    stack: Stack
+    before: Placement
+    after: Placement
+    proof: Proof | None = None
+    today: datetime.date | None = None
+    offline: str = ""
+    starts: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def stops(self) -> dict[str, str]:
+        """Why each allocation stops that ran and is placed no more."""
+        return why_stopped(self.stack, self.before, self.after, self.today)
+
+    @cached_property
+    def moved(self) -> dict[str, str]:
+        """Why each allocation leaves its node that ran and is placed on another."""
+        return why_moved(self.stack, self.before, self.after, self.today)
+
+    def summary(self, plan: Plan) -> Summary:
+        """What the plan comes to."""
+        found = summary(plan, self.stops, pending(self.after))
+        lost = given_up(self.stack, self.before, self.after)
+        return found.model_copy(update={"lost": {name: why for name, why in lost.items() if name not in found.stop}})
+
+
+@dataclass
+class Rows:
+    """A table as plain text: cells are never markup."""
+
+    heads: tuple[str, ...]
+    cells: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """One row. What a cell holds may be anyone's words."""
+        self.cells.append(tuple(map(printable, cells)))
+
+
+@dataclass(frozen=True)
+class Section:
+    """One thing worth saying: some words, a table, or both. `minor`: for whoever asks further."""
+
+    title: str
+    words: str = ""
+    rows: Rows | None = None
+    style: str = ""
+    minor: bool = False
+
+
+def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
+    """What to say of a plan without a step, and its style: silence is no consent."""
+    if offline:
+        return (
+            f"Nothing to change against {offline}; no machine was asked, so commands and settings are not compared.",
+            "yellow",
+        )
+    dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
+    asked = sum(node.state != "lost" for node in stack.nodes.values())
+    if dark and dark >= asked:
+        return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
+    if plan.left:
+        return "Nothing that can be changed now.", "yellow"
+    return "Nothing to change: every node that answered is as desired.", "yellow" if dark else "green"
+
+
+def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
+    """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
+    costs = cost.told(context.stack, context.before, context.after)
+    a_lock = ".lock.yaml of " in context.offline  # and not machines on which nothing runs
+    asked = f"Compared with {context.offline}{', which has no commands and no settings' if a_lock else ''}."
+    every = (
+        Section("No machine was asked", asked if plan.steps and context.offline else ""),
+        Section("What changes", rows=_changes(plan, context)),
+        Section("What moves, and why", rows=_moves(context)),
+        Section("What stops, and why", rows=_stops(plan, context)),
+        Section("Drains that wait", rows=_drains(context)),
+        Section("What waits for what", rows=_order(plan), minor=True),
+        Section("What is left for later", rows=_left(plan)),
+        Section("What is not placed", rows=_unplaced(context)),
+        Section("What keeps its size until there is room", rows=_growing(context)),
+        Section("Limits, before and after", rows=_limits(context), minor=True),
+        Section("What it costs per hour", costs),
+        _bound(context.proof),
+        Section("Warnings", printable("\n".join(plan.warnings)), style="yellow"),
+    )
+    return tuple(section for section in every if section.words or (section.rows and section.rows.cells))
+
+
+def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
+    """The sections as tables for a terminal, and a last line that sums them up."""
+    found = context.summary(plan)
+    words, style = nothing(plan, context.stack, context.offline)
+    words = "No machine is changed; what ran on a machine that is given up has no other place." if found.lost else words
+    silent = () if plan.steps else (Text(f"{words}\n", style),)
+    last = Text(f"{context.stack.fleet}: {found.line()}", style="bold")
+    return (*silent, *(_shown(section) for section in sections(plan, context)), last)
+
+
+def as_json(plan: Plan, context: Context) -> dict[str, Any]:
+    """The same for machines; quantities of limits in base units."""
+    found = context.summary(plan)
+    return {
+        "summary": {**found.model_dump(mode="json"), "line": found.line()},
+        "offline": context.offline or None,
+        "steps": [step.model_dump(mode="json") for step in plan.steps],
+        "waves": [[step.id for step in wave] for wave in plan.waves()],
+        "left": [{"step": left.step.id, "why": left.why} for left in plan.left],
+        "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
+        "unplaced": [
+            each.model_dump(mode="json") | {"start": context.starts.get(each.workload)} for each in context.after.unplaced
+        ],
+        "growing": [each.model_dump(mode="json") for each in context.after.growing],
+        "limits": [
+            {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
+        ],
+        "cost": cost.as_json(context.stack, context.before, context.after),
+        "proof": context.proof.model_dump(mode="json") if context.proof else None,
+        "warnings": list(plan.warnings),
+    }  # fmt: skip
+
+
+def moves(context: Context) -> Iterator[tuple[str, str, str, str]]:
+    """Allocation, old node, new node, and why: what the stack says of the old node, else who takes its place."""
+    before = context.before.by_name()
+    for name, one in sorted(context.after.by_name().items()):
+        old = before.get(name)
+        if old is not None and old.node != one.node:
+            yield name, old.node, one.node, context.moved[name]
+
+
+def _shown(section: Section) -> Group:
+    parts: list[RenderableType] = [Text(section.words, style=section.style)] if section.words else []
+    if section.rows:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for head in section.rows.heads:
+            table.add_column(head, overflow="fold")
+        for cells in section.rows.cells:
+            table.add_row(*(Text(cell, style=_STYLES.get(cell[:2], "")) for cell in cells))
+        parts.append(table)
+    return Group(Text(section.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
+
+
+def _changes(plan: Plan, context: Context) -> Rows:
+    """One line per value; an allocation that comes or goes is one line."""
+    table = Rows(("node", "what", "old", "new"))
+    whole: dict[tuple[str, str], str] = {}
+    for step in plan.steps:
+        new = any(change.old is None and change.path.endswith(".slice.cpu_weight") for change in step.changes)
+        if step.verb is Verb.RELEASE or new:
+            whole[step.node, step.allocation] = _step_why(step, context)
+    by_node: dict[str, list[Step]] = {}
+    of: dict[tuple[str, str], list[Step]] = {}
+    for step in plan.steps:
+        by_node.setdefault(step.node, []).append(step)
+        of.setdefault((step.node, step.allocation), []).append(step)
+    shown: dict[str, list[tuple[str, str]]] = {}
+    for (node, name), why in sorted(whole.items()):
+        shown.setdefault(node, []).append((name, why))
+    for node, mine in sorted(by_node.items()):
+        _cards(table, node, mine)
+        for step in mine:
+            if (node, step.allocation) not in whole and step.verb is not Verb.GPUS:
+                _values(table, step)
+        for name, why in shown.get(node, ()):
+            _whole(table, node, name, why, of[node, name])
+    return table
+
+
+def _cards(table: Rows, node: str, mine: list[Step]) -> None:
+    """One line for all GPUs whose setting changes alike."""
+    alike: dict[tuple[str, str, str], list[int]] = {}
+    for change in (change for step in mine if step.verb is Verb.GPUS for change in step.changes):
+        found = re.fullmatch(r"gpus\[(\d+)\]\.(\w+)", change.path)
+        if found:
+            what = found[2].rpartition("_")[0] or found[2]
+            line = (what, format.value(change.path, change.old), format.value(change.path, change.new))
+            alike.setdefault(line, []).append(int(found[1]))
+    for (what, old, new), gpus in sorted(alike.items()):
+        table.add(node, f"gpu {cpulist.write(gpus)}: {what}", old, new)
+
+
+def _values(table: Rows, step: Step) -> None:
+    if not step.changes and step.verb in (Verb.STOP, Verb.PREPARE, Verb.RESTORE):
+        table.add(step.node, " ".join(filter(None, (step.verb.value, step.allocation))), "", step.why)
+    for change in step.changes:
+        table.add(step.node, short(change.path), format.value(change.path, change.old), format.value(change.path, change.new))
+
+
+def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step]) -> None:
+    goes = any(step.verb is Verb.RELEASE for step in mine)
+    changes = {change.path.rpartition('"].')[2]: change for step in mine for change in step.changes}
+    parts = [
+        f"{field.rpartition('.')[2] if '.' in field else field} {format.value(field, change.old if goes else change.new)}"
+        for field in _TELLING
+        if (change := changes.get(field)) is not None
+    ]
+    table.add(node, f"{'-' if goes else '+'} {name}",
+              ", ".join(parts) if goes else "", why if goes else f"{', '.join(parts)} ({why})")  # fmt: skip
+
+
+def short(path: str) -> str:
+    """`allocations["chat-0"].slice.memory_max` as `chat-0: memory max`; a sysctl as its name."""
+    allocation = re.fullmatch(r'allocations\["([^"]+)"\]\.(.+)', path)
+    if allocation:
+        field = allocation[2].removeprefix("slice.").removeprefix("unit.").removesuffix("_s")
+        return f"{allocation[1]}: {field.replace('_', ' ')}"
+    return format.setting(path)
+
+
+def _step_why(step: Step, context: Context) -> str:
+    """Why it is taken. Of what is placed nowhere any more, the decision says more than the step."""
+    return (context.stops.get(step.allocation) if step.verb in (Verb.STOP, Verb.RELEASE) else None) or step.why
+
+
+def _stops(plan: Plan, context: Context) -> Rows:
+    """One line for each allocation that stops for good, with its node."""
+    table = Rows(("allocation", "on", "why"))
+    nodes = {step.allocation: step.node for step in plan.steps if step.verb in (Verb.STOP, Verb.RELEASE)}
+    for name, why in context.summary(plan).stop.items():
+        table.add(name, nodes[name], why)
+    return table
+
+
+def _moves(context: Context) -> Rows:
+    table = Rows(("allocation", "from", "to", "why"))
+    for move in moves(context):
+        table.add(*move)
+    return table
+
+
+def _order(plan: Plan) -> Rows:
+    """Waves; empty where one is enough."""
+    table = Rows(("wave", "node", "steps", "waits for"))
+    waves = plan.waves()
+    if len(waves) < 2:
+        return table
+    home = {step.id: number for number, wave in enumerate(waves) for step in wave}
+    for number, wave in enumerate(waves, 1):
+        for node in sorted({step.node for step in wave}):
+            mine = [step for step in wave if step.node == node]
+            waits = sorted({one for step in mine for one in step.after if home.get(one, number) < number - 1})
+            table.add(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
+    return table
+
+
+def _drains(context: Context) -> Rows:
+    table = Rows(("node", "by", "until then it keeps", "why"))
+    for node in deadline.waiting(context.stack):
+        kept = [one.name for one in context.after.going() if one.node == node.name]
+        assert node.drain_by is not None
+        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
+    return table
+
+
+def _left(plan: Plan) -> Rows:
+    """One line for each node and reason."""
+    table = Rows(("node", "steps", "why"))
+    alike: dict[tuple[str, str], list[str]] = {}
+    for left in plan.left:
+        if left.cause in ("halted", "part"):  # of the others the warnings speak
+            alike.setdefault((left.step.node, left.why), []).append(left.step.id.partition("/")[2])
+    for (node, why), steps in sorted(alike.items()):
+        table.add(node, ", ".join(steps), why)
+    return table
+
+
+def _unplaced(context: Context) -> Rows:
+    table = Rows(("workload", "missing", "because"))
+    for one in context.after.unplaced:
+        table.add(one.workload, str(len(one.missing)), _because(one, context.starts.get(one.workload, "")))
+    return table
+
+
+def _growing(context: Context) -> Rows:
+    table = Rows(("workload", "keeps", "wants", "because"))
+    for one in context.after.growing:
+        table.add(one.workload, one.keeps, one.wants, _because(one))
+    return table
+
+
+def _because(one: Waiting, start: str = "") -> str:
+    lines = [f"{reason.text} ({reason.path or reason.rule})" for reason in one.reasons]
+    return "\n".join([*lines, *filter(None, (one.nodes, start))])
+
+
+def _usages(context: Context) -> list[tuple[Usage, Usage]]:
+    """Each ceiling before and after; before with today's limits, so the two compare."""
+    before = {(one.level, one.subject, one.resource): one for one in usage(context.stack, context.before, context.today)}
+    return [(before[one.level, one.subject, one.resource], one) for one in usage(context.stack, context.after, context.today)]
+
+
+def _limits(context: Context) -> Rows:
+    """The cluster, and every user or node whose use changes or is above its ceiling."""
+    table = Rows(("limit of", "resource", "before", "after", "ceiling"))
+    for before, after in _usages(context):
+        if after.ceiling is None or not (before.used or after.used):
+            continue
+        if after.level == "cluster" or before.used != after.used or after.used > after.ceiling:
+            subject = f"{after.level} {after.subject}"
+            table.add(subject, after.resource, before.used_text, after.used_text, after.ceiling_text)
+    return table
+
+
+def _bound(proof: Proof | None) -> Section:
+    title = "How good the placement is"
+    if proof is None:
+        return Section(
+            title,
+            "stale: it was proven for another placement or another stack file; `swarm solve` proves it anew",
+            style="yellow",
+        )
+    table = Rows(("goal", "reached", "at best"))
+    for goal in proof.goals:
+        table.add(goal.name, str(goal.value), str(goal.bound))
+    verdict = "optimal" if proof.optimal else "not proven optimal"
+    return Section(title, f"{verdict}, by {proof.solver}", table, minor=True)

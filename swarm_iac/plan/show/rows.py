@@ -1,0 +1,130 @@
+"""Which rows does Pulumi show, and how do their values read?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
+from swarm_iac.plan.state import cpulist, format
+from swarm_iac.printable import printable_all
+from swarm_iac.units import Cpus, Seconds, Watts
+
+Properties = dict[str, Any]
+Rows = dict[tuple[str, str], Properties]
+
+
+def rows(nodes: Mapping[str, NodeState] | Mapping[str, Observed] | Mapping[str, Desired]) -> Rows:
+    """A row ("Node", name) and one ("Allocation", name) for each, with values as people write them.
+
+    Equal states give equal rows, whether wanted or found; what is not managed is not there. A node to be given back has
+    none. Where an allocation is found on two nodes (it is moving), the one that runs is shown.
+    """
+    found: Rows = {}
+    known: Mapping[str, NodeState | Observed | Desired] = {**nodes}
+    for name, node in sorted(known.items()):
+        if isinstance(node, Desired) and not node.managed:
+            continue
+        state = node if isinstance(node, NodeState) else node.state
+        found["Node", name] = _node(state)
+        health = {one: health_words(node, one) for one in node.health} if isinstance(node, Observed) else {}
+        for allocation, one in sorted(state.allocations.items()):
+            key = ("Allocation", allocation)
+            if key not in found or one.unit.active:
+                found[key] = _allocation(name, one, health.get(allocation, ""))
+    return {key: printable_all(properties) for key, properties in found.items()}
+
+
+def health_words(seen: Observed, name: str) -> str:
+    """How an allocation is; of one that waits, for what and since when."""
+    health = seen.health.get(name, "")
+    if health != "waiting":
+        return health
+    booted = datetime.datetime.fromtimestamp(seen.booted, datetime.UTC)
+    return f"waits for a run since the reboot of {booted:%Y-%m-%d %H:%M} UTC"
+
+
+def _given(properties: Properties) -> Properties:
+    return {key: value for key, value in properties.items() if value not in (None, "", {}, ())}
+
+
+def _node(state: NodeState) -> Properties:
+    pages = state.settings.hugepages_2m
+    return _given({
+        "sysctl": dict(sorted(state.settings.sysctl.items())),
+        "hugepages": None if pages is None else f"{pages} x 2 MiB",
+        "governor": state.settings.governor,
+        "gpus": {str(gpu): _gpu(one) for gpu, one in sorted(state.gpus.items()) if one != GpuState()},
+        "interface": state.interface,
+        "bandwidth": format.bandwidth(state.interface_bps) if state.interface_bps else None,
+        "disk": state.disk,
+    })  # fmt: skip
+
+
+def _gpu(state: GpuState) -> Properties:
+    return _given({
+        "power": None if state.power_w is None else str(Watts(state.power_w)),
+        "clock": None if state.clock_mhz is None else f"{state.clock_mhz} MHz",
+        "persistence": state.persistence,
+    })  # fmt: skip
+
+
+def _allocation(node: str, state: AllocationState, health: str) -> Properties:
+    return _given({
+        "node": node,
+        "workload": state.workload,
+        "gpus": cpulist.write(state.gpus),
+        **_slice(state),
+        **_directory("scratch", state.scratch, state.unit.user),
+        **_directory("cache", state.cache, state.unit.user),
+        "bandwidthOut": format.bandwidth(state.bandwidth.out_bps) if state.bandwidth.out_bps else None,
+        "bandwidthIn": format.bandwidth(state.bandwidth.in_bps) if state.bandwidth.in_bps else None,
+        **_unit(state, health),
+    })  # fmt: skip
+
+
+def _slice(state: AllocationState) -> Properties:
+    own = state.slice
+    return {
+        "cpus": own.cpus,
+        "numa": own.mems,
+        "cpuWeight": own.cpu_weight,
+        "cpuQuota": None if own.cpu_quota_m is None else str(Cpus(own.cpu_quota_m)),
+        "memoryMax": None if own.memory_max is None else format.size(own.memory_max),
+        "memoryHigh": format.high(own.memory_high, own.memory_max),
+        "swap": {None: "unlimited", 0: None}.get(own.swap_max, format.size(own.swap_max or 0)),
+        "tasks": own.tasks_max,
+        "ioRead": None if own.io_read_bps is None else format.throughput(own.io_read_bps),
+        "ioWrite": None if own.io_write_bps is None else format.throughput(own.io_write_bps),
+        "gpuFiles": "open to all accounts" if own.gpus_open else None,
+    }
+
+
+def _directory(kind: str, state: DirectoryState | None, user: str) -> Properties:
+    """Owner and mode only where they are not the usual ones."""
+    if state is None:
+        return {}
+    return {
+        kind: format.size(state.quota),
+        f"{kind}Owner": None if state.owner == user else state.owner,
+        f"{kind}Mode": None if state.mode == "0700" else state.mode,
+    }
+
+
+def _unit(state: AllocationState, health: str) -> Properties:
+    unit = state.unit
+    plain = "ok" if unit.active else "stopped"
+    return {
+        "user": unit.user,
+        "command": unit.command,
+        "env": dict(sorted(unit.env.items())),
+        "stop": f"{unit.stop_signal}, {Seconds(unit.grace_s)}",
+        "timeLimit": None if unit.time_limit_s is None else str(Seconds(unit.time_limit_s)),
+        "check": unit.healthy,
+        "port": unit.port,
+        "restart": unit.restart,
+        "confined": False if unit.unconfined else None,
+        "onBoot": "waits for a run" if unit.on_boot == "wait" else None,
+        "health": "ok" if health == "done" else plain if health in ("", "healthy") else health,
+    }

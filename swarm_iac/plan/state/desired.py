@@ -1,0 +1,203 @@
+"""What should each node be, given the stack and the placement?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Stack, Tuning
+from swarm_iac.model.state import (
+    AllocationState,
+    BandwidthState,
+    Desired,
+    DirectoryState,
+    GpuState,
+    Handover,
+    NodeState,
+    SettingsState,
+    SliceState,
+    UnitState,
+)
+from swarm_iac.model.workload import Workload
+from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state.mismatch import declared
+from swarm_iac.units import Bytes
+
+PAGE = 4096
+HUGE_PAGE = 2 * 2**20
+#: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed.
+HIGH = 95
+
+
+def desired(stack: Stack, placement: Placement) -> dict[str, Desired]:
+    """The wanted state of every node that is not lost, by name.
+
+    A drained node keeps its settings and the files of jobs that came to their end, and nothing else. Raises KeyError for an
+    allocation of an unknown workload.
+    """
+    standing: dict[str, list[Allocation]] = {name: [] for name in stack.nodes}
+    for allocation in placement.allocations:
+        standing.setdefault(allocation.node, []).append(allocation)
+    return {
+        name: _node(stack, name, tuple(one for one in standing[name] if one.ended or node.state != "drain"))
+        for name, node in sorted(stack.nodes.items())
+        if node.state != "lost"
+    }
+
+
+def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desired:
+    hardware = stack.hardware_of(name)
+    tuning = stack.tuning_of(name)
+    pinned = {cpu for allocation in allocations for cpu in allocation.cpus}
+    shared = cpulist.write(set(range(int(hardware.vcpus) // 1000)) - pinned)
+    return Desired(
+        node=name,
+        address=stack.nodes[name].ssh,
+        fleet=stack.fleet,
+        state=NodeState(
+            settings=_settings(tuning),
+            gpus=_gpus(stack, hardware, tuning, allocations),
+            interface=hardware.interface,
+            interface_bps=int(hardware.nic) if hardware.interface else 0,
+            disk=hardware.disk,
+            allocations={
+                name: _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name)
+                for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
+            },
+        ),
+        hardware=declared(stack.hardware[stack.nodes[name].hardware]),
+        ended=tuple(sorted(stack.runs_as(each) for each in allocations if each.ended)),
+        hold=tuple(sorted(stack.runs_as(each) for each in allocations if stack.workloads[each.workload].hold)),
+        handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
+        **_rack(stack, name),
+    )
+
+
+def _rack(stack: Stack, name: str) -> dict[str, Any]:
+    rack = stack.nodes[name].rack
+    power = stack.racks[rack].power if rack in stack.racks else None
+    return {} if power is None else {"rack": rack, "rack_power_w": int(power)}
+
+
+def handover(workload: Workload) -> Handover:
+    """How its replicas change place."""
+    if workload.gang is not None:
+        return "together"
+    ways: dict[str, Handover] = {"surge": "healthy-first", "roll": "one-by-one", "recreate": "stop-first"}
+    return ways[workload.on_update] if workload.kind == "serve" else "stop-first"
+
+
+def _settings(tuning: Tuning) -> SettingsState:
+    sysctl = {
+        name if "." in name else name.replace("/", "."): " ".join(str(value).split()) for name, value in tuning.sysctl.items()
+    }
+    if tuning.swappiness is not None:
+        sysctl["vm.swappiness"] = str(tuning.swappiness)
+    if tuning.tcp is not None:
+        sysctl["net.ipv4.tcp_congestion_control"] = tuning.tcp
+    return SettingsState(
+        sysctl=dict(sorted(sysctl.items())),
+        hugepages_2m=None if tuning.hugepages is None else int(tuning.hugepages) // HUGE_PAGE,
+        governor=tuning.governor,
+    )
+
+
+def _gpus(stack: Stack, hardware: Hardware, tuning: Tuning, allocations: tuple[Allocation, ...]) -> dict[int, GpuState]:
+    """Settings of each GPU: its allocation's own, else the node's. A GPU with none is left out."""
+    holder = {gpu: stack.workloads[allocation.workload].each for allocation in allocations for gpu in allocation.gpus}
+    found: dict[int, GpuState] = {}
+    for gpu in range(hardware.gpus.count):
+        own = holder.get(gpu)
+        power = (own and own.gpu_power) or tuning.gpu_power
+        clock = (own and own.gpu_clock) or tuning.gpu_clock
+        state = GpuState(
+            persistence=tuning.gpu_persistence,
+            power_w=None if power is None else int(power),
+            clock_mhz=None if clock is None else int(clock) // 10**6,
+        )
+        if state != GpuState():
+            found[gpu] = state
+    return found
+
+
+def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, name: str) -> AllocationState:
+    if allocation.ended:
+        cache = min(workload.each.cache, allocation.storage)
+        return AllocationState(
+            workload=name.rpartition("-")[0],
+            scratch=_directory(Bytes(int(allocation.storage) - int(cache)), workload, hardware),
+            cache=_directory(cache, workload, hardware),
+            unit=_unit(workload),
+        )
+    return AllocationState(
+        workload=name.rpartition("-")[0],
+        gpus=allocation.gpus,
+        slice=_slice(workload, allocation, hardware, shared),
+        scratch=_directory(workload.each.scratch, workload, hardware),
+        cache=_directory(workload.each.cache, workload, hardware),
+        bandwidth=_bandwidth(allocation, hardware),
+        unit=_unit(workload),
+    )
+
+
+def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str) -> SliceState:
+    """Ceilings of the cgroup. Memory is rounded down to pages, because that is how the kernel reads it back.
+
+    CPU weight is the allocation's part of the machine in ten-thousandths, so weights on one node are proportional.
+    Who pins has no quota: nobody else is on its cores.
+    """
+    memory_max = int(allocation.memory) // PAGE * PAGE
+    io = workload.each.io
+    return SliceState(
+        cpus=cpulist.write(allocation.cpus) or shared,
+        mems=cpulist.write(allocation.numa),
+        cpu_weight=min(10_000, max(1, int(allocation.vcpus) * 10_000 // max(1, int(hardware.vcpus)))),
+        cpu_quota_m=None if allocation.cpus else int(allocation.vcpus),
+        memory_max=memory_max,
+        memory_high=memory_max * HIGH // 100 // PAGE * PAGE,
+        swap_max=0,
+        tasks_max=workload.each.tasks,
+        io_read_bps=None if io.read is None or not hardware.disk else int(io.read),
+        io_write_bps=None if io.write is None or not hardware.disk else int(io.write),
+    )
+
+
+def _directory(size: Bytes, workload: Workload, hardware: Hardware) -> DirectoryState | None:
+    """None without a size, or where the machine declares no disk to hold quotas."""
+    if not size or not hardware.disk:
+        return None
+    return DirectoryState(quota=int(size) // PAGE * PAGE, owner=workload.user)
+
+
+def _bandwidth(allocation: Allocation, hardware: Hardware) -> BandwidthState:
+    """Whole bytes per second, because that is what the kernel's classes count in."""
+    if not hardware.interface:
+        return BandwidthState()
+    return BandwidthState(
+        out_bps=int(allocation.egress) // 8 * 8 or None,
+        in_bps=int(allocation.ingress) // 8 * 8 or None,
+    )
+
+
+def _unit(workload: Workload) -> UnitState:
+    """Jobs (train, batch) are not started again when they end or fail: their end is an answer. Services and holders are.
+
+    `restart` says otherwise for failures; it never starts again what ended well.
+    """
+    run = workload.run
+    lasting = run is None or workload.kind == "serve"
+    return UnitState(
+        user=workload.user,
+        command=run.command if run else "",
+        env=dict(sorted(run.env.items())) if run else {},
+        stop_signal=workload.stop.signal,
+        grace_s=int(workload.stop.grace),
+        time_limit_s=int(workload.time.limit) if workload.time.limit is not None and workload.time.past == "stop" else None,
+        healthy=run.healthy if run else "",
+        port=run.port if run else None,
+        restart=lasting if workload.restart is None else workload.restart == "on-failure",
+        gang=workload.gang is not None,
+        on_boot=workload.boots,
+        unconfined=None if run is None or run.confined else True,
+    )

@@ -1,0 +1,83 @@
+"""How do people read the plain integers of a node's state?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state.desired import HIGH, PAGE
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
+
+_MB = 10**6
+
+
+def setting(path: str) -> str:
+    """`settings.sysctl["vm.swappiness"]` as `vm.swappiness`, and `settings.hugepages_2m` as `hugepages 2m`."""
+    sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
+    return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
+
+
+def size(value: int) -> str:
+    """Bytes, with the rounding to pages undone where that is what was done: 999997440 is "1 GB". One to one for whole pages."""
+    whole = -(-value // _MB) * _MB
+    return str(Bytes(whole if whole // PAGE * PAGE == value else value))
+
+
+def bandwidth(value: int) -> str:
+    """bit/s."""
+    return str(BitsPerSecond(value))
+
+
+def lasting(seconds: int) -> str:
+    """How long something took, in its two largest units: 3 d 4 h, 7 h 5 min, 40 s."""
+    parts = [(seconds // size if size == 86400 else seconds // size % most, unit)
+             for size, most, unit in ((86400, 1, "d"), (3600, 24, "h"), (60, 60, "min"), (1, 60, "s"))]  # fmt: skip
+    first = next((i for i, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for i, (count, unit) in enumerate(parts[first : first + 2]) if count or not i)
+
+
+def throughput(value: int) -> str:
+    """byte/s."""
+    return str(BytesPerSecond(value))
+
+
+def high(memory_high: int | None, memory_max: int | None) -> str | None:
+    """`memory.high`: as a share of memory.max where it is the usual one."""
+    if memory_high is None:
+        return None
+    usual = memory_max is not None and memory_high == memory_max * HIGH // 100 // PAGE * PAGE
+    return f"{HIGH} %" if usual else size(memory_high)
+
+
+#: How the last part of a path in NodeState is read.
+_READERS: dict[str, Callable[[int], str]] = {
+    "power_w": lambda value: str(Watts(value)),
+    "clock_mhz": lambda value: f"{value} MHz",
+    "hugepages_2m": lambda value: f"{value} x 2 MiB",
+    "interface_bps": lambda value: bandwidth(value) if value else "-",
+    "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
+    "memory_high": size,
+    "memory_max": size,
+    "swap_max": size,
+    "io_read_bps": throughput,
+    "io_write_bps": throughput,
+    "quota": size,
+    "out_bps": bandwidth,
+    "in_bps": bandwidth,
+    "grace_s": lambda value: str(Seconds(value)),
+    "time_limit_s": lambda value: str(Seconds(value)),
+}
+
+
+def value(path: str, found: Any) -> str:
+    """One value at its path, e.g. 600 at `gpus[0].power_w` as "600 W". None is "-"."""
+    if found is None:
+        return "-"
+    if isinstance(found, (list, tuple)):
+        return cpulist.write(found) or "-"
+    if isinstance(found, bool):
+        return "on" if found else "off"
+    reader = _READERS.get(re.split(r"[.\]]", path)[-1])
+    return reader(found) if reader and isinstance(found, int) else str(found)

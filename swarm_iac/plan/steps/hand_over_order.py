@@ -1,0 +1,235 @@
+"""On one node, who takes what another has to give first?
+
+GPUs and pinned cores have one owner at a time; memory, disk and bandwidth are counted. What an allocation holds is what
+its slice, its directories and its classes hold, so each is taken and given by the step that makes that part. Memory is
+counted for the whole node and for the NUMA nodes that it is bound to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from swarm_iac.model.hardware import numa_part
+from swarm_iac.model.state import AllocationState, BandwidthState, NodeState, Observed
+from swarm_iac.model.step import Verb
+from swarm_iac.plan.state import cpulist
+
+Allocations = Mapping[str, AllocationState]
+#: For each allocation that takes: those that must give before it may.
+Waits = dict[str, set[str]]
+#: What is counted, and the step that takes it.
+COUNTED = {"memory": Verb.SLICE, "storage": Verb.DIRECTORIES, "out": Verb.TRAFFIC, "into": Verb.TRAFFIC}
+
+#: The steps that can be two: an allocation gives with the first, and takes with the second.
+SPLIT = (Verb.SLICE, Verb.TRAFFIC)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What one allocation holds. `memory`, `storage` in bytes, `out`, `into` in bit/s; `pinned`: its cores are its own.
+
+    `mems`: the NUMA nodes that its memory is bound to; none: all.
+    """
+
+    gpus: frozenset[int] = frozenset()
+    cpus: frozenset[int] = frozenset()
+    pinned: bool = False
+    memory: int = 0
+    storage: int = 0
+    out: int = 0
+    into: int = 0
+    mems: frozenset[int] = frozenset()
+
+    def bound(self, parts: frozenset[int]) -> int:
+        """Its memory that can lie on these NUMA nodes only. [bytes]"""
+        return self.memory if self.mems and self.mems <= parts else 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When each allocation on a node takes and gives, where that is settled; the lesser first, what is not named at 0."""
+
+    takes: Mapping[str, float] = field(default_factory=dict)
+    gives: Mapping[str, float] = field(default_factory=dict)
+
+
+def hold(state: AllocationState | None) -> Hold:
+    """What `state` holds. Pinned is who names cores and has no quota (see plan.desired)."""
+    if state is None:
+        return Hold()
+    return Hold(
+        gpus=frozenset(state.gpus),
+        cpus=cpulist.read(state.slice.cpus),
+        pinned=bool(state.slice.cpus) and state.slice.cpu_quota_m is None,
+        memory=state.slice.memory_max or 0,
+        storage=sum(each.quota for each in (state.scratch, state.cache) if each is not None),
+        out=state.bandwidth.out_bps or 0,
+        into=state.bandwidth.in_bps or 0,
+        mems=cpulist.read(state.slice.mems),
+    )
+
+
+def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
+    """What the node has of each counted thing; 0 where nobody knows."""
+    wire = max(old.interface_bps, new.interface_bps)
+    disk = seen.facts.disks.get(new.disk or old.disk, 0)
+    return {"memory": seen.facts.memory, "storage": disk, "out": wire, "into": wire, "numa": len(seen.facts.numa)}
+
+
+def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[int], int]:
+    """Bytes of each set of NUMA nodes, fewer than all, whose memory has to be counted: unions of bound ones that overlap."""
+    count = has.get("numa", 0)
+    bound = {each.mems for each in holds if each.mems and each.memory and max(each.mems) < count}
+    known, todo = set(bound), list(bound)
+    while todo:
+        union = todo.pop()
+        wider = {union | other for other in bound if union & other} - known
+        known |= wider
+        todo += wider
+    sizes = [len(numa_part(has["memory"], count, part)) for part in range(count)]
+    return {
+        parts: sum(sizes[part] for part in parts)
+        for parts in sorted(known, key=lambda parts: (len(parts), sorted(parts)))
+        if len(parts) < count
+    }
+
+
+def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
+    """Is there room for `wanted` beside all others on a node?"""
+    others = list(others)
+    if any(wanted.gpus & each.gpus or (wanted.cpus & each.cpus and (wanted.pinned or each.pinned)) for each in others):
+        return False
+    for parts, size in numa_parts([wanted, *others], has=limits).items() if wanted.mems else ():
+        if wanted.mems <= parts and wanted.memory + sum(each.bound(parts) for each in others) > size:
+            return False
+    return all(
+        not getattr(wanted, what) or getattr(wanted, what) + sum(getattr(each, what) for each in others) <= limits[what]
+        for what in COUNTED
+    )
+
+
+def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn) -> dict[Verb, Waits]:
+    """By the step that takes: for each allocation in `new`, those in `old` that must give before it. `has`: see capacity."""
+    before = {name: hold(state) for name, state in old.items()}
+    after = {name: hold(state) for name, state in new.items()}
+    found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)}
+    gpu_of = {gpu: name for name, each in before.items() for gpu in each.gpus}
+    for name, wanted in after.items():
+        found[Verb.SLICE][name] |= {gpu_of[gpu] for gpu in wanted.gpus if gpu_of.get(gpu, name) != name}
+    _wait_for_cores(before, after, found[Verb.SLICE])
+    for what, verb in COUNTED.items():
+        held = {name: getattr(each, what) for name, each in before.items()}
+        wanted_ = {name: getattr(each, what) for name, each in after.items()}
+        for name, givers in counted(held, wanted_, has.get(what, 0), turn, found[verb]).items():
+            found[verb][name] |= givers
+    for parts, size in numa_parts([*before.values(), *after.values()], has).items():
+        held, wanted_ = ({name: each.bound(parts) for name, each in ones.items()} for ones in (before, after))
+        for name, givers in counted(held, wanted_, size, turn, found[Verb.SLICE]).items():
+            found[Verb.SLICE][name] |= givers
+    return {verb: {name: givers for name, givers in each.items() if givers} for verb, each in found.items()}
+
+
+def _wait_for_cores(before: Mapping[str, Hold], after: Mapping[str, Hold], found: Waits) -> None:
+    """∀ t ∈ after, g ∈ before, g ≠ t: cpus'(t) ∩ cpus(g) ≠ ∅ ∧ (pinned'(t) ∨ pinned(g)) ⇒ t waits for g"""
+    pins = {name for name, each in after.items() if each.pinned}
+    pinned = {name for name, each in before.items() if each.pinned}
+    for name, wanted in after.items():
+        for giver in before if name in pins else pinned:
+            if giver != name and wanted.cpus & before[giver].cpus:
+                found[name].add(giver)
+
+
+def counted(
+    before: Mapping[str, int], after: Mapping[str, int], limit: int, turn: Turn, busy: Mapping[str, Iterable[str]]
+) -> Waits:
+    """Takers are served in order; the i-th waits for the least first givers G with  free + Σ_G given ≥ Σ_{j≤i} taken.
+
+    Because the i-th waits for no less than the ones before it, no order of what is left exceeds the limit (0: unknown).
+    A limit that is exceeded before or after counts as what is held then. Who is `busy` waiting for others anyway is
+    served last, unless `turn` says otherwise.
+    """
+    used = sum(before.values())
+    free = max(limit, used, sum(after.values())) - used
+    takes = {name: amount - before.get(name, 0) for name, amount in after.items() if amount > before.get(name, 0)}
+    gives = {name: amount - after.get(name, 0) for name, amount in before.items() if amount > after.get(name, 0)}
+    givers = sorted(gives, key=lambda name: (turn.gives.get(name, 0), name))
+    found: Waits = {}
+    asked: list[str] = []
+    for name in sorted(takes, key=lambda name: (turn.takes.get(name, 0), bool(busy.get(name)), name)):
+        free -= takes[name]
+        while free < 0 and len(asked) < len(givers):
+            free += gives[givers[len(asked)]]
+            asked.append(givers[len(asked)])
+        found[name] = set(asked)
+    return found
+
+
+def split(asking: Mapping[Verb, Waits], old: Allocations) -> dict[Verb, frozenset[str]]:
+    """By step: allocations that stay and must give before they take, since others wait for them while they wait for others.
+
+    Its traffic is shaped after its slice is made, and waits for whom that waits for. A disk is one number, of which nobody
+    both gives and takes.
+    """
+    found = {}
+    waiting: set[str] = set()
+    for verb in SPLIT:
+        waiting |= asking.get(verb, {}).keys()
+        asked = {giver for givers in asking.get(verb, {}).values() for giver in givers}
+        found[verb] = frozenset(name for name in waiting & asked if name in old)
+    return found
+
+
+def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -> AllocationState:
+    """What an allocation keeps while others take what it gives: the lesser of old and new in everything it holds.
+
+    `verb`: only what that step takes. A cpuset cannot be empty (that means all), so with no core in common the new list
+    stands; whoever calls this has stopped the allocation then.
+    """
+    if verb is Verb.TRAFFIC:
+        bandwidth = BandwidthState(
+            out_bps=_least(old.bandwidth.out_bps, new.bandwidth.out_bps),
+            in_bps=_least(old.bandwidth.in_bps, new.bandwidth.in_bps),
+        )
+        return old.model_copy(update={"bandwidth": bandwidth})
+    if verb is None:
+        old = kept(old, new, Verb.TRAFFIC)
+        quotas = {kind: getattr(new, kind) for kind in ("scratch", "cache")}
+        shrinks = hold(new).storage < hold(old).storage
+        old = old.model_copy(update=quotas if shrinks else {})
+    common = cpulist.read(old.slice.cpus) & cpulist.read(new.slice.cpus)
+    ceiling = [each for each in (old.slice.memory_max, new.slice.memory_max) if each is not None]
+    high = [each for each in (old.slice.memory_high, new.slice.memory_high) if each is not None]
+    return old.model_copy(
+        update={
+            "gpus": tuple(gpu for gpu in old.gpus if gpu in new.gpus),
+            "slice": old.slice.model_copy(
+                update={
+                    "cpus": cpulist.write(common) or new.slice.cpus,
+                    # A quota marks who shares: to have cores alone is a thing to give as well.
+                    "cpu_quota_m": new.slice.cpu_quota_m if old.slice.cpu_quota_m is None else old.slice.cpu_quota_m,
+                    # What can lie on more NUMA nodes holds less of each.
+                    "mems": wider_mems(old, new),
+                    "memory_max": min(ceiling, default=None),
+                    "memory_high": min(high, default=None),
+                }
+            ),
+        }
+    )
+
+
+def wider_mems(old: AllocationState, new: AllocationState) -> str:
+    """The NUMA nodes of both, as a list; empty (all) where one of them is bound to none."""
+    before, after = cpulist.read(old.slice.mems), cpulist.read(new.slice.mems)
+    return cpulist.write(before | after) if before and after else ""
+
+
+def _least(old: int | None, new: int | None) -> int | None:
+    """Of two rates that are reserved; one that is not reserved takes nothing."""
+    return None if old is None or new is None else min(old, new)
+
+
+def no_core_in_common(old: AllocationState, new: AllocationState) -> bool:
+    """Is there no core on which it could stay while it changes?"""
+    before, after = cpulist.read(old.slice.cpus), cpulist.read(new.slice.cpus)
+    return bool(before and after) and not before & after

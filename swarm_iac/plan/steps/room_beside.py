@@ -1,0 +1,73 @@
+"""Has what was chosen room beside the rest, which stays as it was found?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+from swarm_iac.model.state import Desired, GpuState, Observed
+from swarm_iac.plan.steps.hand_over_order import COUNTED, capacity, hold, numa_parts
+
+_SAID = {"memory": "memory", "storage": "disk", "out": "bandwidth", "into": "bandwidth"}
+
+
+def within_power(observed: Mapping[str, Observed], mixed: dict[str, Desired]) -> None:
+    """Where what rises has no room in its rack beside what stays, it rises another time."""
+    racks: dict[str, list[str]] = {}
+    for name, each in mixed.items():
+        if each.rack and each.managed:
+            racks.setdefault(each.rack, []).append(name)
+    for names in racks.values():
+        old = {name: observed[name].state.gpus if name in observed else {} for name in names}
+        budget = max(min(mixed[name].rack_power_w for name in names), sum(map(_watts, old.values())))
+        if sum(_watts(mixed[name].state.gpus) for name in names) <= budget:
+            continue
+        for name in names:
+            gpus = mixed[name].state.gpus
+            kept = {gpu: old[name].get(gpu, GpuState()) if _rises(old[name], gpus, gpu) else gpus[gpu] for gpu in gpus}
+            kept = {gpu: state for gpu, state in kept.items() if state != GpuState()}
+            mixed[name] = mixed[name].model_copy(update={"state": mixed[name].state.model_copy(update={"gpus": kept})})
+
+
+def _watts(gpus: Mapping[int, GpuState]) -> int:
+    return sum(state.power_w or 0 for state in gpus.values())
+
+
+def _rises(old: Mapping[int, GpuState], new: Mapping[int, GpuState], gpu: int) -> bool:
+    return (new[gpu].power_w or 0) > (old.get(gpu, GpuState()).power_w or 0)
+
+
+def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], moving: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Of each node one allocation that has no room there, and why; the last by name, so that the first are served."""
+    moving = set(moving)
+    for node, wanted in sorted(mixed.items()):
+        here = moving & wanted.state.allocations.keys()
+        if here:
+            yield from itertools.islice(_clashes(observed.get(node, Observed(node=node)), wanted, here), 1)
+
+
+def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tuple[str, str]]:
+    node, ones = wanted.node, wanted.state.allocations
+    held = {name: hold(state) for name, state in ones.items()}
+    for one in sorted(moving, reverse=True):
+        for other in sorted(ones.keys() - {one}):
+            mine, its = held[one], held[other]
+            if mine.gpus & its.gpus:
+                yield one, f"GPU {min(mine.gpus & its.gpus)} of {node} is still held by {other}"
+            if mine.cpus & its.cpus and (mine.pinned or its.pinned):
+                yield one, f"cores of {node} are still held by {other}"
+            if ones[one].unit.port == ones[other].unit.port is not None:
+                yield one, f"port {ones[one].unit.port} of {node} is still held by {other}"
+    has = capacity(seen, seen.state, wanted.state)
+    for what in COUNTED:
+        before = {name: getattr(hold(state), what) for name, state in seen.state.allocations.items()}
+        takers = [one for one in moving if getattr(held[one], what) > before.get(one, 0)]
+        used = sum(getattr(its, what) for its in held.values())
+        if takers and has[what] and used > max(has[what], sum(before.values())):
+            yield max(takers), f"{_SAID[what]} of {node} is still held by others"
+    seen_ = {name: hold(state) for name, state in seen.state.allocations.items()}
+    for parts, size in numa_parts(held.values(), has).items():
+        before = {name: each.bound(parts) for name, each in seen_.items()}
+        takers = [one for one in moving if held[one].bound(parts) > before.get(one, 0)]
+        if takers and sum(its.bound(parts) for its in held.values()) > max(size, sum(before.values())):
+            yield max(takers), f"memory of NUMA node {', '.join(map(str, sorted(parts)))} of {node} is still held by others"

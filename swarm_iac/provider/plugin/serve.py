@@ -1,0 +1,93 @@
+"""How does a plugin of the engine start, and how does it end without a word?
+
+The engine starts it, reads a port from its first line, and ends it with SIGINT and then, a second later, SIGKILL. A
+Ctrl-C reaches it too, because it shares the terminal. So SIGINT ends an idle plugin at once, and asks a busy one to
+finish the step in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc.aio
+
+from swarm_iac.provider.operations import in_flight
+from swarm_iac.provider.plugin import process_identity
+from swarm_iac.provider.plugin.caller import OnlyOwner
+from swarm_iac.provider.plugin.engine_log import UNLIMITED
+
+#: How often it is looked whether the engine is still there. [s]
+_WATCH = 1.0
+
+
+class Busy:
+    """Is a change to machines under way, and has someone asked it to stop?"""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """While inside, the plugin is not ended."""
+        self._count += 1
+        self._idle.clear()
+        in_flight.begun()
+        try:
+            yield
+        finally:
+            self._count -= 1
+            if not self._count:
+                in_flight.ended()
+                self._idle.set()
+
+    @property
+    def idle(self) -> bool:
+        return self._idle.is_set()
+
+    async def until_idle(self) -> None:
+        """Wait for the step in hand."""
+        await self._idle.wait()
+
+
+async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callable[[], object] | None = None) -> None:
+    """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
+    busy = Busy()
+    process_identity.note(os.getppid())
+    owner = OnlyOwner()
+    server = grpc.aio.server(interceptors=(owner,), options=UNLIMITED)
+    register(server, busy)
+    port = owner.port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _interrupted, busy)
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    if warm is not None:
+        threading.Thread(target=warm, daemon=True).start()
+    await _until_engine_gone()
+    busy.stop.set()
+    await busy.until_idle()
+
+
+def _interrupted(busy: Busy) -> None:
+    busy.stop.set()
+    if busy.idle:
+        # Nothing is open that would need closing, and threads that only read must not hold the terminal.
+        os._exit(0)
+
+
+async def _until_engine_gone() -> None:
+    """Returns when the process that started this one is gone (kill -9): nobody is left to serve."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(_WATCH)

@@ -1,0 +1,86 @@
+"""Why is a workload where it is, or nowhere, and what would change that? All that is known, in one answer."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+from swarm_iac.model.placement import Placement, Reason
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.advice.fixes import Bench, mends
+from swarm_iac.solver.advice.runner_up import second_best
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.explain import conflict, messages
+from swarm_iac.solver.explain.conflict import Causes, room_of
+from swarm_iac.solver.explain.counting import STATES
+from swarm_iac.solver.explain.facts import Conflict, conflict_of
+from swarm_iac.solver.explain.move_causes import moved_for
+from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
+from swarm_iac.solver.solution import Explanation, Mend
+
+
+def why(
+    stack: Stack,
+    placement: Placement,
+    workload: str,
+    *,
+    last: Placement | None = None,
+    today: datetime.date | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    so_far: Callable[[Explanation], None] = lambda answer: None,
+    watch: Watch | None = None,
+) -> Explanation:
+    """The answer about one workload of `placement`, which was decided from `last` (else: it stands already).
+
+    `tell` hears what is being tried, and `so_far` the answer as it grows. A watch that is stopped ends it with what is
+    known. Raises KeyError for an unknown workload.
+    """
+    watch = watch or Watch()
+    scene = scene_of(stack, placement, today)
+    ask, room = scene.asks[workload], room_of(scene, placement)
+    placed = room.counts[workload].total()
+    before = placement if last is None else last
+    missing = max(0, ask.wanted - placed)
+    answer = Explanation(
+        workload=workload,
+        placed=placed,
+        missing=missing,
+        fits=(*messages.fits_here(scene, room, ask), *messages.splits(scene, placement, workload)),
+        moved=moved_for(stack, placement, workload, before, today),
+        cut=True,
+    )
+    if not missing:
+        so_far(answer)
+        tell("the second best")
+        second = second_best(stack, placement, workload, before, today, watch)
+        return answer.model_copy(update={"second": second, "cut": watch.stopped})
+    causes = Causes(room)
+    seen = causes.seen(ask)
+    conflict = conflict_of(seen, ask)
+    reasons = reasons_of(causes, ask, conflict)
+    answer = answer.model_copy(update={"reasons": reasons})
+    so_far(answer)
+    bench = Bench(stack, placement, workload, before, today, tell, watch)
+    moves = bench.needed_moves(conflict)
+    if moves is not None and moves > stack.solve.moves and conflict.rules and ask.members == ask.wanted:
+        answer = answer.model_copy(update={"reasons": (*reasons, messages.budget(scene, moves))})
+        so_far(answer)
+
+    def found(some: tuple[Mend, ...]) -> None:
+        so_far(answer.model_copy(update={"mends": some}))
+
+    return answer.model_copy(update={"mends": mends(bench, seen, conflict, moves, found), "cut": watch.stopped})
+
+
+def reasons_of(causes: Causes, ask: Ask, found: Conflict) -> tuple[Reason, ...]:
+    """The conflict in words: its rules, the closed nodes, who holds the room, and why those stay."""
+    if not found.rules or ask.members < ask.wanted:
+        return causes.of(ask)
+    room = causes.seen(ask)
+    rules = conflict.told(room, ask, found.rules, lower=room is not causes.room)
+    told = [one for one in rules if one.rule != STATES or one.besides]
+    told += [messages.closed(room.scene, node) for node in found.closed]
+    told += [messages.holds(room, name, found.rules) for name in reversed(found.holders)]
+    if found.holders:
+        told.append(messages.not_stopped(room, ask, found.holders))
+    return tuple(told)

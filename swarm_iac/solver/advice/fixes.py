@@ -1,0 +1,244 @@
+"""Which small changes would place a workload, and what would each cost the others? Every answer was solved.
+
+Offers lift the rules of the conflict one at a time, cheapest first. Where no single one is enough, the conflict that is
+left after it is lifted as well, and so on to DEPTH edits: a hitting set of the conflicts, grown breadth first.
+
+On a fleet of more than TINY pairs (workload, node) a whole solve takes a second, most of it in search of room for what else
+is pending. There, what finds a place at once is looked for first: all that runs stays, and what is new takes what is free,
+by priority. Only so many solves as SEARCHES search. On a LARGE fleet an answer at once is one.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from swarm_iac.model.edit import Edit, changed, current
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.advice.relaxations import Kind, Offer, Offers
+from swarm_iac.solver.advice.runner_up import placed_only
+from swarm_iac.solver.decide.solve import solve
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
+from swarm_iac.solver.explain.counting import CLUSTER_RULES, EVERY, USER_RULES
+from swarm_iac.solver.explain.facts import Conflict, conflict_of
+from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
+from swarm_iac.solver.snapshot.suitability import FIT
+from swarm_iac.solver.solution import Mend, Solution
+
+KINDS: tuple[Kind, ...] = ("limit", "node", "move", "request")
+#: So many mends of each kind are told.
+MOST = 3
+#: So many offers of each kind are solved.
+TRIES = 6
+#: At most so many edits together, and so many solves to find them.
+DEPTH, TOGETHER = 3, 24
+#: Above so many pairs (workload, node) few solves search; the others end with what is placed at once.
+TINY, SEARCHES, TOGETHER_AT_ONCE = 300, 2, 6
+#: Above so many a solve takes a second before it searches: less is tried, and searches have less effort.
+LARGE, TRIES_LARGE, SEARCHES_LARGE, TOGETHER_LARGE = 60_000, 2, 1, 2
+#: More moves than any fleet has allocations.
+ENDLESS_MOVES = 1_000_000
+#: What no move of others changes: ceilings on what all of a user's or all workloads hold, what a node is, and a gang's size.
+UNMOVED = frozenset((*USER_RULES, *CLUSTER_RULES, GANG, *(name for name, _ in FIT)))
+assert EVERY | {GANG} >= UNMOVED
+
+
+@dataclass
+class Bench:
+    """One workload without a place, and what is needed to try a change. `last` is what a solve starts from.
+
+    `tell` hears what is tried. Once the watch is stopped nothing more is found.
+    """
+
+    stack: Stack
+    placement: Placement
+    workload: str
+    last: Placement
+    today: datetime.date | None
+    tell: Callable[[str], None] = lambda text: None
+    watch: Watch = field(default_factory=Watch)
+
+    def __post_init__(self) -> None:
+        self.pairs = len(self.stack.nodes) * len(self.stack.workloads)
+        self.searches = 0
+
+    def mend(self, kind: Kind | Literal["together"], edits: tuple[Edit, ...], *, at_once: bool = False) -> Mend | None:
+        """The edits as a mend, when solving with them places the workload whole; `at_once`: without a search."""
+        if self.watch.stopped:
+            return None
+        stack = self.stack
+        for edit in edits:
+            stack = changed(stack, edit)
+        self.tell(" ".join(map(str, edits)))
+        self.searches += not at_once
+        found = self._solved(stack, self._ended() if at_once else self.watch)
+        if self.watch.stopped or self._missing(found):
+            return None
+        now = found.placement.by_name()
+        stops = tuple(a.name for a in self.placement.allocations if a.name not in now and a.workload != self.workload)
+        was = tuple(current(self.stack, edit.path) for edit in edits)
+        before = self.placement.by_name()
+        moves = tuple(one for one in found.moves if one.target and one.name in before and before[one.name].node != one.target)
+        return Mend(kind=kind, edits=edits, was=was, moves=moves, stops=stops)
+
+    def needed_moves(self, conflict: Conflict) -> int | None:
+        """How many moves would make room, if there were no budget; None where moving does not help.
+
+        What else is pending is left out: room is made for this workload alone.
+        """
+        if self.watch.stopped or (conflict.rules and UNMOVED.issuperset(conflict.rules)):
+            return None
+        self.tell("moving what runs")
+        alone = changed(placed_only(self.stack, self.placement, besides=self.workload), _MOVING)
+        self.searches += 1
+        found = self._solved(alone, self.watch)
+        if self.watch.stopped or self._missing(found):
+            return None
+        return sum(1 for move in found.moves if move.target and not move.forced)
+
+    def _solved(self, stack: Stack, watch: Watch) -> Solution:
+        if self.pairs > LARGE and stack.solve.effort != "quick":
+            stack = changed(stack, Edit(path="solve.effort", value="quick"))
+        return solve(stack, self.last, today=self.today, watch=watch, reasons=False)
+
+    def _missing(self, found: Solution) -> bool:
+        return any(gone.workload == self.workload for gone in found.placement.unplaced)
+
+    def _ended(self) -> Watch:
+        """Of a search that ends before it begins: all that runs stays, and what is new takes what is free."""
+        watch = Watch()
+        watch.stop()
+        return watch
+
+
+_MOVING = Edit(path="solve.moves", value=ENDLESS_MOVES)
+
+
+def mends(
+    bench: Bench, room: Room, conflict: Conflict, moves: int | None, so_far: Callable[[tuple[Mend, ...]], None]
+) -> tuple[Mend, ...]:
+    """The cheapest mends of each kind, for the conflict in the room. `so_far` hears them whenever there is one more.
+
+    `moves`: what `needed_moves` found.
+    """
+    offers = _offers(bench, room, room.scene.asks[bench.workload], conflict)
+    if moves is not None and moves > bench.stack.solve.moves:
+        offers.append(Offer("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
+    found = _Found(offers, so_far)
+    if bench.pairs <= TINY:
+        for kind in KINDS:
+            for offer in found.of(kind)[:TRIES]:
+                found.add(offer, bench.mend(kind, (offer.edit,)))
+    else:
+        _tried(bench, found)
+    return found.told() or _together(bench, offers)
+
+
+class _Found:
+    """The mends so far, of offers in the order in which they are best tried."""
+
+    def __init__(self, offers: Sequence[Offer], so_far: Callable[[tuple[Mend, ...]], None]) -> None:
+        self.offers, self.so_far = offers, so_far
+        self.mends: dict[Kind, list[tuple[int, Mend]]] = {kind: [] for kind in KINDS}
+
+    def of(self, kind: Kind) -> list[Offer]:
+        """The offers of one kind."""
+        return [offer for offer in self.offers if offer.kind == kind]
+
+    def add(self, offer: Offer, mend: Mend | None) -> None:
+        """What came of an offer; None: it does not place the workload."""
+        if mend is not None:
+            self.mends[offer.kind].append((offer.change, mend))
+            self.so_far(self.told())
+
+    def told(self) -> tuple[Mend, ...]:
+        """The cheapest of each kind."""
+        found: list[Mend] = []
+        for made in self.mends.values():
+            made.sort(key=lambda one: (len(one[1].stops), len(one[1].moves), one[0]))
+            found += [mend for _, mend in made[:MOST]]
+        return tuple(found)
+
+
+def _tried(bench: Bench, found: _Found) -> None:
+    """What finds a place at once, and then, as far as SEARCHES reach, the same with a search: only that is told.
+
+    On a LARGE fleet the first is told, and searches are for where that gives nothing.
+    """
+    large = bench.pairs > LARGE
+    sure: list[tuple[bool, int, Offer]] = []
+    unsure: list[Offer] = []
+    for kind in KINDS:
+        placed: list[Offer] = []
+        rest: list[Offer] = []
+        for offer in found.of(kind)[: TRIES_LARGE if large else TRIES]:
+            at_once = kind != "move" and (offer.whole or not large)
+            mend = bench.mend(kind, (offer.edit,), at_once=True) if at_once else None
+            if large:
+                found.add(offer, mend)
+            (placed if mend else rest).append(offer)
+        ordered = [*placed, *(offer for offer in rest if offer.whole)]
+        sure += [(kind != "move", turn, offer) for turn, offer in enumerate(ordered)]
+        unsure += [offer for offer in rest if not offer.whole]
+    # Moves first, then the first of each kind, then the second of each: the sort keeps the order of kinds.
+    sure.sort(key=lambda one: one[:2])
+    for later, _, offer in sure:
+        if not later or (bench.searches < SEARCHES and not large) or (bench.searches < SEARCHES_LARGE and not found.told()):
+            found.add(offer, bench.mend(offer.kind, (offer.edit,)))
+    for offer in unsure:
+        if bench.searches < SEARCHES_LARGE and not found.told():
+            found.add(offer, bench.mend(offer.kind, (offer.edit,)))
+
+
+def _offers(bench: Bench, room: Room, ask: Ask, conflict: Conflict) -> list[Offer]:
+    """What could lift the conflict."""
+    return Offers(room.scene.stack, room, ask, bench.today).of(conflict)
+
+
+def _more(bench: Bench, edits: tuple[Edit, ...]) -> list[Offer]:
+    """What could lift the conflict that is left after the edits."""
+    stack = bench.stack
+    for edit in edits:
+        stack = changed(stack, edit)
+    scene = scene_of(stack, bench.placement, bench.today)
+    ask = scene.asks[bench.workload]
+    room = Causes(room_of(scene, bench.placement)).seen(ask)
+    taken = {edit.path for edit in edits}
+    return [offer for offer in _offers(bench, room, ask, conflict_of(room, ask)) if offer.edit.path not in taken]
+
+
+def _together(bench: Bench, offers: list[Offer]) -> tuple[Mend, ...]:
+    """Two edits at once, or three; the fewest that were found."""
+    at_once, large = bench.pairs > TINY, bench.pairs > LARGE
+    left = TOGETHER_LARGE if large else TOGETHER_AT_ONCE if at_once else TOGETHER
+    width = TRIES_LARGE if large else TRIES
+    front: list[tuple[tuple[Edit, ...], int]] = [((offer.edit,), offer.change) for offer in offers]
+    found: list[Mend] = []
+    for _ in range(DEPTH - 1):
+        wider: list[tuple[tuple[Edit, ...], bool, int]] = []
+        for edits, change in front[:width]:
+            if bench.watch.stopped:
+                break
+            for offer in _more(bench, edits)[:width]:
+                wider.append(((*edits, offer.edit), offer.whole, change + offer.change))
+        wider.sort(key=lambda one: (not one[1], one[2], str(one[0])))
+        for edits, whole, _ in wider[:left]:
+            if at_once and not whole:
+                continue
+            left -= 1
+            mend = bench.mend("together", edits, at_once=at_once)
+            if mend and at_once and not large:
+                mend = bench.mend("together", edits)
+            if mend:
+                found.append(mend)
+            if len(found) == (1 if at_once else MOST):
+                break
+        if found or left <= 0:
+            break
+        front = [(edits, change) for edits, _, change in wider]
+    return tuple(found)

@@ -1,0 +1,154 @@
+"""Does what runs keep running while there is no room for it to grow?
+
+A replica whose workload asks for another size may find no place with it. Then the workload keeps the size that it has, all
+its replicas together, and the rest is decided beside that. So a job ends for its own growth only where it says so
+(`on_grow: stop`), and otherwise only for a higher priority, as any other.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from dataclasses import replace
+
+from swarm_iac.model import growth
+from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.decide.solve import solve
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.explain.conflict import GANG, Causes, conflict, room_of
+from swarm_iac.solver.explain.lacking import code, lacking
+from swarm_iac.solver.explain.messages import ANEW
+from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.solution import Solution
+
+Sizes = dict[str, tuple[Allocation, int]]
+#: So often those that found no place with their new size keep the old one, before all do.
+TRIES = 4
+#: Of so many that wait to grow the reasons are looked for beside what stands then.
+SEEN = 20
+
+
+def solve_keeping(
+    stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None
+) -> tuple[Stack, Solution]:
+    """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow.
+
+    Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
+    is never lost. Then those keep their size that found no place, a few times anew; where that is not enough, all do.
+    Who lost its place since others take its devices starts anew with other ones, beside all that was decided.
+    """
+    now, found = _growing(stack, last, today, watch)
+    if not any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons):
+        return now, found
+    more = solve(now, found.placement.model_copy(update={"unplaced": (), "growing": ()}), today=today, watch=watch)
+    if not {*found.placement.allocations} < {*more.placement.allocations}:
+        return now, found
+    placement = more.placement.model_copy(update={"growing": found.placement.growing})
+    return now, more.model_copy(update={"placement": placement, "moves": found.moves})
+
+
+def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> tuple[Stack, Solution]:
+    found = solve(stack, last, today=today, watch=watch)
+    sizes = _sizes(stack, last) if _lost(found, last) else {}
+    if not sizes:
+        return stack, found
+    base = solve(_at_sizes(stack, sizes), last, today=today, watch=watch)
+    floor = _by_priority(stack, _lost(base, last))
+    waits: dict[str, Unplaced] = {}
+    tries = 0
+    while any(count > floor[priority] for priority, count in _by_priority(stack, _lost(found, last)).items()):
+        fresh = {one.workload: one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys()}
+        if not fresh or tries == TRIES:
+            waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
+            break
+        waits |= fresh
+        tries += 1
+        found = solve(_at_sizes(stack, {name: sizes[name] for name in waits}), last, today=today, watch=watch)
+    stand = {one.workload for one in found.placement.going()}
+    # What has no place at its old size either asks for what is written.
+    waits = {name: why for name, why in waits.items() if name in stand}
+    if not waits:
+        return stack, found
+    now = _at_sizes(stack, {name: sizes[name] for name in waits})
+    growing = tuple(
+        (_beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_told(name, why)
+        for turn, (name, why) in enumerate(sorted(waits.items()))
+    )
+    placement = growth.told(stack, found.placement.model_copy(update={"growing": growing}))
+    return now, found.model_copy(update={"placement": placement})
+
+
+def _as_told(name: str, why: Waiting) -> Growing:
+    return Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons)
+
+
+def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> Growing | None:
+    """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
+    wished = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
+    scene = scene_of(wished, placement, today)
+    rest = tuple(one for one in placement.allocations if one.workload != name or one.ended)
+    causes = Causes(room_of(scene, placement.model_copy(update={"allocations": rest})))
+    ask, count = scene.asks[name], len(placement.allocations) - len(rest)
+    if not ask.gang:  # all of it grows, or nothing does
+        ask = replace(ask, gang=count > 1, members=count, wanted=count)
+    room = causes.seen(ask)
+    if not conflict(room, ask):
+        return None
+    reasons = causes.of(ask)
+    if stack.workloads[name].gang is None:
+        reasons = tuple(_of_replicas(one, name) for one in reasons)
+    return Growing(workload=name, code=code(reasons), nodes=lacking(room, ask), reasons=reasons)
+
+
+def _of_replicas(reason: Reason, name: str) -> Reason:
+    """What is told of a gang, of replicas that grow together."""
+    text = reason.text.replace("members run or none", "members grow or none").replace(" members", " replicas")
+    path = f"workloads.{name}.replicas" if reason.rule == GANG else reason.path
+    return reason.model_copy(update={"text": text, "path": path})
+
+
+def _at_sizes(stack: Stack, sizes: Sizes) -> Stack:
+    smaller = {name: growth.at_size(stack.workloads[name], one, count) for name, (one, count) in sizes.items()}
+    return stack.model_copy(update={"workloads": {**stack.workloads, **smaller}})
+
+
+def _sizes(stack: Stack, last: Placement) -> Sizes:
+    """One replica, and how many there are, of each workload that runs in one size and asks for another.
+
+    Who has to leave a node keeps its size, too.
+    """
+    running: dict[str, list[Allocation]] = {}
+    done = Counter(one.workload for one in last.allocations if one.ended)
+    for one in last.going():
+        workload = stack.workloads.get(one.workload)
+        if workload is not None and (workload.gang is None or one.index < workload.members):
+            running.setdefault(one.workload, []).append(one)
+    found = {}
+    for name, ones in running.items():
+        wish, count = stack.workloads[name], len(ones) + done[name]
+        alike = len({growth.size(one) for one in ones}) == 1
+        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], count) != wish:
+            found[name] = ones[0], count
+    return found
+
+
+def _lost(found: Solution, last: Placement) -> list[tuple[Unplaced, int]]:
+    """Workloads of which something that ran has no place, and how many replicas of each."""
+    ran = {one.name for one in last.allocations}
+    counts = [(gone, sum(f"{gone.workload}-{i}" in ran for i in gone.missing)) for gone in found.placement.unplaced]
+    return [(gone, count) for gone, count in counts if count]
+
+
+def _by_priority(stack: Stack, lost: list[tuple[Unplaced, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one, count in lost:
+        found[stack.workloads[one.workload].priority] += count
+    return found
+
+
+def _pushing(name: str) -> Unplaced:
+    """A gang that wants more members weighs as much as what runs of it, and could take the place of others."""
+    text = "to grow it would take the place of what runs, of the same priority"
+    reason = Reason(rule="equals_are_not_stopped", text=text, path=f"workloads.{name}")
+    return Unplaced(workload=name, missing=(), code="Resources", reasons=(reason,))

@@ -1,0 +1,152 @@
+"""How is a fleet filled from nothing that is too large for one model? And what is proven about it?
+
+1  greedy    everything, by priority; where that places all that is possible it stands
+2  columns   what binds replicas to each other (gangs, racks) stays where greedy put it; all others at once, by kinds and
+             shapes
+3  the rest  what found no place is tried again beside everything
+
+The bound on a level is by columns, too: what it and all levels above it could hold together, less what those above hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from swarm_iac.model.placement import Goal
+from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.columns.whole_fleet import Nodes, fill_fleet
+from swarm_iac.solver.exact.goals import LEVELS
+from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.kinds import View, named, simple, view
+from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, RACK_DIMS, WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
+from swarm_iac.solver.snapshot.value import size
+
+#: Rounds of pricing.
+ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Replicas on nodes, and what each priority could hold, where that is known from filling them."""
+
+    counts: Pairs
+    rounds: int
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+def fill(
+    task: Task,
+    start: Pairs,
+    effort: str,
+    stop: Limit,
+    tell: Callable[[Pairs, Bounds], None] = lambda counts, bounds: None,
+) -> Answer:
+    """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is.
+
+    `start`: the greedy placement, whose gangs stay.
+    """
+    scene = task.scene
+    last = late(scene, (scene.asks[name] for name in task.free))
+    together = {name for name in task.free if not simple(scene.asks[name])}
+    single = [name for name in task.free if name not in together and name not in last]
+    first: Pairs = Counter({pair: count for pair, count in start.items() if pair[0] in together})
+    room = task.base.copy()
+    _take(room, first)
+    seen = view(room, single)
+    levels = {scene.asks[name].priority for name in single}
+    # With one level and nothing that binds replicas to each other, what is filled is all that is bounded.
+    alone = levels if len(levels) == 1 and not together and len({ask.priority for ask in scene.asks.values()}) == 1 else set()
+
+    def told(nodes: Nodes, bound: float) -> None:
+        tell(first + _named(seen, room, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
+
+    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
+    found = _admitted(room, _named(seen, room, filled.nodes))
+    rest = {name: left for name in task.free if (left := task.free[name] - room.counts[name].total()) > 0}
+    rest = {name: left for name, left in rest.items() if not scene.asks[name].shared}  # patterns pack cards anew
+    more = greedy(replace(task, base=room, free=rest), stop)
+    return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
+
+
+def late(scene: Scene, asks: Iterable[Ask]) -> frozenset[str]:
+    """Workloads without GPUs of the lowest priority: they get what the others leave, and are bounded by counting."""
+    found = list(asks)
+    least = min((ask.priority for ask in found), default=0)
+    return frozenset(ask.name for ask in found if not ask.gpus and ask.priority == least)
+
+
+def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
+    """Patterns on nodes: those that take the most of a rack first, each to the rack with the most left."""
+    counts: dict[str, Counter[int]] = {}
+    left = {rack: list(values) for rack, values in room.racks.items() if any(value < ENDLESS // 2 for value in values)}
+    whole = {rack: [max(1, value) for value in values] for rack, values in left.items()}
+    bins = room.scene.bins
+
+    def open_part(rack: str) -> float:
+        return min(a / b for a, b in zip(left[rack], whole[rack], strict=True)) if rack in left else 1.0
+
+    for names, patterns in zip(seen.bins, nodes, strict=True):
+        if not any(bins[name].rack in left for name in names):
+            counts.update((node, Counter(dict(pattern))) for node, pattern in zip(names, patterns, strict=True))
+            continue
+        by_rack: dict[str, list[str]] = {}
+        for name in reversed(names):
+            by_rack.setdefault(bins[name].rack or "", []).append(name)
+        firsts = [room.scene.asks[kind[0]] for kind in seen.asks]
+        uses = {
+            pattern: [sum(bins[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK_DIMS))]
+            for pattern in set(patterns)
+        }
+        for pattern in sorted(patterns, key=lambda one: ([-use for use in uses[one]], one)):
+            rack = max(by_rack, key=open_part)
+            if rack in left:
+                left[rack] = [value - use for value, use in zip(left[rack], uses[pattern], strict=True)]
+            counts[by_rack[rack].pop()] = Counter(dict(pattern))
+            if not by_rack[rack]:
+                del by_rack[rack]
+    return named(seen, room, counts)
+
+
+def _take(room: Room, counts: Pairs) -> None:
+    for (name, node), count in counts.items():
+        room.take(room.scene.asks[name], room.scene.bins[node], count)
+
+
+def _admitted(room: Room, counts: Pairs) -> Pairs:
+    """What racks and gangs leave of it, the highest priority first: columns see racks that are alike as one."""
+    found: Pairs = Counter()
+    for (name, node), count in sorted(counts.items(), key=lambda one: (-room.scene.asks[one[0][0]].priority, one[0])):
+        ask, bin_ = room.scene.asks[name], room.scene.bins[node]
+        fits = min(count, max(0, room.by_rack(ask, bin_)))
+        if fits:
+            room.take(ask, bin_, fits)
+            found[name, node] = fits
+    return found
+
+
+def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
+    """What was placed by level with its bound, given that the levels above are not worse."""
+    placed = by_workload(counts)
+    shared = any(ask.shared for ask in scene.asks.values())
+    found: list[Goal] = []
+    above = 0
+    for level in LEVELS:
+        asks = [ask for ask in scene.asks.values() if ask.priority == PRIORITIES[level]]
+        if not asks:
+            continue
+        unit = 1 if shared else WHOLE
+        milli = sum(size(ask) * placed[ask.name] for ask in asks)
+        counted = sum(size(ask) * possible[ask.name] for ask in asks)
+        most = max(milli, bounds.of(PRIORITIES[level], above, counted))
+        above += milli
+        name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
+        found.append(Goal(name=name, value=milli // unit, bound=most // unit))
+        count, best = sum(placed[ask.name] for ask in asks), sum(possible[ask.name] for ask in asks)
+        found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=best))
+    return tuple(found)

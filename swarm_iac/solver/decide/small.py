@@ -1,0 +1,163 @@
+"""How is a fleet decided that one model holds? Greedily first, then by columns or a few nodes at a time, then all at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from swarm_iac.model.placement import Goal
+from swarm_iac.solver.decide.clearing import cleared, fewer
+from swarm_iac.solver.decide.large import fill
+from swarm_iac.solver.exact.attempt import attempt
+from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
+from swarm_iac.solver.exact.search import Found, Score, capped, stricter
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.repair.fewest_moves import moves_goal
+from swarm_iac.solver.repair.gpu_bounds import NOBODY, Bounds, level_bounds
+from swarm_iac.solver.repair.greedy import ORDERS, greedy
+from swarm_iac.solver.repair.neighbourhood import short
+from swarm_iac.solver.repair.restoring import restored
+from swarm_iac.solver.repair.undo_moves import eased, homeward
+from swarm_iac.solver.snapshot.capacity import room_with
+from swarm_iac.solver.snapshot.snapshot import Scene
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled, Task, by_workload, fixed_by, narrow, wide
+from swarm_iac.solver.snapshot.value import total
+
+#: Part of it that narrow searches have where a wide one follows.
+NARROW = 0.3
+#: What a search found, the replicas of all workloads, and whether candidates were left out.
+Answer = tuple[Found, Pairs, bool]
+
+
+def complete(counts: Pairs, most: dict[str, int]) -> bool:
+    """Is all placed that any placement could place?"""
+    placed = by_workload(counts)
+    return all(placed[name] >= count for name, count in most.items())
+
+
+def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet on which nothing runs: from a greedy placement, and where a search is not proven by columns as well."""
+    watch.phase("placing all by priority")
+    counts = greedy(task, watch.ended)
+    left = in_all(scene, FROM_NOTHING)
+    if watch.stopped or complete(counts, most):
+        return attempt(scene, task, most, counts, True, watch, left=left)
+    effort = scene.stack.solve.effort
+    counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
+    watch.phase("improving the placement")
+
+    def by_columns(counts: Pairs, priority: int) -> Pairs:
+        """That priority and those below it, beside what those above it hold."""
+        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority > priority})
+        free = {name: n for name, n in task.free.items() if scene.asks[name].priority <= priority}
+        rest = replace(task, base=room_with(scene, fixed), free=free)
+        return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
+
+    best = attempt(scene, task, most, counts, True, watch, left=left, again=by_columns)
+    best = _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores)
+    return _bounded_again(scene, most, best, watch)
+
+
+def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, watch: Watch, settled: Settled = NOBODY) -> Answer:
+    """The same answer; where it is not proven, bounded by columns beside what higher priorities hold in it."""
+    found, counts, cut = answer
+    if not _lacking(found.scores) or watch.stopped:
+        return answer
+    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch), settled=settled)
+    scores = [
+        (aim, value, bound if aim.places is None else min(bound, capped(aim, value, bounds, found.scores)))
+        for aim, value, bound in found.scores
+    ]
+    return replace(found, scores=scores), counts, cut
+
+
+def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
+    """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
+    watch.phase("placing what is new")
+    task = narrow(scene, settled)
+    counts = fixed_by(task) + greedy(task, watch.ended)
+    left = in_all(scene, CHANGE)
+    if watch.stopped or complete(counts, most) or not settled.stay:
+        return _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left))
+    effort = scene.stack.solve.effort
+    first = _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left * NARROW))
+    if not _lacking(first[0].scores) or watch.stopped:
+        return first
+    bounds = level_bounds(scene, first[1], most, effort, columns(scene, watch), columns=False, settled=settled)
+    if watch.stopped:
+        return first
+    watch.phase("making room for what has no place")
+    best = _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
+    return _bounded_again(scene, most, best, watch, settled)
+
+
+def _eased(scene: Scene, settled: Settled, task: Task, most: dict[str, int], answer: Answer) -> Answer:
+    """The same, with those at home that a search which ended has shifted."""
+    other = eased(scene, settled, answer[1])
+    return answer if other == answer[1] else _better(scene, task, most, answer, other, answer[0].scores)
+
+
+def _better(
+    scene: Scene, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score], gpus: Bounds | None = None
+) -> Answer:
+    """The better of an answer and another placement, which is measured only; `proven` are bounds that hold for both."""
+    if other == best[1]:
+        return best
+    found, _, cut = attempt(scene, task, most, other, True, Watch(), gpus=gpus, enough=lambda scores: True)
+    return max(best, (replace(found, scores=stricter(found.scores, proven)), other, cut), key=_values)
+
+
+def _all_at_once(
+    scene: Scene,
+    settled: Settled,
+    most: dict[str, int],
+    counts: Pairs,
+    gpus: Bounds,
+    watch: Watch,
+    left: float,
+) -> Answer:
+    """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
+
+    `counts`: all that runs stays, and what has no place takes what is free.
+    """
+    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left / 2)
+    left -= first[0].spent
+
+    def better(best: Answer, other: Pairs) -> Answer:
+        return _better(scene, wide(scene, settled), most, best, other, first[0].scores, gpus)
+
+    best = better(best, counts)  # a search that ended early may have lost what it began with
+
+    if _open(best[0].scores) and not watch.stopped and left > 0:
+        found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
+        best = better(best, found)
+    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
+    if _open(best[0].scores) and not watch.stopped:
+        moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
+        best = better(best, moved)
+        if not short(scene, best[1]):  # then the least that these replicas move is the least of all
+            best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
+    best = better(best, eased(scene, settled, best[1]))
+    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
+    for aim, value, bound in best[0].scores:
+        watch.reached(aim, value, bound)
+    return best
+
+
+def _at_least(score: Score, proven: Goal) -> Score:
+    aim, value, bound = score
+    return (aim, value, max(bound, min(value, proven.bound))) if aim.name == proven.name else score
+
+
+def _values(answer: Answer) -> list[int]:
+    return [aim.sense * value for aim, value, _ in answer[0].scores]
+
+
+def _open(scores: list[Score]) -> bool:
+    """Could a wider search place or keep more, or move fewer?"""
+    return _lacking(scores) or any(aim.name == "moves" and value > bound for aim, value, bound in scores)
+
+
+def _lacking(scores: list[Score]) -> bool:
+    """Could a wider search place or keep more, or stop something smaller?"""
+    return any((aim.base or aim.name == "kept") and value < bound for aim, value, bound in scores)

@@ -1,0 +1,388 @@
+"""Where does everything go? From a stack and the last placement to the next one, with its proof.
+
+1  settle   what runs and may stay
+2  narrow   decide only what has no place, greedily first; if everything finds one, no wider search can do better
+   fill     where nothing runs columns decide on a large fleet, and are a second start on a small one
+3  wide     all workloads at once, where the model is small enough to be exact
+   mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
+            and evicting what stands there
+4  devices  replicas get indices, GPUs and CPUs; new ones that are split over NUMA nodes go where they are whole
+
+Each step begins from an answer and keeps it where it finds no better one, so a search that fails or is ended costs a
+proof and never a placement.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.backend.cpsat import SEED
+from swarm_iac.solver.backend.linear import listening
+from swarm_iac.solver.decide import locality
+from swarm_iac.solver.decide.clearing import cleared, fewer
+from swarm_iac.solver.decide.large import fill
+from swarm_iac.solver.decide.large import goals as goals_of_large
+from swarm_iac.solver.decide.small import changed, complete, from_nothing
+from swarm_iac.solver.exact.attempt import attempt
+from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
+from swarm_iac.solver.exact.search import EFFORT, Found, never
+from swarm_iac.solver.exact.watch import Watch, goals_of
+from swarm_iac.solver.explain.conflict import Causes, room_of
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.lacking import code, lacking
+from swarm_iac.solver.repair.assembly import assemble
+from swarm_iac.solver.repair.fewest_moves import moves_goal, moves_of
+from swarm_iac.solver.repair.gpu_bounds import Bounds, level_bounds
+from swarm_iac.solver.repair.greedy import ORDERS, Misfits, greedy
+from swarm_iac.solver.repair.neighbourhood import short
+from swarm_iac.solver.repair.restoring import restored
+from swarm_iac.solver.repair.undo_moves import eased, homeward
+from swarm_iac.solver.repair.unsplitting import split, unsplit
+from swarm_iac.solver.snapshot.binding_limits import without_slack
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene, scene_of
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, fixed_by, narrow, settle, wide
+from swarm_iac.solver.snapshot.value import total
+from swarm_iac.solver.solution import Move, Solution, digest
+
+#: Above this many nodes, too, the fleet is filled by columns.
+NODES = 100
+#: Up to this many pairs (workload, node) all is decided at once.
+EXACT = 60_000
+#: After a search that was ended by hand so many reasons are looked for; the others say so.
+SEEN = 20
+#: For so many workloads nodes are counted: that looks at every node each time.
+COUNTED = 100
+UNSEEN = Reason(rule="effort", text="the search was ended before the reason was looked for", path="solve.effort")
+
+
+def solve(
+    stack: Stack,
+    last: Placement = Placement(),
+    *,
+    repair: bool = True,
+    moves: int | None = None,
+    today: datetime.date | None = None,
+    watch: Watch | None = None,
+    reasons: bool = True,
+) -> Solution:
+    """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
+
+    `moves` bounds a rebalance; a repair has `stack.solve.moves`. `watch` sees each goal improve and may end the search:
+    the answer is then the best so far, and the proof's parameters say so.
+    Without `today` every limit exception holds. Without `reasons` nobody looks for those of what is pending.
+    Pure: the same arguments give the same answer.
+    """
+    watch = watch or Watch()
+    watch.phase("reading the fleet")
+    whole = scene_of(stack, last, today)
+    scene = without_slack(whole)
+    settled = settle(scene)
+    most = possible(scene)
+    with listening() as failures:
+        try:
+            found = _best(scene, settled, most, moves, watch, repair=repair)
+            if repair:
+                found = _whole(scene, settled, found, watch)
+            found = _on_one(scene, settled, most, found, watch)
+        except Exception as error:
+            found = _on_one(scene, settled, most, rescued(scene, settled, most, error, watch), watch)
+    found = _failures_told(found, failures)
+    # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
+    return _with_ends(_reasoned(found, whole, watch) if reasons else found, whole)
+
+
+def _with_ends(solution: Solution, scene: Scene) -> Solution:
+    """With the jobs that came to their end, about which nothing was decided."""
+    if not scene.ended:
+        return solution
+    allocations = sorted((*solution.placement.allocations, *scene.ended), key=lambda a: a.name)
+    placement = solution.placement.model_copy(update={"allocations": tuple(allocations)})
+    proof = solution.proof.model_copy(update={"placement": digest(placement)})
+    return solution.model_copy(update={"placement": placement, "proof": proof})
+
+
+def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Solution:
+    """With what is new within one NUMA node, where that is possible at no cost to any goal but `nodes`."""
+    ones = found.placement.allocations
+    if not locality.needless(scene, settled, ones):
+        return found
+    counts: Pairs = Counter((a.workload, a.node) for a in ones)
+    counts, ones = locality.whole(scene, settled, counts, ones)
+    goals = {goal.name: goal for goal in found.proof.goals}
+    counts, ones, goals = _filled_again(scene, settled, counts, ones, goals, watch)
+    placement = _placement_of(scene, ones)
+    within = locality.goal(scene, settled, counts, ones, goals)
+    nodes = goals.pop("nodes", None)
+    watch.tell((within,))
+    told = [*goals.values(), within]
+    if nodes is not None:
+        told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
+    optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
+    proof = found.proof.model_copy(update={"goals": tuple(told), "optimal": optimal, "placement": digest(placement)})
+    return found.model_copy(update={"placement": placement, "proof": proof, "moves": _moves(scene, settled, placement)})
+
+
+def _filled_again(
+    scene: Scene, settled: Settled, counts: Pairs, ones: tuple[Allocation, ...], goals: dict[str, Goal], watch: Watch
+) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
+    """Whoever went to another node may have made room: who left goes home, and what never ran takes it; nobody is split."""
+    home = homeward(scene, settled, counts)
+    if by_workload(home) != by_workload(counts):
+        home = counts
+    more = restored(scene, settled, home, watch.ended)
+    new = Counter({pair: count for pair, count in (more - home).items() if pair[0] not in scene.running})
+    new = Counter() if home - more else new
+    if not new and home == counts:
+        return counts, ones, goals
+    found = assemble(scene, settled, home + new)
+    if len(locality.needless(scene, settled, found)) > len(locality.needless(scene, settled, ones)):
+        return counts, ones, goals
+    misfits, told = Misfits(scene), dict(goals)
+
+    def add(name: str, value: int) -> None:
+        if name in told:
+            told[name] = told[name].model_copy(update={"value": told[name].value + value})
+
+    for name, count in by_workload(new).items():
+        ask, level = scene.asks[name], scene.stack.workloads[name].priority
+        add(f"{level}_placed_gpus", ask.gpus * count)
+        add(f"{level}_placed_gpu_milli", ask.gpus * ask.share * count)
+        add(f"{level}_placed_replicas", count)
+    for sign, ones_there in ((1, home + new - counts), (-1, counts - home)):
+        for (name, node), count in ones_there.items():
+            add("misfit", sign * misfits.of(scene.asks[name], scene.bins[node]) * count)
+    add("moves", moves_of(scene, settled, home) - moves_of(scene, settled, counts))
+    return home + new, found, told
+
+
+def _on_one(scene: Scene, settled: Settled, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
+    """With nobody split who has to be on one NUMA node: who came out so is placed elsewhere, or waits."""
+    ones = found.placement.allocations
+    if not scene.singles or not split(scene, settled, ones):
+        return found
+    counts = unsplit(scene, settled, Counter((a.workload, a.node) for a in ones), watch.ended)
+    goals = (*goals_of_large(scene, counts, most, Bounds()), moves_goal(scene, settled, counts))
+    return _large_solution(scene, settled, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"})
+
+
+def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
+    """The proof names the engines of linear programs that gave no answer; what took their place bounds as well."""
+    if not failures:
+        return solution
+    counts = Counter(failures)
+    text = ", ".join(f"{what} ({times} times)" if times > 1 else what for what, times in counts.items())
+    parameters = {**solution.proof.parameters, "failed_linear": text}
+    return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
+
+
+def rescued(scene: Scene, settled: Settled, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
+    """What stays and a greedy pass for the rest, bounded by counting; the proof says what failed."""
+    task = narrow(scene, settled)
+    counts = fixed_by(task) + greedy(task, watch.ended)
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" at {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
+    goals = (*goals_of_large(scene, counts, most, Bounds()), moves_goal(scene, settled, counts))
+    return _large_solution(scene, settled, counts, goals, 0, watch, {"failed": f"{type(error).__name__}{where}: {error}"})
+
+
+def _best(scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, *, repair: bool) -> Solution:
+    large = len(scene.asks) * len(scene.bins) > EXACT
+    if not repair:
+        task = replace(wide(scene, settled), budget=moves)
+        left = in_all(scene, FROM_NOTHING)
+        found, counts, cut = attempt(scene, task, most, None, False, watch, haste=large, left=left, enough=never)
+    elif not scene.running and (large or len(scene.bins) > NODES):
+        return _filled(scene, settled, most, watch)
+    elif not scene.running:
+        found, counts, cut = from_nothing(scene, narrow(scene, settled), most, watch)
+    elif large:
+        return _mended(scene, settled, most, watch)
+    else:
+        found, counts, cut = changed(scene, settled, most, watch)
+    placement = _placement(scene, settled, counts, watch)
+    return Solution(
+        placement=placement,
+        proof=_proof(scene.stack, scene, found, placement, cut=cut, stopped=watch.stopped),
+        moves=_moves(scene, settled, placement),
+    )
+
+
+def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
+    """A large fleet on which nothing runs yet."""
+    effort = scene.stack.solve.effort
+    task = narrow(scene, settled)
+    watch.phase("placing all by priority")
+    counts = greedy(task, watch.ended)
+    rounds = 0
+    bounds = Bounds()
+    watch.tell(goals_of_large(scene, counts, most, bounds))
+    if any(ask.gang for ask in short(scene, counts)) and not watch.stopped:  # columns leave gangs where they are
+        counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
+    if not complete(counts, most) and not watch.stopped:
+        watch.phase("filling nodes by columns")
+
+        def better(found: Pairs) -> Pairs:
+            return max(counts, found, key=lambda one: total(scene, one))
+
+        def tell(found: Pairs, bounds: Bounds) -> None:
+            watch.tell(goals_of_large(scene, better(found), most, bounds))
+
+        answer = fill(task, counts, effort, columns(scene, watch, large=True), tell)
+        counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
+        watch.phase("bounding what any placement could hold")
+        if not bounds.together:
+            bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["from nothing"]))
+    return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
+
+
+def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
+    """A large fleet with a change."""
+    effort = scene.stack.solve.effort
+    watch.phase("placing what is new")
+    task = narrow(scene, settled)
+    counts = fixed_by(task) + greedy(task, watch.ended)
+    rounds = 0
+    bounds = Bounds()
+    watch.tell(goals_of_large(scene, counts, most, bounds))
+    if not complete(counts, most) and not watch.stopped:
+        watch.phase("bounding what any placement could hold")
+        bounds = level_bounds(
+            scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["change"]), settled=settled
+        )
+        watch.phase("making room for what has no place")
+        before = counts
+        counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)
+        counts = eased(scene, settled, restored(scene, settled, counts, watch.ended))
+        if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
+            bounds = Bounds(bounds.together)
+    watch.phase("counting the fewest moves")
+    moves = moves_goal(scene, settled, counts)
+    watch.tell((*goals_of_large(scene, counts, most, bounds), moves))
+    counts, moves = fewer(scene, settled, counts, moves, watch)
+    return _large_solution(scene, settled, counts, (*goals_of_large(scene, counts, most, bounds), moves), rounds, watch)
+
+
+def _large_solution(
+    scene: Scene,
+    settled: Settled,
+    counts: Pairs,
+    goals: tuple[Goal, ...],
+    rounds: int,
+    watch: Watch,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Solution:
+    watch.tell(goals)
+    placement = _placement(scene, settled, counts, watch)
+    how = {"workers": 1, "seed": SEED, "effort": scene.stack.solve.effort, "rounds": rounds, **more}
+    proof = Proof(
+        optimal=not more and all(goal.value == goal.bound for goal in goals),
+        goals=goals,
+        solver=f"OR-Tools CP-SAT and GLOP {version('ortools')}",
+        parameters=how | ({"cut": "by hand"} if watch.stopped else {}),
+        placement=digest(placement),
+    )
+    return Solution(placement=placement, proof=proof, moves=_moves(scene, settled, placement))
+
+
+def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> Placement:
+    watch.phase("assigning devices")
+    return _placement_of(scene, assemble(scene, settled, counts))
+
+
+def _placement_of(scene: Scene, allocations: tuple[Allocation, ...]) -> Placement:
+    indices: dict[str, set[int]] = {}
+    for a in allocations:
+        indices.setdefault(a.workload, set()).add(a.index)
+    unplaced = []
+    for name, ask in scene.asks.items():
+        if missing := _missing(scene, ask, indices.get(name, set())):
+            unplaced.append(Unplaced(workload=name, missing=missing))
+    return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
+
+
+def _missing(scene: Scene, ask: Ask, placed: set[int]) -> tuple[int, ...]:
+    """Replicas without a place: those that ran, then the lowest numbers that are free."""
+    ran = [a.index for a in scene.running.get(ask.name, ()) if a.index not in placed]
+    fresh = [i for i in scene.numbers(ask) if i not in placed and i not in ran]
+    return tuple(sorted((ran + fresh)[: max(0, ask.wanted - len(placed))]))
+
+
+def _reasoned(solution: Solution, scene: Scene, watch: Watch) -> Solution:
+    """With the reasons of what is pending; of SEEN workloads where the search was ended by hand."""
+    if not solution.placement.unplaced:
+        return solution
+    watch.phase("finding the reasons of what is pending")
+    causes = Causes(room_of(scene, solution.placement))
+    told: list[Unplaced] = []
+    for gone in solution.placement.unplaced:
+        ask = scene.asks[gone.workload]
+        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(ask)
+        nodes = lacking(causes.seen(ask), ask) if len(told) < COUNTED and not watch.stopped else ""
+        told.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
+    placement = solution.placement.model_copy(update={"unplaced": tuple(told)})
+    proof = solution.proof.model_copy(update={"placement": digest(placement)})
+    return solution.model_copy(update={"placement": placement, "proof": proof})
+
+
+def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool, stopped: bool) -> Proof:
+    goals = tuple(goal for aim, value, bound in found.scores for goal in goals_of(aim, value, bound))
+    effort = {"effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])}
+    return Proof(
+        optimal=not cut and all(goal.value == goal.bound for goal in goals),
+        goals=goals,
+        solver=f"OR-Tools CP-SAT {version('ortools')}",
+        parameters={"workers": 1, "seed": SEED, **effort, **({"cut": "by hand"} if stopped else {})},
+        placement=digest(placement),
+    )
+
+
+def _moves(scene: Scene, settled: Settled, placement: Placement) -> tuple[Move, ...]:
+    """Running allocations, still wanted, that leave their node, or the card that they hold a part of."""
+    now: dict[str, Allocation] = placement.by_name()
+    moves = []
+    for found in scene.running.values():
+        for was in found:
+            target = now[was.name].node if was.name in now else ""
+            if target != was.node or _recarded(scene, was, now[was.name]):
+                forced = was.name not in settled.stay
+                moves.append(
+                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(scene, was, target, forced))
+                )
+    return tuple(sorted(moves, key=lambda move: move.name))
+
+
+def _recarded(scene: Scene, was: Allocation, now: Allocation) -> bool:
+    """Does a part of a GPU stay on its node, on another card? It restarts as one that moves does."""
+    return scene.asks[was.workload].shared and was.node == now.node and was.gpus != now.gpus
+
+
+def _left(scene: Scene, gang: str) -> str:
+    """A node that a member of the gang cannot stay on, whoever else is there; empty if there is none."""
+    nodes = (a.node for a in scene.running.get(gang, ()))
+    return next((node for node in nodes if node not in scene.bins or scene.bins[node].state in ("drain", "lost")), "")
+
+
+def _why(scene: Scene, was: Allocation, target: str, forced: bool) -> str:
+    bin_ = scene.bins.get(was.node)
+    if bin_ is None:
+        return f"{was.node} is no longer in the stack"
+    if bin_.state in ("drain", "lost"):
+        return f"{was.node} is in state {bin_.state}"
+    if was.user not in (None, user := scene.asks[was.workload].user):
+        return f"it is of {user} now"
+    if forced:
+        gone = _left(scene, was.workload) if scene.asks[was.workload].gang else ""
+        return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
+    if target == was.node:
+        return "changes its GPU, since parts of GPUs fit there in no other way"
+    return "makes room for others" if target else "stops for a higher priority"

@@ -1,0 +1,59 @@
+"""How is one task solved? Its start, its candidates, its rules, and so much effort."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from swarm_iac.solver.exact.changes import Keeping
+from swarm_iac.solver.exact.fleet_model import Board
+from swarm_iac.solver.exact.goals import aims
+from swarm_iac.solver.exact.rules.change import moves_stay_in_budget
+from swarm_iac.solver.exact.rules.table import RULES
+from swarm_iac.solver.exact.search import EFFORT, TOO_LARGE, Found, Score, never, search
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.snapshot.snapshot import Scene
+from swarm_iac.solver.snapshot.tasks import Pairs, Task
+
+#: Deterministic time of one goal where many searches are made.
+HASTE = {"quick": 0.15, "normal": 0.6, "thorough": 3.0}
+#: Above this many pairs each workload looks at its best WIDEST nodes only.
+LARGE = 60_000
+WIDEST = 12
+
+
+def attempt(
+    scene: Scene,
+    task: Task,
+    most: dict[str, int],
+    start: Pairs | None,
+    repair: bool,
+    watch: Watch,
+    *,
+    haste: bool = False,
+    left: float = math.inf,
+    enough: Callable[[list[Score]], bool] = never,
+    gpus: Bounds | None = None,
+    again: Callable[[Pairs, int], Pairs] | None = None,
+) -> tuple[Found, Pairs, bool]:
+    """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
+
+    `gpus` bounds each priority; `again` fills one whose search was not proven in another way. Returns what was found, the
+    counts of all replicas, and whether candidates were left out.
+    """
+    if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
+        task.widest = WIDEST
+    fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
+    first = greedy(task) if start is None else start - fixed
+    board = Board(task, first)
+    for rule in RULES:
+        rule(board)
+    keeping = Keeping(board)
+    moves_stay_in_budget(board, keeping)
+    level = scene.stack.solve.effort
+    effort = (HASTE if haste and repair else EFFORT)[level]
+    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again)
+    return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE

@@ -1,0 +1,100 @@
+"""Who stays where it is? The variables that compare a placement with the last one.
+
+placed[w]   Σ_n x[w,n]
+kept[w,n]   ≤ min(x[w,n], stay[w,n])
+recard[n]   ≥ Σ_w ( kept[w,n] − Σ_c keep[w,c] )         parts of GPUs that stay on n, but not on their card
+eased[w,n]  ≤ soft[w,n],  kept[w,n] + eased[w,n] ≤ x[w,n]
+stayed[w]   = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.exact.fleet_model import Board, Terms, Values
+from swarm_iac.solver.packing.kept_parts import changed, keeping
+from swarm_iac.solver.snapshot.snapshot import GPUS
+
+
+class Keeping:
+    """Variables over workloads that ran before; nothing where nothing ran."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        task = board.task
+        self.kept: dict[tuple[str, str], cp_model.IntVar] = {}
+        self.eased: dict[tuple[str, str], cp_model.IntVar] = {}
+        for pair, x in board.x.items():
+            stay, soft = task.stay[pair], task.soft[pair]
+            if stay:
+                self.kept[pair] = board.new(0, stay, f"kept[{pair}]", _at_most(x, stay))
+                board.model.add(self.kept[pair] <= x)
+            if soft:
+                self._ease(pair, x, stay, soft)
+        self.recard = self._recards()
+        totals: Counter[str] = Counter()
+        for (name, _), count in task.stay.items():
+            totals[name] += count
+        self.stayed = {n: self._least(n, count) for n, count in totals.items() if n in board.by_ask and count}
+        self.ran = {n: self._least(n, count) for n, count in task.running.items() if n in board.by_ask and count}
+
+    def _ease(self, pair: tuple[str, str], x: cp_model.IntVar, stay: int, soft: int) -> None:
+        def eased(values: Values) -> int:
+            return max(0, min(values[x.index] - stay, soft))
+
+        self.eased[pair] = self.board.new(0, soft, f"eased[{pair}]", eased)
+        kept = self.kept.get(pair)
+        self.board.model.add(self.eased[pair] + (0 if kept is None else kept) <= x)
+
+    def _recards(self) -> list[cp_model.IntVar]:
+        """For each node the parts that change their card there, counted exactly."""
+        board, by_node = self.board, dict[str, list[str]]()
+        for name, node in board.on_card:
+            by_node.setdefault(node, []).append(name)
+        found = []
+        for node, names in by_node.items():
+            pairs = [(name, node) for name in names if (name, node) in self.kept]
+            top = sum(board.top_of(self.kept[pair]) for pair in pairs)
+            found.append(board.new(0, top, f"recard[{node}]", self._counted(node)))
+            loose = sum(self.kept[pair] - sum(board.on_card[pair]) for pair in pairs)
+            board.model.add(found[-1] >= loose)
+        return found
+
+    def _counted(self, node: str) -> Callable[[Values], int]:
+        board = self.board
+        asks = [board.ask(name) for name in board.by_bin[node]]
+        shares, cards = board.parts(node)
+        known: dict[tuple[int, ...], int] = {}
+
+        def count(values: Values) -> int:
+            found = {ask.name: values[board.x[ask.name, node].index] for ask in asks}
+            key = tuple(found.values())
+            if key not in known:
+                wholes = sum(found[ask.name] * ask.need[GPUS] for ask in asks if not ask.shared)
+                counts = {name: found[name] for name in shares}
+                known[key] = changed(cards, keeping(cards, shares, counts, wholes), counts)
+            return known[key]
+
+        return count
+
+    def moves(self) -> Terms:
+        """Replicas that leave the place they could keep: their node, or the card that they hold a part of."""
+        terms: Terms = [(var, 1) for var in (*self.stayed.values(), *self.recard)]
+        return terms + [(var, -1) for var in self.kept.values()]
+
+    def _least(self, name: str, count: int) -> cp_model.IntVar:
+        """min(count, Σ_n x[w,n])"""
+        parts = self.board.of(name)
+
+        def least(values: Values) -> int:
+            return min(count, sum(values[part.index] for part in parts))
+
+        var = self.board.new(0, count, f"least[{name},{count}]", least)
+        self.board.model.add_min_equality(var, [sum(parts), count])
+        return var
+
+
+def _at_most(x: cp_model.IntVar, most: int) -> Callable[[Values], int]:
+    return lambda values: min(values[x.index], most)

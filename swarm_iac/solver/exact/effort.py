@@ -1,0 +1,35 @@
+"""How much may a solve cost? Deterministic time, more for a larger fleet; a goal has its own part of it."""
+
+from __future__ import annotations
+
+from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.snapshot.snapshot import Scene
+
+#: Deterministic time of all searches of a solve together: for a change, and from nothing. It grows with the fleet, by as
+#: much for each PAIRS pairs, up to MOST times.
+CHANGE = {"quick": 0.2, "normal": 0.7, "thorough": 60.0}
+FROM_NOTHING = {"quick": 0.6, "normal": 2.4, "thorough": 120.0}
+PAIRS, MOST = 12_000, 6.0
+#: The same of columns: on a small fleet, where it grows likewise, and on a large one.
+COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
+COLUMNS_OF_LARGE = {"quick": 3.0, "normal": 12.0, "thorough": 200.0}
+#: So much more of it where nothing runs.
+ANEW = 2
+#: What each kind of replicas adds to a pricing problem there.
+KIND = 1e-5
+#: The part of it that bounds have beside a placement: for a change little, since nobody waits for a proof.
+BOUNDS = {"from nothing": 0.25, "change": 0.06}
+
+
+def in_all(scene: Scene, table: dict[str, float]) -> float:
+    """Deterministic time of all searches together: more for a larger fleet."""
+    return table[scene.stack.solve.effort] * min(MOST, 1 + len(scene.asks) * len(scene.bins) / PAIRS)
+
+
+def columns(scene: Scene, watch: Watch, *, large: bool = False) -> Limit:
+    """How long columns may be looked for."""
+    table = COLUMNS_OF_LARGE if large else COLUMNS
+    if large:
+        return Limit(watch.ended, table[scene.stack.solve.effort], KIND)
+    return Limit(watch.ended, in_all(scene, table) * (1 if scene.running else ANEW))

@@ -1,0 +1,57 @@
+"""How good is a placement in the terms of the table of goals, counted without solving?"""
+
+from __future__ import annotations
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.exact.goals import LEVELS
+from swarm_iac.solver.repair.greedy import Misfits
+from swarm_iac.solver.snapshot.snapshot import scene_of
+
+#: What is better when it is less.
+COSTS = ("moves", "misfit", "split", "nodes")
+_WORDS = {
+    "moves": ("running allocation moves", "running allocations move"),
+    "misfit": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
+    "split": ("replica split over NUMA nodes", "replicas split over NUMA nodes"),
+    "nodes": ("node in use", "nodes in use"),
+}
+
+
+def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int]:
+    """Placed GPUs and replicas by level, then moves, misfit, split replicas, nodes in use: in the order in which they count."""
+    scene = scene_of(stack, Placement())
+    misfits = Misfits(scene)
+    known = [a for a in placement.going() if a.workload in scene.asks and a.node in scene.bins]
+    found: dict[str, int] = {}
+    for level in LEVELS:
+        mine = [a for a in known if scene.asks[a.workload].priority == PRIORITIES[level]]
+        found[f"{level}_gpus"] = sum(scene.asks[a.workload].gpus for a in mine)
+        found[f"{level}_replicas"] = len(mine)
+    found["moves"] = moves
+    found["misfit"] = sum(misfits.of(scene.asks[a.workload], scene.bins[a.node]) for a in known)
+    found["split"] = sum(bool(stack.hardware_of(a.node).split(a.gpus, a.cpus)) for a in known)
+    found["nodes"] = len({a.node for a in known})
+    return found
+
+
+def rank(found: dict[str, int]) -> tuple[int, ...]:
+    """For comparing: larger is better."""
+    return tuple(-value if name in COSTS else value for name, value in found.items())
+
+
+def worse(best: dict[str, int], other: dict[str, int]) -> tuple[str, ...]:
+    """What `other` has worse or better than `best`, most important first, for people; empty where they are equal."""
+    told = []
+    for name, value in best.items():
+        more = other[name] - value
+        if not more:
+            continue
+        if name in COSTS:
+            words = _WORDS[name][abs(more) != 1]
+        else:
+            level, what = name.rsplit("_", 1)
+            words = f"{'GPU' if what == 'gpus' else 'replica'}{'s' if abs(more) != 1 else ''} of priority {level} placed"
+        told.append(f"{abs(more)} {'more' if more > 0 else 'fewer'} {words}")
+    return tuple(told)

@@ -1,0 +1,152 @@
+"""What are the variables of the fleet level?
+
+    x[w,n]     replicas of workload w on node n            replicas of one workload are interchangeable
+    placed[w]  Σ_n x[w,n]
+    whole[w]   1 when the gang w runs
+    kept[w,n]  replicas that stay where they are           ≤ min(x[w,n], stay[w,n])
+    recard[n]  parts of GPUs that stay, and change their card
+    open[n]    1 when something stands on n
+
+Each variable besides x knows how to compute itself from x, so any placement is a complete hint and every goal of it
+can be measured without solving.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.packing.kept_parts import Cards
+from swarm_iac.solver.repair.greedy import Misfits, candidates
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin
+from swarm_iac.solver.snapshot.tasks import Pairs, Task
+
+Terms = list[tuple[cp_model.IntVar, int]]
+Values = dict[int, int]
+
+
+class Board:
+    """The CP-SAT model of one task, with room for the placement `start`. Rules add constraints, goals read the variables."""
+
+    def __init__(self, task: Task, start: Pairs) -> None:
+        self.task = task
+        self.start: dict[str, set[str]] = {}
+        for name, node in start:
+            self.start.setdefault(name, set()).add(node)
+        self.model = cp_model.CpModel()
+        self.misfits = Misfits(task.scene)
+        self.derived: list[tuple[cp_model.IntVar, Callable[[Values], int]]] = []
+        self.x: dict[tuple[str, str], cp_model.IntVar] = {}
+        self.tops: dict[tuple[str, str], int] = {}
+        self.highs: dict[int, int] = {}
+        self.by_ask: dict[str, list[str]] = {}
+        self.by_bin: dict[str, list[str]] = {}
+        #: For parts of GPUs that may stay: how many do on each of their cards. Set by the rule on parts.
+        self.on_card: dict[tuple[str, str], list[cp_model.IntVar]] = {}
+        self.cut = False  # were candidates left out?
+        for name in task.free:
+            self._count(task.scene.asks[name])
+        self.open = {node: self._open(node) for node in self.by_bin}
+
+    def ask(self, name: str) -> Ask:
+        """The workload of that name."""
+        return self.task.scene.asks[name]
+
+    def bin(self, name: str) -> Bin:
+        """The node of that name."""
+        return self.task.scene.bins[name]
+
+    def _count(self, ask: Ask) -> None:
+        tops = {}
+        for bin_ in candidates(self.task, ask):
+            top = min(self.task.base.most(ask, bin_), self.task.free[ask.name])
+            if bin_.state != "ready":
+                top = min(top, self.task.home(ask.name, bin_.name))
+            if top > 0:
+                tops[bin_.name] = top
+        for node in self._best(ask, tops):
+            pair = (ask.name, node)
+            self.x[pair] = self.model.new_int_var(0, tops[node], f"x[{ask.name},{node}]")
+            self.tops[pair] = self.highs[self.x[pair].index] = tops[node]
+            self.by_ask.setdefault(ask.name, []).append(node)
+            self.by_bin.setdefault(node, []).append(ask.name)
+
+    def _best(self, ask: Ask, tops: dict[str, int]) -> list[str]:
+        """All nodes; in a large fleet those of the start, those where it stands, and the best `widest` others."""
+        widest = self.task.widest
+        if widest is None or len(tops) <= widest:
+            return list(tops)
+        self.cut = True
+        load, free, by = self.task.base.load, self.task.base.free, 0 if ask.gpus else 1
+        order = sorted(
+            tops,
+            key=lambda n: (not self.task.home(ask.name, n), self.misfits.of(ask, self.bin(n)), not load[n], free[n][by], n),
+        )
+        must = {n for n in order if n in self.start.get(ask.name, ()) or self.task.home(ask.name, n)}
+        return sorted(must | set(order[:widest]))
+
+    def _open(self, node: str) -> cp_model.IntVar:
+        """open[n] ≥ x[w,n] / top[w,n]; constant 1 when something fixed stands there."""
+        if self.task.base.load[node]:
+            return self.new(1, 1, f"open[{node}]", lambda values: 1)
+        inside = [self.x[name, node] for name in self.by_bin[node]]
+        var = self.new(0, 1, f"open[{node}]", lambda values: int(any(values[i.index] for i in inside)))
+        for name in self.by_bin[node]:
+            self.model.add(self.x[name, node] <= self.tops[name, node] * var)
+        return var
+
+    def new(self, low: int, high: int, name: str, derive: Callable[[Values], int]) -> cp_model.IntVar:
+        """A variable that follows from x by `derive`."""
+        var = self.model.new_int_var(low, high, name)
+        self.derived.append((var, derive))
+        self.highs[var.index] = high
+        return var
+
+    def parts(self, node: str) -> tuple[dict[str, int], Cards]:
+        """The shares of the workloads that may hold a part of a GPU there; its cards, and which of them hold which."""
+        shares = {name: self.ask(name).share for name in self.by_bin[node] if self.ask(name).shared}
+        cards = self.task.on_cards(node)
+        return shares, replace(cards, stand={name: on for name, on in cards.stand.items() if name in shares})
+
+    def of(self, workload: str) -> list[cp_model.IntVar]:
+        """x[w,n] over all n."""
+        return [self.x[workload, node] for node in self.by_ask.get(workload, ())]
+
+    def at_most(self, terms: Terms, room: int, factor: cp_model.IntVar | None = None) -> None:
+        """Σ coefficient · variable ≤ room (· factor), unless it holds anyway. Divided by the common divisor first."""
+        terms = [(var, coefficient) for var, coefficient in terms if coefficient]
+        room = max(room, 0)
+        if not terms or sum(c * self.top_of(var) for var, c in terms) <= room:
+            return
+        divisor = math.gcd(*(c for _, c in terms))
+        left = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [c // divisor for _, c in terms])
+        self.model.add(left <= (room // divisor if factor is None else (room // divisor) * factor))
+
+    def top_of(self, var: cp_model.IntVar) -> int:
+        """Upper bound of a variable."""
+        return self.highs[var.index]
+
+    def values(self, counts: Pairs) -> Values:
+        """Every variable's value in the placement `counts`."""
+        values = {var.index: counts[pair] for pair, var in self.x.items()}
+        for var, derive in self.derived:
+            values[var.index] = derive(values)
+        return values
+
+    def counts(self, values: Values) -> Pairs:
+        """The placement that `values` means."""
+        return Counter({pair: count for pair, var in self.x.items() if (count := values[var.index])})
+
+    def hint(self, values: Values) -> None:
+        """Start the next solve from `values`."""
+        self.model.clear_hints()  # type: ignore[no-untyped-call]
+        for var in self.every():
+            self.model.add_hint(var, values[var.index])
+
+    def every(self) -> Iterable[cp_model.IntVar]:
+        """All variables."""
+        yield from self.x.values()
+        yield from (var for var, _ in self.derived)

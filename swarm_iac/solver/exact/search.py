@@ -1,0 +1,224 @@
+"""Which placement is best, goal after goal?
+
+One CP-SAT solve for each goal whose counting bound the best placement so far does not reach already; then its value is
+fixed. One worker, a fixed seed and deterministic limits: the same inputs give the same placement under any load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spent
+from swarm_iac.solver.exact.fleet_model import Board, Values
+from swarm_iac.solver.exact.goals import Aim
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.repair.greedy import refill
+from swarm_iac.solver.snapshot.snapshot import WHOLE
+from swarm_iac.solver.snapshot.tasks import Pairs
+
+#: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
+EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
+#: Once a goal was not proven, those after it get this part of the effort; from nothing only those that are not about placing.
+TIRED = 0.25
+#: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
+BRIEF = 0.1
+#: Parts of the effort on what is placed: GPUs first, then replicas.
+GPUS_FIRST, REPLICAS = 0.8, 0.25
+#: Deterministic time that one variable counts for being built: most of what a short search takes.
+BUILT = 1e-4
+#: And for each solve: hints, presolve and reading the answer, which deterministic time leaves out.
+ASKED = 3e-5
+#: Above this many variables presolve is kept light, or it would use up the effort.
+HEAVY = 3000
+#: Above this many variables no model is built, and the greedy answer stands with its counting bound.
+TOO_LARGE = 300_000
+
+
+#: A goal, its value and its bound.
+Score = tuple[Aim, int, int]
+
+
+@dataclass
+class Found:
+    """A placement of the free workloads, and for each goal its value and bound."""
+
+    counts: Pairs
+    scores: list[Score]
+    spent: float  # deterministic time, of solving and of building
+
+
+def never(scores: list[Score]) -> bool:
+    """Each goal is searched for."""
+    return False
+
+
+def search(
+    board: Board,
+    table: list[Aim],
+    start: Pairs,
+    effort: float,
+    watch: Watch,
+    in_all: float = math.inf,
+    enough: Callable[[list[Score]], bool] = never,
+    gpus: Bounds | None = None,
+    again: Callable[[Pairs, int], Pairs] | None = None,
+) -> Found:
+    """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
+
+    Where candidates were left out, only counting bounds are claimed, and `gpus` bounds each
+    priority. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
+    way beside what those above it hold, where its search was not proven.
+    """
+    values = board.values(start)
+    scores: list[Score] = []
+    tired = board.cut
+    skip = len(board.x) > TOO_LARGE
+    used = BUILT * len(board.x)
+    for i, aim in enumerate(table):
+        value = aim.measure(values)
+        bound = capped(aim, value, gpus, scores)
+        skip = skip or enough(scores)
+        if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
+            rest = TIRED if tired and (aim.places is None or board.cut or board.task.running) else 1
+            limit = min(effort * aim.share * rest, (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
+            values, proven, took = _in_turn(board, aim, values, limit, watch)
+            value = aim.measure(values)
+            used += took
+            if _holds_for_all(board, aim):
+                bound = _tighter(aim, bound, proven, value)
+            tired = tired or value != proven
+            if aim.places is not None:  # what a search that was ended left out
+                values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+                if again and aim.measure(values) // aim.base < bound // aim.base and not watch.stopped:
+                    values = _better(board, table, values, again(board.counts(values), aim.places))
+                value = aim.measure(values)
+                bound = max(bound, value)
+        elif not aim.terms and _holds_for_all(board, aim):
+            bound = value  # nothing is left to choose
+        scores.append((aim, value, bound))
+        watch.reached(aim, value, bound)
+        if not skip:
+            for part in aim.split():
+                _fixed(board, part, values)
+    return Found(board.counts(values), [_in_the_end(values, *score) for score in scores], used)
+
+
+def _in_the_end(values: Values, aim: Aim, value: int, bound: int) -> Score:
+    """A goal's value in the placement that is returned: a later goal's search may have bettered it by the way."""
+    found = aim.measure(values)
+    return (aim, found, _tighter(aim, bound, bound, found)) if aim.sense * found > aim.sense * value else (aim, value, bound)
+
+
+def _waiting(table: list[Aim], values: Values) -> int:
+    """Priorities that are to have some of the effort as well, since not all of theirs is placed."""
+    return sum(
+        aim.places is not None and bool(aim.terms) and aim.measure(values) // aim.base < aim.best // aim.base for aim in table
+    )
+
+
+def capped(aim: Aim, value: int, gpus: Bounds | None, scores: list[Score]) -> int:
+    """The bound by counting: what this level and those above may hold, less what those above hold, is left for this one."""
+    if gpus is None or aim.places is None:
+        return aim.best
+    held = sum(value // above.base for above, value, _ in scores if above.places is not None and above.places > aim.places)
+    unit = 1 if aim.unit == "gpu_milli" else WHOLE
+    most = gpus.of(aim.places, held * unit, (aim.best // aim.base) * unit) // unit
+    return max(value, min(aim.best, most * aim.base + aim.base - 1))
+
+
+def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
+    """What a placement reached, with the bounds that were proven beside another one, if they are stronger.
+
+    Each holds for all placements in which no goal before it is worse than there.
+    """
+    found: list[Score] = []
+    holds = True
+    for (aim, value, bound), (_, other, least) in zip(scores, proven, strict=True):
+        found.append((aim, value, _tighter(aim, bound, least, value) if holds else bound))
+        unit = aim.base or 1
+        # GPUs and replicas each: a bound beside some of both says nothing of more GPUs in fewer replicas.
+        holds = holds and aim.sense * (value // unit) >= aim.sense * (other // unit)
+        holds = holds and (not aim.base or value % unit >= other % unit)
+    return found
+
+
+def _better(board: Board, table: list[Aim], values: Values, other: Pairs) -> Values:
+    """The better of two placements, goal after goal, of which the other may know places that the board left out."""
+    if any(count > board.tops.get(pair, 0) for pair, count in other.items()):
+        return values
+    found = board.values(other)
+    placing = [aim for aim in table if aim.places is not None]
+    return max(values, found, key=lambda one: [aim.measure(one) for aim in placing])
+
+
+def _holds_for_all(board: Board, aim: Aim) -> bool:
+    """Does a bound of this board bound every placement?
+
+    Not where candidates were left out or only some nodes are open. With something fixed, only after all that could be
+    placed was placed without moving it, so the goals about placing, and about who stops, keep their counting bounds.
+    """
+    if board.cut or board.task.nodes is not None:
+        return False
+    return not ((aim.base or aim.settles) and board.task.base.load.total())
+
+
+def _in_turn(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
+    """The best values, a bound, and the deterministic time it took: GPUs first, then replicas beside so many GPUs.
+
+    Each is a sum of small numbers. Both in one sum, GPUs a thousandfold, make a row that presolve and linear programs can
+    do little with: of 38 fleets with gaps, two goals at the same effort brought their sum from 508 to 362 points.
+    """
+    parts = aim.split()
+    if len(parts) == 1:
+        return _solve(board, aim, values, effort, watch)
+    gpus, replicas = parts
+    took, most = 0.0, gpus.best
+    if gpus.terms and gpus.measure(values) < gpus.best:
+        values, most, took = _solve(board, gpus, values, effort * GPUS_FIRST, watch)
+        most = min(most, gpus.best)
+    _fixed(board, gpus, values)
+    held = gpus.measure(values)
+    if watch.stopped or replicas.measure(values) >= replicas.best or took >= effort:
+        return values, most * aim.base + (replicas.best if held >= most else aim.base - 1), took
+    values, count, more = _solve(board, replicas, values, min(effort * REPLICAS, effort - took), watch)
+    held = gpus.measure(values)
+    return values, most * aim.base + (min(count, replicas.best) if held >= most else aim.base - 1), took + more
+
+
+def _fixed(board: Board, aim: Aim, values: Values) -> None:
+    """Later goals leave this one no worse than it is."""
+    if aim.terms:
+        board.model.add(aim.sense * aim.expression() >= aim.sense * (aim.measure(values) - aim.constant))
+
+
+def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
+    """The best values, a bound, and the deterministic time it took."""
+    board.hint(values)
+    board.model.clear_objective()  # type: ignore[no-untyped-call]
+    (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
+    solver = one_worker(effort)
+    if aim.share == 1.0 and effort > BRIEF:
+        solver.parameters.linearization_level = 2  # gangs and ceilings: without linear programs it finds and proves little
+    if len(board.highs) > HEAVY:
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.symmetry_level = 0
+        solver.parameters.max_presolve_iterations = 1
+    status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
+    took = spent(solver) + ASKED * len(board.highs)
+    if solved(status):
+        found = {var.index: solver.value(var) for var in board.x.values()}
+        for var, derive in board.derived:
+            found[var.index] = derive(found)
+        if aim.sense * aim.measure(found) >= aim.sense * aim.measure(values):
+            values = found
+    best = known_bound(solver, status)
+    return values, aim.best if best is None else aim.constant + round(best), took
+
+
+def _tighter(aim: Aim, counted: int, proven: int, value: int) -> int:
+    """The stronger of two bounds, never on the wrong side of what was reached."""
+    best = min(counted, proven) if aim.sense > 0 else max(counted, proven)
+    return max(best, value) if aim.sense > 0 else min(best, value)

@@ -1,0 +1,233 @@
+"""Which replica is which? From counts on nodes to allocations with indices and devices.
+
+A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
+free index, over nodes in the order of their names. Memory of what stays is bound to more NUMA nodes where theirs do
+not hold it. Where parts of GPUs fit in no other way, as few as possible of those
+that stay change their card. Who has to be on one NUMA node (`single`) gets its devices before others that are new.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.packing.devices import Devices, Want, assign, mended, share_cards
+from swarm_iac.solver.packing.numa_nodes import Memory, homes
+from swarm_iac.solver.repair.gpu_reassignment import on_their_card
+from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
+from swarm_iac.solver.snapshot.snapshot import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+
+def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation, ...]:
+    """All allocations, sorted by workload and index. `counts` holds every replica, fixed ones too."""
+    kept: dict[str, Allocation] = {}
+    new: dict[str, list[tuple[str, int, Allocation | None]]] = {}
+    by_ask: dict[str, list[tuple[str, int]]] = {}
+    for (name, node), count in sorted(counts.items()):
+        if count:
+            by_ask.setdefault(name, []).append((node, count))
+    sure = on_their_card(scene, settled, counts)
+    for name, places in by_ask.items():
+        _name_replicas(scene, settled, name, places, kept, new, sure)
+    loose = {name for name, a in kept.items() if a.node in sure and name not in sure[a.node]}
+    found = dict(kept)
+    held: dict[str, list[Allocation]] = {}
+    for allocation in kept.values():
+        held.setdefault(allocation.node, []).append(allocation)
+    for node in sorted({*new, *(node for node, ones in held.items() if _crowded(scene, node, ones))}):
+        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new.get(node, []), loose)}
+    return tuple(sorted(found.values(), key=lambda a: (a.workload, a.index)))
+
+
+def _name_replicas(
+    scene: Scene,
+    settled: Settled,
+    name: str,
+    places: list[tuple[str, int]],
+    kept: dict[str, Allocation],
+    new: dict[str, list[tuple[str, int, Allocation | None]]],
+    sure: dict[str, set[str]],
+) -> None:
+    """Give each place of one workload an index: into `kept` with its devices, or into `new` by node."""
+    running = scene.running.get(name, ())
+    used: set[int] = set()
+    left = Counter(dict(places))
+    for group in (settled.stay, settled.soft):
+        for allocation in sorted(running, key=lambda a: a.node in sure and a.name not in sure[a.node]):
+            if allocation.name in group and left[allocation.node] > 0:
+                left[allocation.node] -= 1
+                used.add(allocation.index)
+                if group is settled.stay:
+                    user = scene.asks[name].user
+                    kept[allocation.name] = (
+                        allocation if allocation.user == user else allocation.model_copy(update={"user": user})
+                    )
+                else:
+                    new.setdefault(allocation.node, []).append((name, allocation.index, allocation))
+    # Who could have stayed comes before who had to leave: where one too few is placed, nobody stops whose node is there.
+    away = sorted((a for a in running if a.index not in used), key=lambda a: (a.name not in settled.stay, a.index))
+    moved = [a.index for a in away]
+    fresh = [i for i in scene.numbers(scene.asks[name]) if i not in used and i not in moved]
+    indices = iter(moved + fresh)
+    for node, _ in places:
+        for _ in range(left[node]):
+            new.setdefault(node, []).append((name, next(indices), None))
+
+
+def _equip(
+    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
+) -> list[Allocation]:
+    """Who has to be on one NUMA node comes first: others may have what is left."""
+    if scene.singles and any(scene.asks[name].single for name, _, _ in new):
+        singles = _on_one(scene, node, held, new)
+        try:
+            rest = [one for one in new if not scene.asks[one[0]].single]
+            return _devices(scene, node, [*held, *singles], rest, loose) if singles else _devices(scene, node, held, new, loose)
+        except ValueError:  # parts of GPUs fit beside them in no way; who is split then is placed elsewhere
+            pass
+    return _devices(scene, node, held, new, loose)
+
+
+def _on_one(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
+    """The new replicas that have to be on one NUMA node, each on one; none where not all find one."""
+    hardware = scene.stack.hardware_of(node)
+    wider = mended(hardware, held)
+    stay = [a.model_copy(update={"numa": wider[a.name]}) if a.name in wider else a for a in held]
+    singles = sorted((one for one in new if scene.asks[one[0]].single), key=lambda one: one[:2])
+    asks = [scene.asks[name] for name, _, _ in singles]
+    spare = [was for name, _, was in new if was and not scene.asks[name].single]
+    for before in ([was for _, _, was in singles], [None] * len(singles)):
+        found = seats_for(Parts(scene, hardware, stay), asks, before, spare)
+        if found is not None:
+            ones = zip(singles, found, strict=True)
+            return [_allocation(scene, name, index, node, devices) for (name, index, _), devices in ones]
+    return []
+
+
+def _devices(
+    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
+) -> list[Allocation]:
+    hardware = scene.stack.hardware_of(node)
+    cpus = {i for a in held for i in a.cpus}
+    wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.gpus}
+    left = hardware.gpus.count - sum(scene.asks[name].need[GPUS] for name, _, _ in new)
+    stands = {a.name: a for a in held if scene.asks[a.workload].shared}
+    shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
+    cards, again = _parts(scene, shares, stands, loose, wholes, left, hardware.gpus.count)
+    stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
+    wider = mended(hardware, stay.values())
+    stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
+    gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
+    same, new = _as_before(scene, hardware, stay, new, gpus, cpus)
+    stay |= same
+    own: dict[str, tuple[int, ...]] = {label: (card,) for label, card in cards.items()}
+    for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
+        ask = scene.asks[name]
+        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.gpus, hardware.gpus.count, gpus):
+            own[f"{name}-{index}"] = was.gpus
+            gpus |= set(was.gpus)
+    wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
+    devices = assign(hardware, gpus, cpus, wants, stay.values())
+    return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
+
+
+def _as_before(
+    scene: Scene,
+    hardware: Hardware,
+    stay: dict[str, Allocation],
+    new: list[tuple[str, int, Allocation | None]],
+    gpus: set[int],
+    cpus: set[int],
+) -> tuple[dict[str, Allocation], list[tuple[str, int, Allocation | None]]]:
+    """Of those that start anew where they stood, who has the same devices as before, and the others.
+
+    A gang that loses a member is one: nothing is gained by other GPUs or another binding for those that come back. What
+    they have is added to `gpus` and `cpus`, which are taken.
+    """
+    same: dict[str, Allocation] = {}
+    rest = []
+    memory = Memory(hardware)
+    for a in stay.values():
+        memory.bind(a.numa, int(a.memory))
+    for name, index, was in new:
+        ask = scene.asks[name]
+        free = was and gpus.isdisjoint(was.gpus) and cpus.isdisjoint(was.cpus)
+        if was and free and _usable(was, ask, hardware) and memory.fits(was.numa, ask.need[MEMORY]):
+            memory.bind(was.numa, ask.need[MEMORY])
+            gpus.update(was.gpus)
+            cpus.update(was.cpus)
+            same[was.name] = _allocation(scene, name, index, was.node, Devices(was.gpus, was.cpus, was.numa))
+        else:
+            rest.append((name, index, was))
+    return same, rest
+
+
+def _usable(was: Allocation, ask: Ask, hardware: Hardware) -> bool:
+    """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
+    sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
+    return sized and not ask.shared and _inside(was, hardware) and not hardware.apart(was.gpus, was.cpus)
+
+
+def _inside(one: Allocation, hardware: Hardware) -> bool:
+    """Are all of its devices among those of the machine, and is it bound to where they are?"""
+    cores = int(hardware.vcpus) // 1000
+    counts = (one.gpus, hardware.gpus.count), (one.cpus, cores), (one.numa, hardware.numa)
+    near = {*homes(one.gpus, hardware.gpus.count, hardware.numa), *homes(one.cpus, cores, hardware.numa)}
+    return all(_free(own, count, set()) for own, count in counts) and (near <= {*one.numa} if near else not one.numa)
+
+
+def _free(wanted: tuple[int, ...], count: int, taken: set[int]) -> bool:
+    inside = all(0 <= i < count for i in wanted) and len(set(wanted)) == len(wanted)
+    return inside and taken.isdisjoint(wanted)
+
+
+def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: dict[str, tuple[int, ...]]) -> Want:
+    label, need = f"{name}-{index}", scene.asks[name].need
+    held, pins = (was.gpus, was.cpus) if was else ((), ())
+    return Want(label, 0 if label in own else need[GPUS], need[CORES], need[MEMORY], held, own.get(label, ()), pins)
+
+
+def _at_home(allocation: Allocation, hardware: Hardware) -> Allocation:
+    """Who changes its GPU is bound to the NUMA node of that one too, where it is bound at all."""
+    home = homes(allocation.gpus, hardware.gpus.count, hardware.numa)
+    return allocation.model_copy(update={"numa": tuple(sorted({*allocation.numa, *home}))}) if allocation.numa else allocation
+
+
+def _crowded(scene: Scene, node: str, held: list[Allocation]) -> bool:
+    """Could what is bound to some NUMA nodes of this node be more than they hold?"""
+    hardware = scene.stack.hardware_of(node)
+    return hardware.numa > 1 and sum(int(a.memory) for a in held if a.numa) > int(hardware.memory) // hardware.numa
+
+
+def _parts(
+    scene: Scene,
+    shares: dict[str, int],
+    stands: dict[str, Allocation],
+    loose: set[str],
+    wholes: set[int],
+    left: int,
+    count: int,
+) -> tuple[dict[str, int], list[Allocation]]:
+    """A card for each part of a GPU, and what stands there on another card than before."""
+    parts: dict[int, int] = {}
+    for a in stands.values():
+        if a.name not in loose:
+            parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
+    again = [a for a in stands.values() if a.name in loose]
+    every = shares | {a.name: scene.asks[a.workload].share for a in again}
+    room = max(0, left - len(wholes) - len(parts))
+    cards = share_cards(every, parts, [i for i in range(count) if i not in wholes and i not in parts][:room])
+    return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in again]
+
+
+def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:
+    need = scene.asks[name].need
+    return Allocation(
+        name=f"{name}-{index}", workload=name, index=index, node=node, user=scene.asks[name].user,
+        gpus=devices.gpus, cpus=devices.cpus, numa=devices.numa,
+        vcpus=Cpus(need[VCPUS]), memory=Bytes(need[MEMORY]), storage=Bytes(need[STORAGE]),
+        egress=BitsPerSecond(need[EGRESS]), ingress=BitsPerSecond(need[INGRESS]),
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""How few moves could a change need at least? Counted, in milliseconds.
+
+Take the number of whole GPUs that some new replica wants, two or more, and all that is placed and holds at least as
+many: the large ones. Each needs at least their least wish, resource by resource. What else stands on a node and may
+stay is in the way: for c large ones there at least `leave(c)` of it has to go, by the cards and by each other resource.
+The cheapest way to spread the large ones over all nodes, which is a small dynamic program, bounds the moves of every
+placement that places as much and stops nobody. The best of these bounds counts. Source: the relaxation of bin packing
+to one size of item, as in counting bounds for whole-node jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from swarm_iac.model.placement import Allocation, Goal
+from swarm_iac.solver.repair.gpu_reassignment import recards
+from swarm_iac.solver.snapshot.snapshot import GPUS, NODE_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.suitability import may_stay, suits
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
+
+#: More than any number of moves.
+NEVER = 1 << 30
+
+
+def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
+    """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
+    placed, stood = by_workload(counts), Counter(a.workload for a in settled.stay.values())
+    moves = moves_of(scene, settled, counts)
+    stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
+    bound = fewest(scene, settled, placed, stood) - stopped
+    return Goal(name="moves", value=moves, bound=min(moves, max(0, bound)))
+
+
+def moves_of(scene: Scene, settled: Settled, counts: Pairs) -> int:
+    """Replicas that could stay and stand elsewhere: on another node, or with a part of another GPU."""
+    return moved(settled, counts) + recards(scene, settled, counts)
+
+
+def moved(settled: Settled, counts: Pairs) -> int:
+    """Replicas that could stay and stand on another node."""
+    stay = Counter((a.workload, a.node) for a in settled.stay.values())
+    placed = by_workload(counts)
+    kept = sum(min(count, counts[pair]) for pair, count in stay.items())
+    return sum(min(count, placed[name]) for name, count in by_workload(stay).items()) - kept
+
+
+def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[str]) -> int:
+    """The bound, for a change after which so many replicas of each workload are placed; so many could have stayed."""
+    standing: dict[str, list[Allocation]] = {}
+    for a in settled.stay.values():
+        standing.setdefault(a.node, []).append(a)
+    sizes = {ask.need[GPUS] for name, ask in scene.asks.items() if placed[name] > stood[name] and ask.need[GPUS] > 1}
+    return max((_of_size(scene, size, standing, placed) for size in sorted(sizes)), default=0)
+
+
+def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
+    large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[GPUS] >= size}
+    least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE_DIMS)))
+    cost = np.full(1 + sum(placed[name] for name in large), NEVER, dtype=np.int64)
+    cost[0] = 0
+    for name, bin_ in scene.bins.items():
+        found = standing.get(name, ())
+        if any(suits(ask, bin_) or may_stay(ask, bin_) for ask in large.values()):
+            small = [(scene.asks[a.workload], a.gpus) for a in found if a.workload not in large]
+            cost = _spread(cost, _Node(bin_, small), least)
+    return int(cost[-1]) if cost[-1] < NEVER else 0
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node and the small ones that may stay there."""
+
+    bin: Bin
+    small: list[tuple[Ask, tuple[int, ...]]]
+
+    def leave(self, need: tuple[int, ...], most: int) -> list[int]:
+        """How many small ones have to go at least for 0, 1, … `most` large ones.
+
+        By cards: each small one weighs 1 in all, spread over its cards, and the lightest cards go first. By each other
+        resource: the largest go first.
+        """
+        weights = [0.0] * self.bin.room[GPUS]
+        for _, gpus in self.small:
+            for card in gpus:
+                weights[card] += 1 / len(gpus)
+        weights.sort()
+        found = [0]
+        for count in range(1, most + 1):
+            worst = math.ceil(sum(weights[: need[GPUS] * count]) - 1e-6)
+            for i in range(1, len(need)):
+                if need[i]:
+                    worst = max(worst, self._by(i, need[i] * count))
+            found.append(worst)
+        return found
+
+    def _by(self, i: int, wanted: int) -> int:
+        held = sorted((ask.need[i] for ask, _ in self.small), reverse=True)
+        lacking = wanted - (self.bin.room[i] - sum(held))
+        gone = 0
+        while lacking > 0 and gone < len(held):
+            lacking -= held[gone]
+            gone += 1
+        return gone
+
+
+def _spread(cost: npt.NDArray[np.int64], node: _Node, need: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """`cost[j]`: the fewest moves to fit j large ones on the nodes so far; now with one node more."""
+    most = min(room // each for room, each in zip(node.bin.room, need, strict=True) if each)
+    own = node.leave(need, min(most, len(cost) - 1))
+    best = cost.copy()
+    for count, leave in enumerate(own[1:], start=1):
+        best[count:] = np.minimum(best[count:], cost[:-count] + leave)
+    return best

@@ -1,0 +1,52 @@
+"""Which parts of GPUs stay on their card, where others come to their node? And how many stay there on another one?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.packing.kept_parts import Cards, keeping
+from swarm_iac.solver.snapshot.snapshot import GPUS, Scene
+from swarm_iac.solver.snapshot.tasks import Pairs, Settled
+
+
+def on_their_card(scene: Scene, settled: Settled, counts: Pairs) -> dict[str, set[str]]:
+    """For each node that something comes to: the names of those that may stay and keep their card, as many as can."""
+    stand: dict[str, dict[str, list[Allocation]]] = {}
+    for a in settled.stay.values():
+        if scene.asks[a.workload].shared:
+            stand.setdefault(a.node, {}).setdefault(a.workload, []).append(a)
+    stood = Counter((a.workload, a.node) for a in settled.stay.values())
+    comes = {node for _, node in counts - stood} & stand.keys()
+    here: dict[str, Counter[str]] = {node: Counter() for node in comes}
+    wholes: Counter[str] = Counter()
+    for (name, node), count in counts.items():
+        if count and node in comes:
+            if scene.asks[name].shared:
+                here[node][name] = count
+            wholes[node] += scene.asks[name].need[GPUS] * count
+    found = {}
+    for node in sorted(comes):
+        on = {name: Counter(a.gpus[0] for a in some) for name, some in stand[node].items()}
+        shares = {name: scene.asks[name].share for name in (*on, *here[node])}
+        sure = keeping(Cards(scene.bins[node].room[GPUS], {}, on), shares, here[node], wholes[node]) or {}
+        found[node] = {a.name for name, some in stand[node].items() for a in _those(some, sure.get(name, Counter()))}
+    return found
+
+
+def recards(scene: Scene, settled: Settled, counts: Pairs) -> int:
+    """How many parts of GPUs stay on their node, and change their card."""
+    sure = on_their_card(scene, settled, counts)
+    stay = Counter((a.workload, a.node) for a in settled.stay.values() if a.node in sure and scene.asks[a.workload].shared)
+    return (counts & stay).total() - sum(map(len, sure.values()))
+
+
+def _those(running: list[Allocation], cards: Counter[int]) -> list[Allocation]:
+    """So many of them on each card."""
+    left = Counter(cards)
+    found = []
+    for a in running:
+        if left[a.gpus[0]] > 0:
+            left[a.gpus[0]] -= 1
+            found.append(a)
+    return found

@@ -1,0 +1,113 @@
+"""What could a priority hold if nodes that are alike were one large node? A relaxation whose ceilings and gangs are whole.
+
+    max  Σ_k value_k · Σ_h y[k,h]                              y[k,h]: replicas of kind k on nodes of shape h
+    y[k,h] ≤ count_h · top[k,h]                                what one node holds of the kind alone
+    Σ_k need_k · y[k,h] ≤ count_h · room_h                     every resource; GPUs in thousandths
+    Σ_k u(need_k / room_h) · y[k,h] ≤ count_h                  likewise, for each u of a family: replicas do not lie across
+                                                               nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
+                                                               t = 1 … TURNS; with t = 1 what is over a half counts one
+    Σ_h y[k,h] = Σ_w members_w · whole_w + single_k            gangs run whole or not at all
+    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                who stands there and may stay leaves it at the cost of a move
+    every row of the problem                                   ceilings, racks that are alike, what others hold at least
+
+u: the dual feasible functions of Martello and Toth (Fekete and Schepers, 2001): what fits one node has Σ u ≤ 1.
+Columns know better how replicas share a node, and this knows better what is left of a ceiling when all must be whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, spent
+from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.columns.pricing import Pricer
+from swarm_iac.solver.columns.problem import WHOLE, Problem, Row
+from swarm_iac.solver.snapshot.snapshot import Ask
+
+#: Part of the effort that is left which one such bound may take.
+PART = 0.5
+#: So many functions u are tried on each resource.
+TURNS = 4
+
+
+#: Replicas of a kind that stand on nodes of a shape.
+Stand = Mapping[tuple[int, int], int]
+
+
+def relaxed_bound(
+    problem: Problem, groups: list[list[Ask]], stop: Limit, stand: Stand = MappingProxyType({}), moves: int = 0
+) -> int | None:
+    """What no placement gains more than, or None where the solve ended before it knew.
+
+    `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
+    """
+    model = cp_model.CpModel()
+    y = {}
+    for h, shape in enumerate(problem.shapes):
+        for k, top in Pricer(problem, h).tops.items():
+            y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
+    _gangs(model, y, groups)
+    kinds = problem.kinds
+    for h, shape in enumerate(problem.shapes):
+        here = [(k, y[k, h]) for k in range(len(kinds)) if (k, h) in y]
+        needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.room))]
+        needs.append([kinds[k].cards * kinds[k].share for k, _ in here])
+        for need, room in zip(needs, (*shape.room, shape.cards * WHOLE), strict=True):
+            for amounts, limit in _fits(need, room):
+                _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
+    away = []
+    for pair, count in stand.items():
+        away.append(model.new_int_var(0, count, ""))
+        model.add(away[-1] >= count - y.get(pair, 0))
+    if sum(stand.values()) > moves:
+        model.add(cp_model.LinearExpr.sum(away) <= moves)
+    for row in problem.rows:
+        _row(model, y, row, len(problem.shapes))
+    values = [problem.kinds[k].value for k, _ in y]
+    model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
+    solver = one_worker(stop.left * PART if stop.left < float("inf") else 1.0)
+    status = run(solver, model)
+    stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * PART)
+    bound = known_bound(solver, status)
+    return None if bound is None else int(bound + 1e-6)
+
+
+def _fits(need: list[int], room: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Amounts of which what one node holds has at most the limit: the resource itself, then u of it, times t · (t + 1)."""
+    yield tuple(need), room
+    told = set()
+    for t in range(1, TURNS + 1) if room else ():
+        parts = [divmod((t + 1) * one, room) for one in need]
+        amounts = tuple(whole * (t + 1 if rest else t) for whole, rest in parts)
+        if any(amounts) and amounts not in told:
+            told.add(amounts)
+            yield amounts, t * (t + 1)
+
+
+def _gangs(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]]) -> None:
+    by_kind: dict[int, list[cp_model.IntVar]] = {}
+    for (k, _), var in y.items():
+        by_kind.setdefault(k, []).append(var)
+    for k, group in enumerate(groups):
+        mine = by_kind.get(k)
+        if mine and any(ask.gang and ask.members > 1 for ask in group):
+            single = sum(ask.members for ask in group if not ask.gang)
+            whole = sum(model.new_bool_var("") * ask.members for ask in group if ask.gang)
+            model.add(cp_model.LinearExpr.sum(mine) == whole + (model.new_int_var(0, single, "") if single else 0))
+
+
+def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row: Row, shapes: int) -> None:
+    terms = [(y[k, h], amount) for k, amount in row.amounts for h in range(shapes) if (k, h) in y]
+    terms += [(y[k, h], amount) for h, amounts in row.inside for k, amount in amounts if (k, h) in y]
+    _at_most(model, terms, row.limit)
+
+
+def _at_most(model: cp_model.CpModel, terms: list[tuple[cp_model.IntVar, int]], limit: int) -> None:
+    """Σ amount · variable ≤ limit, with fewer digits where they are many: rounded so that nothing is cut off."""
+    terms = [(var, amount) for var, amount in terms if amount]
+    if not terms:
+        return
+    unit = max(1, max(abs(amount) for _, amount in terms) >> 24)
+    load = cp_model.LinearExpr.weighted_sum([var for var, _ in terms], [amount // unit for _, amount in terms])
+    model.add(load <= -(-limit // unit))

@@ -1,0 +1,230 @@
+"""Who finds room on one NUMA node, as `place.numa: single` asks, beside what stands there?
+
+What stays keeps its devices (its seat). All that asks for one NUMA node gets its devices before others that are new: those
+may lie over several, so beside the seats only the totals of the node count for them, and what is left to find is
+
+    a NUMA node j(a) for each new a of `single`, so that for every NUMA node i of the node
+    Σ_{a: j(a) = i} (gpus, cores)_a ≤ (gpus, cores) free on i,  and memory of all sets of NUMA nodes suffices (`numa.Memory`)
+
+This is a small search, the largest first; beyond STEPS it says no.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.packing.devices import Devices
+from swarm_iac.solver.packing.numa_nodes import Memory, parts
+from swarm_iac.solver.snapshot.snapshot import CORES, GPUS, MEMORY, WHOLE, Ask, Bin, Scene
+
+if TYPE_CHECKING:
+    from swarm_iac.solver.snapshot.capacity import Room
+
+#: Most steps of the search on one node.
+STEPS = 2000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Item:
+    """One new replica: whole GPUs, cores, bytes, and thousandths of one GPU more where it is a part."""
+
+    gpus: int
+    cores: int
+    memory: int
+    share: int = 0
+
+
+def item_of(ask: Ask) -> Item:
+    """What one replica needs of its NUMA node."""
+    return Item(ask.need[GPUS], ask.need[CORES], ask.need[MEMORY], ask.share if ask.shared else 0)
+
+
+class Parts:
+    """What is free on each NUMA node of one machine beside seats."""
+
+    def __init__(self, scene: Scene, hardware: Hardware, seats: Iterable[Allocation]) -> None:
+        ones = tuple(seats)
+        taken, cpus = {i for a in ones for i in a.gpus}, {i for a in ones for i in a.cpus}
+        left: dict[int, int] = {}
+        for a in ones:
+            ask = scene.asks[a.workload]
+            if ask.shared:
+                left[a.gpus[0]] = left.get(a.gpus[0], WHOLE) - ask.share
+        by_gpu, by_cpu = parts(hardware.gpus.count, hardware.numa), parts(int(hardware.vcpus) // 1000, hardware.numa)
+        self.gpus = [[i for i in part if i not in taken] for part in by_gpu]
+        self.cpus = [[i for i in part if i not in cpus] for part in by_cpu]
+        #: Cards held in part: what each has left.
+        self.cards = [{i: left[i] for i in part if left.get(i, 0) > 0} for part in by_gpu]
+        self.all_gpus, self.all_cpus = by_gpu, by_cpu
+        self.memory = Memory(hardware)
+        for a in ones:
+            self.memory.bind(a.numa, int(a.memory))
+
+
+class _Search:
+    """A NUMA node for each item, or none for all."""
+
+    def __init__(self, free: Parts, items: Sequence[Item]) -> None:
+        self.items = items
+        self.gpus, self.cpus = [len(part) for part in free.gpus], [len(part) for part in free.cpus]
+        self.cards = [sorted(part.values()) for part in free.cards]
+        self.memory = free.memory
+        self.homes: list[int] = []
+        self.steps = 0
+
+    def found(self) -> tuple[int, ...] | None:
+        """The NUMA nodes, in the order of the items; the memory is as before."""
+        enough = sum(item.gpus for item in self.items) <= sum(self.gpus)
+        enough = enough and sum(item.cores for item in self.items) <= sum(self.cpus)
+        homes = tuple(self.homes) if enough and self._visit(0) else None
+        for item, home in zip(self.items, homes or (), strict=homes is not None):
+            self.memory.bind((home,), -item.memory)
+        return homes
+
+    def _visit(self, i: int) -> bool:
+        self.steps += 1
+        if i == len(self.items):
+            return True
+        item = self.items[i]
+        # Of items that are alike each goes to a NUMA node no earlier than the one before.
+        least = self.homes[-1] if i and self.items[i - 1] == item else 0
+        fits = [j for j in range(least, len(self.gpus)) if self._fits(item, j)]
+        tried = set()
+        for j in sorted(fits, key=lambda j: (self.gpus[j], self.cpus[j], j)):
+            alike = (self.gpus[j], self.cpus[j], self.memory.left(j), *self.cards[j])
+            if self.steps > STEPS or alike in tried:
+                continue
+            tried.add(alike)
+            cards = list(self.cards[j])
+            self._put(item, j, 1)
+            self.homes.append(j)
+            if self._visit(i + 1):
+                return True
+            self.homes.pop()
+            self._put(item, j, -1)
+            self.gpus[j] += len(self.cards[j]) > len(cards)
+            self.cards[j] = cards
+        return False
+
+    def _fits(self, item: Item, j: int) -> bool:
+        if item.share and not (self.gpus[j] or any(left >= item.share for left in self.cards[j])):
+            return False
+        return self.gpus[j] >= item.gpus and self.cpus[j] >= item.cores and self.memory.fits((j,), item.memory)
+
+    def _put(self, item: Item, j: int, count: int) -> None:
+        self.gpus[j] -= item.gpus * count
+        self.cpus[j] -= item.cores * count
+        self.memory.bind((j,), item.memory * count)
+        if item.share and count > 0:
+            card = next((left for left in self.cards[j] if left >= item.share), None)
+            if card is None:
+                self.gpus[j] -= 1
+                card = WHOLE
+            else:
+                self.cards[j].remove(card)
+            self.cards[j] = sorted((*self.cards[j], card - item.share))
+
+
+def homes_of(free: Parts, items: Sequence[Item]) -> tuple[int, ...] | None:
+    """A NUMA node for each of the items, which are sorted, the largest first; None where not all find one."""
+    return _Search(free, items).found()
+
+
+def most(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
+    """Of `fit` replicas more that the node has room for in all, how many leave each of `single` on one NUMA node."""
+    low, high = 0, fit
+    if high and _packs(room, ask, bin_, high):
+        return high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _packs(room, ask, bin_, middle) else (low, middle)
+    return low
+
+
+def _packs(room: Room, ask: Ask, bin_: Bin, more: int) -> bool:
+    """With so many more of `ask`, which may be of another size than its workload is."""
+    scene = room.scene
+    counts = Counter(room.single.get(bin_.name, {})) if room.single else Counter[str]()
+    here = room.counts[ask.name][bin_.name]
+    seats = seated(room, bin_.name, ask.name, here + more)
+    held = Counter(a.workload for a in seats)
+    items = [item for name, count in counts.items() for item in [item_of(scene.asks[name])] * (count - held[name])]
+    items += [item_of(ask)] * (more - max(0, held[ask.name] - here) if ask.single else 0)
+    items.sort(reverse=True)
+    node = scene.stack.nodes[bin_.name]
+    key = (node.hardware, node.tuning, tuple(items), seats and (bin_.name, seats))
+    if key not in scene.packings:
+        free = Parts(scene, scene.stack.hardware_of(bin_.name), seats)
+        scene.packings[key] = homes_of(free, items)
+    return scene.packings[key] is not None
+
+
+def seated(room: Room, node: str, workload: str = "", count: int = 0) -> tuple[Allocation, ...]:
+    """Who of the node's seats is there: the first so many of each workload as it has replicas there, of one `count`."""
+    seen: Counter[str] = Counter()
+    found = []
+    for a in room.seats.get(node, ()):
+        seen[a.workload] += 1
+        if seen[a.workload] <= (count if a.workload == workload else room.counts[a.workload][node]):
+            found.append(a)
+    return tuple(found)
+
+
+def seats_for(
+    free: Parts, asks: Sequence[Ask], before: Sequence[Allocation | None], spare: Iterable[Allocation] = ()
+) -> list[Devices] | None:
+    """Devices of one NUMA node for one new replica of each of these, in their order; None where not all find one.
+
+    Who starts anew where it was has the devices of `before` again, where they are of one NUMA node and free. What others
+    had (`spare`) is taken last. `free` is used up.
+    """
+    found: dict[int, Devices] = {}
+    for i, (ask, was) in enumerate(zip(asks, before, strict=True)):
+        home = _home_again(free, ask, was)
+        if was is not None and home is not None:
+            free.gpus[home] = [card for card in free.gpus[home] if card not in was.gpus]
+            free.cpus[home] = [cpu for cpu in free.cpus[home] if cpu not in was.cpus]
+            free.memory.bind((home,), ask.need[MEMORY])
+            found[i] = Devices(was.gpus, was.cpus, (home,))
+    order = sorted((i for i in range(len(asks)) if i not in found), key=lambda i: item_of(asks[i]), reverse=True)
+    homes = homes_of(free, [item_of(asks[i]) for i in order])
+    if homes is None:
+        return None
+    had = {i for a in spare for i in a.gpus}, {i for a in spare for i in a.cpus}
+    for i, home in zip(order, homes, strict=True):
+        ask, liked = asks[i], before[i]
+        gpus = _take(free.gpus[home], ask.need[GPUS], liked.gpus if liked else (), had[0])
+        cpus = _take(free.cpus[home], ask.need[CORES], liked.cpus if liked else (), had[1])
+        free.memory.bind((home,), ask.need[MEMORY])
+        found[i] = Devices((_card(free, home, ask.share),) if ask.shared else gpus, cpus, (home,))
+    return [found[i] for i in range(len(asks))]
+
+
+def _home_again(free: Parts, ask: Ask, was: Allocation | None) -> int | None:
+    """The NUMA node of all that it had, if it asks for as many devices and they are free."""
+    if was is None or ask.shared or (len(was.gpus), len(was.cpus)) != (ask.need[GPUS], ask.need[CORES]):
+        return None
+    homes = (j for j in range(len(free.gpus)) if {*was.gpus} <= {*free.gpus[j]} and {*was.cpus} <= {*free.cpus[j]})
+    return next((j for j in homes if free.memory.fits((j,), ask.need[MEMORY])), None)
+
+
+def _take(free: list[int], count: int, liked: tuple[int, ...], last: set[int]) -> tuple[int, ...]:
+    """Remove and return so many: liked ones first, then the lowest, those of others last."""
+    picked = sorted(free, key=lambda i: (i not in liked, i in last, i))[:count]
+    free[:] = [i for i in free if i not in picked]
+    return tuple(sorted(picked))
+
+
+def _card(free: Parts, home: int, share: int) -> int:
+    """The fullest card with so much left, or an empty one."""
+    cards = free.cards[home]
+    card = min((i for i, left in cards.items() if left >= share), key=lambda i: (cards[i], i), default=None)
+    if card is None:
+        card = free.gpus[home].pop(0)
+    cards[card] = cards.get(card, WHOLE) - share
+    return card

@@ -1,0 +1,399 @@
+"""What does the solver see? The stack as plain integers: asks, bins, ceilings, and what runs.
+
+Everything is in base units (thousandths of a vCPU, bytes, bit/s, watts). A bin is a node; an ask is a workload.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Ceiling, Node, Stack
+from swarm_iac.model.workload import PRIORITIES, Workload
+
+#: One GPU in thousandths.
+WHOLE = 1000
+#: No ceiling.
+ENDLESS = 1 << 60
+#: What a node has: the hardware's seven, then the six that `limits.node` caps.
+NODE_DIMS = (
+    "gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress",
+    "limit_gpus", "limit_vcpus", "limit_memory", "limit_storage", "limit_egress", "limit_ingress",
+)  # fmt: skip
+#: Where each of the hardware's own stands in NODE_DIMS; what `limits.node` caps begins at CAPPED.
+GPUS, VCPUS, CORES, MEMORY, STORAGE, EGRESS, INGRESS = range(7)
+CAPPED = 7
+#: What of a node goes through the uplink of its rack, in the order of RACK_DIMS.
+UPLINK = (EGRESS, INGRESS)
+#: What users and the cluster are limited in; a ceiling on bandwidth holds each way.
+CEILINGS = ("gpus", "vcpus", "memory", "storage", "egress", "ingress")
+#: Which of them counts files, and so what has ended.
+FILES = CEILINGS.index("storage")
+#: The name of each ceiling in the stack file.
+CEILING_KEYS = ("gpus", "vcpus", "memory", "storage", "bandwidth", "bandwidth")
+#: What a rack has.
+RACK_DIMS = ("egress", "ingress", "power")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One workload. `need` follows NODE_DIMS and `usage` CEILINGS, both for one replica."""
+
+    name: str
+    user: str
+    priority: int
+    members: int  # to be placed
+    wanted: int  # in the stack file; more than `members` while who holds more than their limit may add nothing
+    gang: bool
+    need: tuple[int, ...]
+    usage: tuple[int, ...]
+    model: str | None
+    gpu_memory: int
+    select: tuple[tuple[str, str], ...]
+    spread: str | None
+    within: str | None
+    power: int | None  # per GPU [W]; None: the node's
+    share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
+    single: bool = False  # has each replica to be on one NUMA node?
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it stands on."""
+        return self.usage[0]
+
+    @property
+    def shared(self) -> bool:
+        """May others stand on its GPU?"""
+        return self.share < WHOLE
+
+    @property
+    def on_one(self) -> tuple[int, ...]:
+        """GPUs, cores and memory that one NUMA node has to have for a replica; empty where they may be on several."""
+        return (self.gpus, self.need[CORES], self.need[MEMORY]) if self.single else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """One node. `room` follows NODE_DIMS; `power` is the cap of each GPU, 0 where unknown [W]."""
+
+    name: str
+    rack: str | None
+    labels: dict[str, str]
+    state: str
+    model: str | None
+    gpu_memory: int
+    room: tuple[int, ...]
+    power: int
+    #: GPUs, cores and memory of each NUMA node; empty where no workload asks for one.
+    parts: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def numa(self) -> tuple[object, ...]:
+        """What `numa_node_suffices` looks at."""
+        return (self.parts, self.room) if self.parts else ()
+
+    def power_of(self, ask: Ask) -> int:
+        """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
+        return 0 if ask.power is None else ask.gpus * max(0, ask.power - self.power)
+
+    def of_rack(self, ask: Ask) -> tuple[int, int, int]:
+        """What one replica here takes of its rack, in the order of RACK_DIMS."""
+        return (ask.need[EGRESS], ask.need[INGRESS], self.power_of(ask))
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Who holds more than they may have of one resource, and keeps it: `user` is empty for the cluster."""
+
+    user: str
+    resource: int  # its place in CEILINGS
+    held: int
+    most: int
+
+    def of(self, ask: Ask) -> bool:
+        """May this workload get nothing more for it?"""
+        return bool(ask.usage[self.resource]) and self.user in ("", ask.user)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that is decided from. `running` holds what stood last time and is still wanted, by workload."""
+
+    stack: Stack
+    asks: dict[str, Ask]
+    bins: dict[str, Bin]
+    users: dict[str, tuple[int, ...]]
+    cluster: tuple[int, ...]
+    racks: dict[str, tuple[int, ...]]
+    running: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
+    over: tuple[Over, ...] = ()
+    #: Path of the exception that gives a user's ceiling, by user and place in CEILINGS.
+    given: dict[tuple[str, int], str] = field(default_factory=dict)
+    #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
+    ended: tuple[Allocation, ...] = ()
+
+    @functools.cached_property
+    def done(self) -> dict[str, frozenset[int]]:
+        """Numbers of the replicas that came to their end, by workload."""
+        found: dict[str, set[int]] = {}
+        for one in self.ended:
+            found.setdefault(one.workload, set()).add(one.index)
+        return {name: frozenset(numbers) for name, numbers in found.items()}
+
+    def numbers(self, ask: Ask) -> list[int]:
+        """The numbers that its replicas get, the first first, less those that came to their end."""
+        done = self.done.get(ask.name)
+        return [i for i in range(ask.wanted + len(done)) if i not in done] if done else list(range(ask.wanted))
+
+    def home(self, name: str) -> Counter[str]:
+        """Where replicas of the workload ran as its user of now: they may stay on a cordoned node, and others are new."""
+        return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.asks[name].user))
+
+    def files(self, user: str, resource: int) -> int:
+        """What jobs that came to their end hold of a ceiling (a place in CEILINGS); `user` is empty for the cluster."""
+        if resource != FILES:
+            return 0
+        known = (a for a in self.ended if a.node in self.bins and user in ("", self.asks[a.workload].user))
+        return sum(int(a.storage) for a in known)
+
+    @functools.cached_property
+    def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
+        """What `rules.fit.hindering` knows already."""
+        return {}
+
+    @functools.cached_property
+    def singles(self) -> bool:
+        """Has any workload to be on one NUMA node?"""
+        return any(ask.single for ask in self.asks.values())
+
+    @functools.cached_property
+    def seats(self) -> dict[str, tuple[Allocation, ...]]:
+        """What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node."""
+        from swarm_iac.solver.snapshot.tasks import (
+            settle,  # what may stay is counted in a room, which is about what stands here
+        )
+
+        found: dict[str, list[Allocation]] = {}
+        if self.singles and self.running:
+            stay = settle(self).stay
+            for allocation in (a for ones in self.running.values() for a in ones if a.name in stay):
+                found.setdefault(allocation.node, []).append(allocation)
+        return {node: tuple(ones) for node, ones in found.items()}
+
+    @functools.cached_property
+    def packings(self) -> dict[object, tuple[int, ...] | None]:
+        """What `single.homes_of` knows already."""
+        return {}
+
+    @functools.cached_property
+    def alike(self) -> dict[str, int]:
+        """A number for each node, the same for those that nothing but their name and rack tells apart."""
+        known: dict[tuple[object, ...], int] = {}
+        labels = {key for ask in self.asks.values() for key, _ in ask.select}
+        return {
+            name: known.setdefault(
+                (one.state, one.model, one.gpu_memory, one.room, one.parts, *(one.labels.get(key) for key in sorted(labels))),
+                len(known),
+            )
+            for name, one in self.bins.items()
+        }
+
+
+def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:
+    """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
+    asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
+    singles = any(ask.single for ask in asks.values())
+    bins = {name: _bin_of(stack, stack.nodes[name], parts=singles) for name in sorted(stack.nodes)}
+    ended = _ended_of(stack, last)
+    asks = _less(asks, ended)
+    running = _wanted_of(asks, bins, last, ended)
+    ceilings = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
+    ceilings[""] = _ceiling(stack.limits.cluster)
+    over = tuple(_over(ceilings, asks, running, [one for one in ended if one.node in bins]))
+    for one in over:
+        now = ceilings[one.user]
+        ceilings[one.user] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
+        for name, ask in asks.items():
+            if one.of(ask) and len(running.get(name, ())) < ask.members:
+                asks[name] = replace(ask, members=0 if ask.gang else len(running.get(name, ())))
+    for done in (done for done in ended if done.node in bins):
+        bins[done.node] = _beside(bins[done.node], done)
+        for level in (asks[done.workload].user, ""):
+            ceilings[level] = _without(ceilings[level], FILES, done)
+    cluster = ceilings.pop("")
+    return Scene(
+        stack=stack,
+        asks=asks,
+        bins=bins,
+        users=ceilings,
+        cluster=cluster,
+        racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
+        running=running,
+        over=over,
+        given=_given(stack, today),
+        ended=ended,
+    )
+
+
+def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
+    """Jobs that came to their end and are still asked for, at most as many as are. Each holds its storage alone."""
+    found: dict[str, list[Allocation]] = {}
+    for one in last.allocations:
+        wish = stack.workloads.get(one.workload) if one.ended else None
+        if wish is not None and one.index < (wish.gang or wish.replicas.most):
+            found.setdefault(one.workload, []).append(one.given_back())
+    return tuple(
+        one
+        for name, ones in sorted(found.items())
+        for one in sorted(ones, key=lambda one: one.index)[: stack.workloads[name].members]
+    )
+
+
+def _less(asks: dict[str, Ask], ended: tuple[Allocation, ...]) -> dict[str, Ask]:
+    """The asks, of which so many replicas have come to their end."""
+    for one in ended:
+        ask = asks[one.workload]
+        asks[one.workload] = replace(ask, members=ask.members - 1, wanted=ask.wanted - 1, gang=ask.gang and ask.wanted > 1)
+    return asks
+
+
+def _beside(bin_: Bin, ended: Allocation) -> Bin:
+    """The node, less the storage of what came to its end there."""
+    room = _without(bin_.room, STORAGE, ended)
+    return replace(bin_, room=_without(room, CAPPED + FILES, ended))
+
+
+def _without(room: tuple[int, ...], place: int, ended: Allocation) -> tuple[int, ...]:
+    left = room[place] if room[place] >= ENDLESS else max(0, room[place] - int(ended.storage))
+    return (*room[:place], left, *room[place + 1 :])
+
+
+def _wanted_of(
+    asks: dict[str, Ask], bins: dict[str, Bin], last: Placement, ended: tuple[Allocation, ...]
+) -> dict[str, tuple[Allocation, ...]]:
+    """What ran and is still wanted, by workload. Of more replicas than that those go first that cannot stay anyway."""
+    from swarm_iac.solver.snapshot.suitability import may_stay  # rules are about what stands here
+
+    found: dict[str, dict[str, Allocation]] = {}
+    done = Counter(one.workload for one in ended)
+    for one in last.going():
+        if one.workload in asks:
+            ask = asks[one.workload]
+            if not ask.gang or one.index < ask.members + done[one.workload]:
+                found.setdefault(one.workload, {}).setdefault(one.name, one)
+
+    def leaves(one: Allocation) -> tuple[int, int]:
+        bin_ = bins.get(one.node)
+        if bin_ is None or not may_stay(asks[one.workload], bin_):
+            return (2, one.index)
+        return (int(bin_.state == "cordon"), one.index)
+
+    stay = {name: sorted(ones.values(), key=leaves)[: asks[name].members] for name, ones in sorted(found.items())}
+    return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
+
+
+def ask_of(name: str, workload: Workload) -> Ask:
+    """One workload as integers."""
+    each = workload.each
+    vcpus = int(each.vcpus)
+    cores = vcpus // 1000 if each.pinned else 0
+    out, into = int(workload.egress), int(workload.ingress)
+    whole = each.gpus.count if each.gpus.share == WHOLE else 0
+    usage = (each.gpus.count, vcpus, int(each.memory), int(workload.storage), out, into)
+    return Ask(
+        name=name,
+        user=workload.user,
+        priority=PRIORITIES[workload.priority],
+        members=workload.members,
+        wanted=workload.members,
+        gang=workload.gang is not None,
+        need=(whole, vcpus, cores, int(each.memory), int(workload.storage), out, into, *usage),
+        usage=usage,
+        model=each.gpus.model if each.gpus.count else None,
+        gpu_memory=int(each.gpus.memory or 0) if each.gpus.count else 0,
+        select=tuple(sorted(workload.place.select.items())),
+        spread=workload.place.spread,
+        within=workload.place.within,
+        power=None if each.gpu_power is None else int(each.gpu_power),
+        share=each.gpus.share,
+        single=workload.place.numa == "single" and bool(each.gpus.count or cores),
+    )
+
+
+def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
+    hardware = stack.hardware_of(node.name)
+    nic, vcpus = int(hardware.nic), int(hardware.vcpus)
+    whole = (hardware.gpus.count, vcpus, vcpus // 1000, int(hardware.memory), int(hardware.nvme), nic, nic)
+    return Bin(
+        name=node.name,
+        rack=node.rack,
+        labels=node.labelled,
+        state=node.state,
+        model=hardware.gpus.model if hardware.gpus.count else None,
+        gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
+        room=(*whole, *_ceiling(stack.limits.node)),
+        power=int(stack.tuning_of(node.name).gpu_power or 0),
+        parts=hardware.parts if parts else (),
+    )
+
+
+def _rack_of(stack: Stack, name: str) -> tuple[int, ...]:
+    """What the rack has left: the caps of all GPUs of nodes that are not lost are taken from its power at once."""
+    rack = stack.racks[name]
+    uplink = ENDLESS if rack.uplink is None else int(rack.uplink)
+    if rack.power is None:
+        return (uplink, uplink, ENDLESS)
+    inside = [node for node, it in stack.nodes.items() if it.rack == name and it.state != "lost"]
+    drawn = sum(int(stack.tuning_of(node).gpu_power or 0) * stack.hardware_of(node).gpus.count for node in inside)
+    return (uplink, uplink, int(rack.power) - drawn)
+
+
+def _ceiling(ceiling: Ceiling, default: tuple[int, ...] = (ENDLESS,) * 6) -> tuple[int, ...]:
+    values = (getattr(ceiling, name) for name in CEILING_KEYS)
+    return tuple(other if value is None else int(value) for value, other in zip(values, default, strict=True))
+
+
+def _over(
+    ceilings: dict[str, tuple[int, ...]],
+    asks: dict[str, Ask],
+    running: dict[str, tuple[Allocation, ...]],
+    ended: list[Allocation],
+) -> Iterator[Over]:
+    """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
+    sums = {user: [0] * len(CEILINGS) for user in ceilings}
+    for one in ended:
+        for level in (asks[one.workload].user, ""):
+            sums[level][FILES] += int(one.storage)
+    for name, ones in running.items():
+        ask = asks[name]
+        for one in ones:
+            if one.user not in (None, ask.user):
+                continue  # it starts anew, under another account
+            for i, (has, use) in enumerate(zip(_holds(one), ask.usage, strict=True)):
+                sums[ask.user][i] += min(has, use)
+                sums[""][i] += min(has, use)
+    for user, ceiling in ceilings.items():
+        for i, most in enumerate(ceiling):
+            if sums[user][i] > most:
+                yield Over(user, i, sums[user][i], most)
+
+
+def _given(stack: Stack, today: datetime.date | None) -> dict[tuple[str, int], str]:
+    """Path of the exception that gives a user's ceiling today, by user and place in CEILINGS."""
+    most: dict[tuple[str, int], tuple[int, int]] = {}
+    for number, one in enumerate(stack.limits.exceptions):
+        for i, key in enumerate(CEILING_KEYS):
+            value = getattr(one, key)
+            if value is not None and (today is None or today <= one.until):
+                most[one.user, i] = max(most.get((one.user, i), (-1, 0)), (int(value), number))
+    return {key: f"limits.except[{number}]" for key, (_, number) in most.items()}
+
+
+def _holds(allocation: Allocation) -> tuple[int, ...]:
+    """What one allocation holds, in the order of CEILINGS."""
+    a = allocation
+    return (len(a.gpus), int(a.vcpus), int(a.memory), int(a.storage), int(a.egress), int(a.ingress))

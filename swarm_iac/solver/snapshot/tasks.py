@@ -1,0 +1,203 @@
+"""What has to be decided? What may stay is settled first; the rest is a task for the fleet level.
+
+stay    unchanged, on a node that may keep it, breaking no rule: leaving costs a move of the budget
+soft    still welcome on its node but of another size or user, in the way of a rule, or in a gang that loses a member: it
+        prefers its node, free of charge
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.packing.kept_parts import Cards
+from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.snapshot import CAPPED, CORES, GPUS, Ask, Scene
+from swarm_iac.solver.snapshot.suitability import may_stay
+from swarm_iac.solver.snapshot.value import loads, size
+
+Pairs = Counter[tuple[str, str]]
+
+
+@dataclass
+class Task:
+    """`base` already holds what is fixed; `free` says how many replicas of which workload are to be decided."""
+
+    scene: Scene
+    base: Room
+    free: dict[str, int]
+    stay: Pairs = field(default_factory=Counter)
+    soft: Pairs = field(default_factory=Counter)
+    running: Counter[str] = field(default_factory=Counter)
+    budget: int | None = None
+    nodes: frozenset[str] | None = None  # None: all nodes may be chosen
+    pairs: frozenset[tuple[str, str]] | None = None  # None: every pair may be chosen
+    widest: int | None = None  # None: every suitable node; else the best so many for each workload
+    #: Cards of the free parts of GPUs that may stay where they stand, by node and workload.
+    cards: dict[str, dict[str, Counter[int]]] = field(default_factory=dict)
+
+    def on_cards(self, node: str) -> Cards:
+        """The node's cards, and which of the free parts hold which."""
+        return Cards(max(0, self.base.free[node][GPUS]), self.base.partial(node), self.cards.get(node, {}))
+
+    def own_cards(self, workload: str, node: str) -> list[int]:
+        """The card of each of the workload's free parts of GPUs that may stay on the node."""
+        return sorted(self.cards.get(node, {}).get(workload, Counter()).elements())
+
+    def home(self, workload: str, node: str) -> int:
+        """How many free replicas of the workload stood on the node and may stay there."""
+        return self.stay[workload, node] + self.soft[workload, node]
+
+
+def by_workload(counts: Pairs) -> Counter[str]:
+    """Replicas of each workload, over all nodes."""
+    found: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        found[name] += count
+    return found
+
+
+@dataclass
+class Settled:
+    """What may stay, with its devices, and what prefers to."""
+
+    stay: dict[str, Allocation]
+    soft: dict[str, Allocation]
+
+
+def same_size(ask: Ask, allocation: Allocation) -> bool:
+    """Does the allocation hold exactly what one replica asks for now?"""
+    whole = 0 if ask.shared else len(allocation.gpus)
+    held = (
+        whole, int(allocation.vcpus), len(allocation.cpus), int(allocation.memory),
+        int(allocation.storage), int(allocation.egress), int(allocation.ingress),
+    )  # fmt: skip
+    return held == ask.need[:CAPPED] and len(allocation.gpus) == ask.gpus
+
+
+def settle(scene: Scene) -> Settled:
+    """Which running allocations may stay? What no longer fits beside the others may not.
+
+    Tried by priority, then the largest first: what is lost is the least of it. Equals by their place in the file.
+    """
+    room = Room(scene, numa=False)  # who runs over several NUMA nodes is not stopped for it
+    taken: dict[tuple[str, str], set[int]] = {}
+    settled = Settled({}, {})
+    load, place = loads(scene), {name: i for i, name in enumerate(scene.stack.workloads)}
+    order = sorted(scene.asks.values(), key=lambda ask: (-ask.priority, -size(ask), -load[ask.name], place[ask.name]))
+    for ask in order:
+        for allocation in scene.running.get(ask.name, ()):
+            bin_ = scene.bins.get(allocation.node)
+            if bin_ is None or not may_stay(ask, bin_):
+                continue
+            if allocation.user not in (None, ask.user):  # it starts anew, under another account
+                if bin_.state != "cordon":
+                    settled.soft[allocation.name] = allocation
+                continue
+            gpus = taken.setdefault((bin_.name, "gpu"), set())
+            cpus = taken.setdefault((bin_.name, "cpu"), set())
+            # A card may be held by several, as long as each holds only a part of it and there is so much left.
+            open_ = {card for card, left in room.partial(bin_.name).items() if ask.shared and left >= ask.share}
+            devices = _free(allocation.gpus, bin_.room[GPUS], gpus - open_) and _free(allocation.cpus, bin_.room[CORES], cpus)
+            devices = devices and all(numa < scene.stack.hardware_of(bin_.name).numa for numa in allocation.numa)
+            if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
+                room.take(ask, bin_, 1, allocation.gpus)
+                gpus.update(allocation.gpus)
+                cpus.update(allocation.cpus)
+                settled.stay[allocation.name] = allocation
+            else:
+                settled.soft[allocation.name] = allocation
+    return _with_gangs(scene, settled)
+
+
+def _with_gangs(scene: Scene, settled: Settled) -> Settled:
+    """Of a gang that loses a member where it runs the others start anew as well: they prefer their nodes, free of charge."""
+    stays = Counter(a.workload for a in settled.stay.values())
+    torn = {name for name, ones in scene.running.items() if scene.asks[name].gang and stays[name] < len(ones)}
+    stay = {name: a for name, a in settled.stay.items() if a.workload not in torn}
+    return Settled(stay, {name: a for name, a in (settled.soft | settled.stay).items() if name not in stay})
+
+
+def _free(wanted: tuple[int, ...], size: int, taken: set[int]) -> bool:
+    return all(0 <= i < size for i in wanted) and len(set(wanted)) == len(wanted) and taken.isdisjoint(wanted)
+
+
+def narrow(scene: Scene, settled: Settled) -> Task:
+    """Everything that may stay is fixed, except members of a gang that is not whole."""
+    stays: Counter[str] = Counter(a.workload for a in settled.stay.values())
+    whole = {n for n, ask in scene.asks.items() if not ask.gang or stays[n] == ask.members}
+    return _task(scene, settled, {name for name, a in settled.stay.items() if a.workload in whole})
+
+
+def wide(scene: Scene, settled: Settled) -> Task:
+    """Nothing is fixed; the budget alone holds what runs."""
+    return _task(scene, settled, set())
+
+
+def around(scene: Scene, settled: Settled, counts: Pairs, nodes: frozenset[str], targets: frozenset[str]) -> Task:
+    """From the placement `counts`: what stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed.
+
+    Gangs stay as they are. What has moved already is fixed where it went, and its move is off the budget.
+    """
+    base = Room(scene)
+    left = Counter(counts)
+    movable = {pair for pair in counts if pair[1] in nodes and not scene.asks[pair[0]].gang}
+    stay: Pairs = Counter()
+    moved = 0
+    for allocation in settled.stay.values():
+        pair = (allocation.workload, allocation.node)
+        if pair in movable:
+            stay[pair] += 1
+        elif left[pair] > 0:
+            left[pair] -= 1
+            base.take(scene.asks[pair[0]], scene.bins[pair[1]], 1, allocation.gpus)
+        else:
+            moved += 1
+    for pair, count in sorted(left.items()):
+        if count and pair not in movable:
+            base.take(scene.asks[pair[0]], scene.bins[pair[1]], count)
+    free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
+    return Task(
+        scene=scene,
+        base=base,
+        free={name: rest for name, rest in free.items() if not scene.asks[name].gang or not base.counts[name]},
+        stay=stay,
+        soft=Counter((a.workload, a.node) for a in settled.soft.values() if (a.workload, a.node) in movable),
+        running=Counter({n: rest for n in free if (rest := len(scene.running.get(n, ())) - base.counts[n].total()) > 0}),
+        budget=max(0, int(scene.stack.solve.moves) - moved),
+        nodes=nodes | targets,
+        cards=_cards(scene, (a for a in settled.stay.values() if (a.workload, a.node) in movable)),
+    )
+
+
+def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
+    base = Room(scene)
+    for name in sorted(fixed):
+        allocation = settled.stay[name]
+        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.gpus)
+    free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
+    return Task(
+        scene=scene,
+        base=base,
+        free=free,
+        stay=Counter((a.workload, a.node) for name, a in settled.stay.items() if name not in fixed),
+        soft=Counter((a.workload, a.node) for a in settled.soft.values()),
+        running=Counter({n: len(found) - base.counts[n].total() for n, found in scene.running.items() if n in free}),
+        budget=int(scene.stack.solve.moves),
+        cards=_cards(scene, (a for name, a in settled.stay.items() if name not in fixed)),
+    )
+
+
+def _cards(scene: Scene, free: Iterable[Allocation]) -> dict[str, dict[str, Counter[int]]]:
+    found: dict[str, dict[str, Counter[int]]] = {}
+    for a in free:
+        if scene.asks[a.workload].shared:
+            found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.gpus[0]] += 1
+    return found
+
+
+def fixed_by(task: Task) -> Pairs:
+    """What a task does not decide."""
+    return Counter({(name, node): k for name, counts in task.base.counts.items() for node, k in counts.items()})

@@ -1,0 +1,272 @@
+"""Do the names in a stack refer to each other, and do its values agree?"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+
+from swarm_iac.errors import Problem
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import LONGEST, Time, Workload
+from swarm_iac.stackfile.reading.messages import COMPARED, nearest
+from swarm_iac.stackfile.reading.shape import StackFile
+from swarm_iac.stackfile.reading.source import Source
+from swarm_iac.units import Watts
+
+
+def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tuple[str, str]] = frozenset()) -> list[Problem]:
+    """All disagreements. Sizes and limits are for `wishes`.
+
+    `touched` names the (section, entry) pairs that are wrong in themselves; nothing is said that rests on them.
+    """
+    checker = _Checker(stack, source, touched)
+    checker.teams()
+    checker.exceptions()
+    checker.nodes(shape)
+    checker.models()
+    checker.labels_of_nodes()
+    checker.huge_pages()
+    checker.power()
+    checker.prices()
+    for name, workload in stack.workloads.items():
+        checker.workload(name, workload)
+    return checker.problems
+
+
+#: As the node has it: the name is a file below /etc/swarm/secrets.
+_SECRET = re.compile(r"secret:[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+#: How the names of variables begin that are not the user's, and why.
+_RESERVED = {"SWARM_": "swarm sets itself on the node"}
+
+
+class _Checker:
+    def __init__(self, stack: Stack, source: Source, touched: frozenset[tuple[str, str]]) -> None:
+        self.stack = stack
+        self.source = source
+        self.problems: list[Problem] = []
+        self.touched = touched
+        self.sections = {section for section, _ in touched}
+        self.users = stack.users()
+        self.labels = _labels(stack)
+        self.former = Counter(workload.formerly for workload in stack.workloads.values())
+
+    def say(self, path: str, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(self.source.place(path), path, message, hint))
+
+    def teams(self) -> None:
+        """Every user is in exactly one team."""
+        first: dict[str, str] = {}
+        for team, value in self.stack.teams.items():
+            for index, user in enumerate(value.users):
+                path = f"teams.{team}.users[{index}]"
+                if user in first:
+                    line = self.source.place(f"teams.{first[user]}").line
+                    where = "twice in this team" if first[user] == team else f"in the team {first[user]} (line {line}) as well"
+                    self.say(path, f"{user} is {where}", "a user's share comes from one team; remove the user from the other")
+                first.setdefault(user, team)
+
+    def exceptions(self) -> None:
+        """Every exception is for a known user and replaces something."""
+        for index, one in enumerate(self.stack.limits.exceptions):
+            path = f"limits.except[{index}]"
+            self.user(f"{path}.user", one.user)
+            if not one.model_fields_set - {"user", "until", "why"}:
+                self.say(path, f"the exception for {one.user} replaces no ceiling", "add one, such as gpus: 24")
+
+    def user(self, path: str, user: str) -> None:
+        if user not in self.users and "teams" not in self.sections:
+            hint = "list users under `teams:`, as in `research: {users: [ada]}`"
+            if self.users and len(self.problems) < COMPARED:
+                hint = nearest(user, self.users)
+            self.say(path, f"{user!r} is in no team", hint)
+
+    def nodes(self, shape: StackFile) -> None:
+        """Hardware, racks and tunings that nodes name exist. Told at the entry, not for each node of a range."""
+        tables: dict[str, Mapping[str, object]] = {
+            "hardware": self.stack.hardware,
+            "rack": self.stack.racks,
+            "tuning": self.stack.tuning,
+        }
+        for key, entry in shape.nodes.items():
+            for field, table in tables.items():
+                name = getattr(entry, field)
+                section = "racks" if field == "rack" else field
+                if name is not None and name not in table and not self.touched & {(section, name), (section, "")}:
+                    place = self.source.document.at(("nodes", key, field))
+                    hint = nearest(name, table) or f"describe it under `{section}:`"
+                    self.problems.append(Problem(place, f"nodes.{key}.{field}", f"there is no {field} {name!r}", hint))
+
+    def labels_of_nodes(self) -> None:
+        """No node has a label `site` or `rack` that says another thing than its own key."""
+        for name, node in self.stack.nodes.items():
+            for key, value in (("site", node.site), ("rack", node.rack)):
+                label = node.labels.get(key)
+                if label is not None and value is not None and label != value:
+                    path = f"nodes.{name}.labels.{key}"
+                    self.say(path, f"its label {key} says {label}, and its {key} is {value}", "delete the label")
+
+    def models(self) -> None:
+        """A machine has GPUs of one model."""
+        for name, hardware in self.stack.hardware.items():
+            if "|" in (hardware.gpus.model or ""):
+                hint = "write one hardware for each model; a workload may ask for either"
+                self.say(f"hardware.{name}.gpus", f"a machine has GPUs of one model, and not {hardware.gpus.model}", hint)
+
+    def huge_pages(self) -> None:
+        """Huge pages leave memory on every node that has them. Told once for each tuning."""
+        for name, tuning in self.stack.tuning.items():
+            shapes = {node.hardware for node in self.stack.nodes.values() if node.tuning == name} & self.stack.hardware.keys()
+            for shape in sorted(shapes):
+                memory = self.stack.hardware[shape].memory
+                if tuning.hugepages and tuning.hugepages >= memory:
+                    hint = f"{shape} has {memory} in all, of which workloads get the rest"
+                    self.say(f"tuning.{name}.hugepages", f"{tuning.hugepages} leave nothing of the memory of {shape}", hint)
+
+    def power(self) -> None:
+        """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]"""
+        if self.sections & {"nodes", "racks", "hardware", "tuning"}:
+            return
+        used: dict[str, int] = {}
+        for node in self.stack.nodes.values():
+            tuning = self.stack.tuning.get(node.tuning or "")
+            hardware = self.stack.hardware.get(node.hardware)
+            if node.rack and tuning and tuning.gpu_power and hardware and node.state != "lost":
+                used[node.rack] = used.get(node.rack, 0) + int(tuning.gpu_power) * hardware.gpus.count
+        for name, watts in used.items():
+            power = self.stack.racks[name].power if name in self.stack.racks else None
+            if power is not None and watts > power:
+                hint = "lower gpu_power in the tuning of its nodes, or spread them over more racks"
+                self.say(f"racks.{name}.power", f"{power} cannot carry GPUs that may draw {Watts(watts)}", hint)
+
+    def prices(self) -> None:
+        """Every price is of a GPU that some hardware has, and all are in one currency, so that they add up."""
+        models = {hardware.gpus.model for hardware in self.stack.hardware.values() if hardware.gpus.model}
+        first = next(iter(self.stack.prices.items()), None)
+        for model, price in self.stack.prices.items():
+            path = f"prices.{model}"
+            if model not in models and "hardware" not in self.sections:
+                self.say(path, f"no hardware has a GPU {model}", nearest(model, models) if models else "delete the price")
+            if first and price.currency != first[1].currency:
+                hint = f"the price of {first[0]} is in {first[1].currency}; write all in one currency"
+                self.say(path, f"{price} does not add up with {first[1]}", hint)
+
+    def workload(self, name: str, workload: Workload) -> None:
+        path = f"workloads.{name}"
+        self.user(f"{path}.user", workload.user)
+        for label, value in workload.place.select.items():
+            self.select(f"{path}.place.select.{label}", label, value)
+        if ("workloads", name) in self.touched:
+            return
+        if workload.gang is not None and "replicas" in workload.model_fields_set:
+            self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
+        self.sizes(path, workload)
+        self.running(path, workload)
+        self.life(name, workload)
+        self.time(f"{path}.time", workload)
+
+    def sizes(self, path: str, workload: Workload) -> None:
+        each = workload.each
+        if each.pinned and (each.vcpus % 1000 or not each.vcpus):
+            hint = "write a whole number, or leave `pinned` out"
+            self.say(f"{path}.each.vcpus", f"pinned CPUs are whole, and {each.vcpus} is not", hint)
+        if not each.vcpus:
+            self.say(f"{path}.each.vcpus", "a replica needs some CPU to run on", "write at least 0.001")
+        if not each.memory:
+            self.say(f"{path}.each.memory", "a replica needs some memory", "write a size such as 1 GB")
+        if each.gpus.share < 1000:
+            hint = "ask for whole GPUs"
+            self.say(f"{path}.each.gpus", "a part of a GPU can be placed, but no node can hold it apart yet", hint)
+        if not each.gpus.count:
+            for field in ("gpu_power", "gpu_clock"):
+                if getattr(each, field) is not None:
+                    self.say(f"{path}.each.{field}", "this replica has no GPU to set", "ask for `gpus`, or delete the key")
+        if workload.network.between is not None and workload.gang is None:
+            self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
+        if workload.place.spread and workload.place.within == "node" and workload.members > 1:
+            self.say(f"{path}.place.within", "`within: node` contradicts `spread: node`", "keep one of the two")
+        if workload.place.spread == "rack" and workload.place.within == "rack" and workload.members > 1:
+            self.say(f"{path}.place.within", "`within: rack` contradicts `spread: rack`", "keep one of the two")
+
+    def running(self, path: str, workload: Workload) -> None:
+        run = workload.run
+        if run is None:
+            return
+        if run.healthy.startswith("/") and run.port is None:
+            self.say(f"{path}.run.healthy", f"the path {run.healthy} is asked on a port, and there is none", "add `port:`")
+        for key, line in (("command", run.command), ("healthy", run.healthy)):
+            try:
+                shlex.split(line)
+            except ValueError as error:
+                reason = str(error).lower()
+                self.say(f"{path}.run.{key}", f"it does not split into words: {reason}", "close the quotes, or quote the quote")
+        for key, value in run.env.items():
+            for begin, owner in _RESERVED.items():
+                if key.startswith(begin):
+                    hint = f"give the variable a name that does not begin with {begin}"
+                    self.say(f"{path}.run.env.{key}", f"{key[:60]!r} is a name that {owner}", hint)
+            if value.startswith("secret:") and not _SECRET.fullmatch(value):
+                self.say(f"{path}.run.env.{key}", f"{value[:60]!r} names no secret", "write secret:NAME, as in secret:hf")
+        for key, value in {
+            "command": run.command,
+            "healthy": run.healthy,
+            **{f"env.{k}": v for k, v in run.env.items()},
+        }.items():
+            if "\0" in value:
+                self.say(f"{path}.run.{key}", "a NUL character cannot be handed to a program", "leave it out")
+
+    def life(self, name: str, workload: Workload) -> None:
+        """How it changes suits its kind, and its former name is free."""
+        path = f"workloads.{name}"
+        if workload.on_update != "surge" and (workload.kind != "serve" or workload.gang is not None):
+            hint = "only replicas of a service change one beside the other; write `kind: serve`, or delete the key"
+            self.say(f"{path}.on_update", f"{name} is no service of replicas, so it always stops first", hint)
+        former = workload.formerly
+        if former is not None and (former in self.stack.workloads or self.former[former] > 1):
+            hint = "a name is given up before another takes it; delete the key, or rename the other workload"
+            self.say(f"{path}.formerly", f"{former} is the name of a workload here", hint)
+
+    def time(self, path: str, workload: Workload) -> None:
+        """Only what ends has a time, and there is some left before the stop signal."""
+        time, grace = workload.time, workload.stop.grace
+        if time == Time():
+            return
+        if workload.kind == "serve" or workload.run is None:
+            service = workload.kind == "serve"
+            what = (
+                "a service has no end, so no run of it takes a time" if service else "nothing is started here, so nothing ends"
+            )
+            self.say(path, what, f"delete the key, or {'write `kind: batch`' if service else 'say what to `run`'}")
+            return
+        for key in ("expected", "limit"):
+            value = getattr(time, key)
+            if value is not None and not 0 < value <= LONGEST:
+                self.say(f"{path}.{key}", f"{value} is no time that a run may take", f"write one of at most {LONGEST}")
+        if time.limit is None:
+            if "past" in time.model_fields_set:
+                self.say(f"{path}.past", "says what follows a limit, and there is none", "add `limit`")
+            return
+        if time.expected is not None and time.expected > time.limit:
+            words = f"{time.expected} are more than the limit of {time.limit}"
+            self.say(f"{path}.expected", words, "expect less, or raise the limit")
+        if 0 < time.limit <= grace and time.past == "stop":
+            words = f"nothing is left of {time.limit}, since the stop signal comes {grace} (`stop.grace`) before the limit"
+            self.say(f"{path}.limit", words, "raise the limit, or shorten `stop.grace`")
+
+    def select(self, path: str, label: str, value: str) -> None:
+        if "nodes" in self.sections:
+            return
+        if label not in self.labels:
+            self.say(path, f"no node carries the label {label!r}", nearest(label, self.labels))
+        elif value not in self.labels[label]:
+            self.say(path, f"no node carries {label}: {value}", nearest(value, self.labels[label]))
+
+
+def _labels(stack: Stack) -> dict[str, set[str]]:
+    labels: dict[str, set[str]] = {}
+    for node in stack.nodes.values():
+        for label, value in node.labelled.items():
+            labels.setdefault(label, set()).add(value)
+    return labels

@@ -1,0 +1,92 @@
+"""What in a stack file is legal and surely not meant? Warnings: nothing is refused for them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from swarm_iac.errors import Problem
+from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Workload
+from swarm_iac.stackfile.checks.feasibility import holds
+from swarm_iac.stackfile.load import Loaded
+from swarm_iac.stackfile.reading.source import Source
+
+
+def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
+    """One warning for each, in the order of the file. `today`: an exception whose last day is before it has expired."""
+    stack, source = loaded.stack, loaded.source
+    found = [*_hardware(stack), *_workloads(stack), *_exceptions(stack, today), *_racks(stack)]
+    return tuple(sorted(_at(source, *one) for one in found))
+
+
+def _at(source: Source, path: str, message: str, hint: str) -> Problem:
+    return Problem(source.place(path), path, message, hint)
+
+
+def _hardware(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """A model that nobody knows, close to one that everybody knows. With its memory it is meant as it is written."""
+    for name, one in stack.hardware.items():
+        model = one.gpus.model or ""
+        close = get_close_matches(model.upper(), GPU_MEMORY, n=1, cutoff=0.8)
+        if model and model not in GPU_MEMORY and one.gpus.memory is None and close:
+            hint = f"did you mean {close[0]}? Else write {{count: {one.gpus.count}, model: {model}, memory: …}}"
+            yield f"hardware.{name}.gpus", f"{model} is no GPU model that is known, so nobody knows its memory", hint
+
+
+def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """Path, what it does, and what was probably meant."""
+    for name, one in stack.workloads.items():
+        path = f"workloads.{name}"
+        if one.user == "root":
+            yield f"{path}.user", "runs as root, which no workload may", "give it an account of its own, in a team"
+        if one.kind == "serve" and one.run is None:
+            yield path, "is a service without `run`: its place is held, and nothing is started in it", "add `run: {command: …}`"
+        if one.hold and one.kind == "serve":
+            yield f"{path}.hold", "has no effect on a service, which has no end", "leave `hold` out"
+        elif one.hold:
+            yield f"{path}.hold", "keeps its GPUs and memory after the job has ended", "leave `hold` out to give them back"
+        if one.place.numa and not (one.each.gpus.count or one.each.pinned):
+            words = "has no effect: it has no GPUs and no pinned cores, so it is bound to no NUMA node"
+            yield f"{path}.place.numa", words, "add `pinned: true`, or leave `numa` out"
+        spread = one.place.spread
+        if spread and 0 < (places := _places(stack, spread, one)) < one.members:
+            words = f"{one.members} replicas on different {spread}s, and {places} can take them: the rest is always pending"
+            yield f"{path}.place.spread", words, f"ask for {places}, or leave `spread` out"
+
+
+def _places(stack: Stack, level: str, wish: Workload) -> int:
+    """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty.
+
+    Where there are enough, no more are counted.
+    """
+    able = {shape for shape, hardware in stack.hardware.items() if holds(hardware, wish)}
+    found = set()
+    for node in stack.nodes.values():
+        if node.state == "lost" or node.hardware not in able:
+            continue
+        if node.carries(wish.place.select):
+            found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
+            if len(found) >= wish.members:
+                break
+    return len(found)
+
+
+def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, str]]:
+    for index, one in enumerate(stack.limits.exceptions):
+        if one.until < today:
+            words = f"expired on {one.until}: {one.user} may add nothing above the common ceiling"
+            yield f"limits.except[{index}]", words, "prolong it, or take it out"
+
+
+def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """A GPU without a cap counts nothing, so a budget over such GPUs alone bounds nothing."""
+    by_workload = any(one.each.gpu_power is not None for one in stack.workloads.values())
+    for name, rack in stack.racks.items():
+        nodes = [node.name for node in stack.nodes.values() if node.rack == name and stack.hardware_of(node.name).gpus.count]
+        capped = by_workload or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
+        if rack.power is not None and nodes and not capped:
+            words = "bounds nothing: no GPU of this rack has a cap, and one without counts 0 W"
+            yield f"racks.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"

@@ -1,0 +1,383 @@
+"""What was decided, from what, and does that still hold? The lock file `stacks/NAME.lock.yaml`.
+
+One block per allocation, sorted and set apart by blank lines, each with the digest of what it alone was decided from,
+and nothing about the whole: two branches that change different allocations merge without a conflict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from swarm_iac.errors import Problem, StackFileError
+from swarm_iac.model.base import Account, Card, Core, Name, Value
+from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
+from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile.locks import fast_reader
+from swarm_iac.stackfile.reading.compose import compose
+from swarm_iac.stackfile.reading.messages import problems as wrong
+from swarm_iac.stackfile.reading.source import Document
+from swarm_iac.stackfile.reading.text import decode, read
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+#: A block has about 200 bytes and 25 values; this is room for 50,000 allocations.
+MAX_BYTES = 64_000_000
+MAX_NODES = 5_000_000
+
+#: How a workload runs, how long, how it stops, changes and is called, and how urgent it is: changing these moves nothing.
+_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
+#: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
+_INDEX = re.compile("0|[1-9][0-9]{0,4}")
+_HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
+_ALLOCATIONS = "allocations:\n"
+#: Of an end that is not one of what the stack file asks for now.
+ANOTHER = "it has ended, and is another job now"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A placement, and by allocation (or workload that is unplaced or waits to grow) the digest of what it was decided from."""
+
+    placement: Placement = field(default_factory=Placement)
+    digests: dict[str, str] = field(default_factory=dict)
+    unplaced_digests: dict[str, str] = field(default_factory=dict)
+    growing_digests: dict[str, str] = field(default_factory=dict)
+
+
+class _Block(Value):
+    """One allocation as it is written."""
+
+    workload: Name = Field(description="The workload.")
+    node: Name = Field(description="The node.")
+    user: Account | None = Field(default=None, description="Whose it is.")
+    gpus: tuple[Card, ...] = Field(default=(), description="GPUs by index.")
+    cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs.")
+    numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes.")
+    vcpus: Cpus = Field(description="vCPUs.")
+    memory: Bytes = Field(description="RAM.")
+    storage: Bytes = Field(default=Bytes(0), description="Local disk.")
+    egress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth out.")
+    ingress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth in.")
+    ended: bool = Field(default=False, description="A job that came to its end, and holds nothing but its storage.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from; of an end, of what ran.")
+
+
+class _Missing(Value):
+    """One unplaced workload as it is written."""
+
+    missing: tuple[Annotated[int, Field(ge=0, lt=100_000)], ...] = Field(description="Replicas without a place.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from.")
+
+
+class _Growing(Value):
+    """One workload that waits to grow as it is written."""
+
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of the wish for which there is no room.")
+
+
+class _File(Value):
+    """A lock file."""
+
+    allocations: dict[str, _Block] = Field(default={}, description="What has a place.")
+    unplaced: dict[Name, _Missing] = Field(default={}, description="What has none.")
+    growing: dict[Name, _Growing] = Field(default={}, description="What runs in its old size.")
+
+
+def digest_of(stack: Stack, workload: str, node: str | None) -> str:
+    """12 hex digits over what one allocation is decided from: the wish, and the shape of the node that holds it.
+
+    What is in _LIVE is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has no such
+    workload or node.
+    """
+    return Decided(stack).digest(workload, node)
+
+
+class Decided:
+    """What allocations of one stack are decided from. Each workload and each node is written out once, for all of them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self._wishes: dict[str, str] = {}
+        self._hardware: dict[str, dict[str, Any]] = {}
+        self._nodes: dict[str, str] = {}
+        self._digests: dict[tuple[str, str | None], str] = {}
+
+    def digest(self, workload: str, node: str | None) -> str:
+        """See `digest_of`."""
+        key = (workload, node)
+        if key not in self._digests:
+            parts = [f'"wish":{self.wish(workload)}'] if node is None else [self.node(node), f'"wish":{self.wish(workload)}']
+            self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
+        return self._digests[key]
+
+    def of(self, one: Allocation) -> str:
+        """The same of an allocation. A number beyond the replicas is one that only a decision to scale down leaves behind."""
+        plain = self.run(one.workload) if one.ended else self.digest(one.workload, one.node)
+        return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
+
+    def run(self, workload: str) -> str:
+        """Of what runs: another command, environment or user is another job, with an end of its own. See plan.ends.same_run."""
+        one = self.stack.workloads[workload]
+        ran = one.run.model_dump(mode="json", include={"command", "env"}) if one.run else None
+        return digest(["run", one.user, ran])
+
+    def wish(self, workload: str) -> str:
+        """What the workload asks for, without what changes in place."""
+        if workload not in self._wishes:
+            wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
+            each = wish.get("each", {})
+            for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
+                each.pop(live, None)
+            # A range's upper end decides which replicas exist, not where one of them stands.
+            wish.pop("replicas", None)
+            self._wishes[workload] = _json(wish)
+        return self._wishes[workload]
+
+    def node(self, node: str) -> str:
+        """The shape of a node, its place and its labels."""
+        if node not in self._nodes:
+            one = self.stack.nodes[node]
+            shape = {"hardware": self._shape(one.hardware), "rack": one.rack, "site": one.site, "labels": one.labels}
+            self._nodes[node] = f'"node":{_json(shape)}'
+        return self._nodes[node]
+
+    def _shape(self, name: str) -> dict[str, Any]:
+        if name not in self._hardware:
+            hidden = {"interface", "disk"}
+            self._hardware[name] = self.stack.hardware[name].model_dump(mode="json", exclude=hidden, exclude_defaults=True)
+        return self._hardware[name]
+
+
+def digest_placement(placement: Placement) -> str:
+    """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
+    unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
+    dumped = (one.model_dump(mode="json", exclude={"user"}) for one in placement.allocations)  # the stack says whose it is
+    allocations = sorted(dumped, key=lambda one: str(one["name"]))
+    growing = sorted(one.workload for one in placement.growing)
+    return digest({"allocations": allocations, "unplaced": unplaced} | ({"growing": growing} if growing else {}))
+
+
+def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lock:
+    """The lock of a placement that was just decided from `stack`; `written`: where it differs, what the stack file says.
+
+    Reasons stay out: their figures are of the whole, and would change with every neighbour.
+    """
+    decided = Decided(stack)
+    digests = {one.name: decided.of(one) for one in placement.allocations}
+    unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
+    bare = tuple(Unplaced(workload=one.workload, missing=one.missing) for one in placement.unplaced)
+    plain = tuple(Growing(workload=one.workload) for one in placement.growing)
+    wishes = Decided(written or stack)
+    growing = {one.workload: wishes.digest(one.workload, None) for one in placement.growing}
+    return Lock(placement.model_copy(update={"unplaced": bare, "growing": plain}), digests, unplaced, growing)
+
+
+def dump(lock: Lock) -> str:
+    """The file's text; the same lock gives the same bytes."""
+    parts = [_HEAD + _ALLOCATIONS]
+    for one in sorted(lock.placement.allocations, key=lambda one: one.name):
+        lines = [f"  {one.name}:", f"    workload: {one.workload}", f"    node: {one.node}"]
+        lines += [f"    user: {json.dumps(one.user) if one.user in fast_reader.WORDS else one.user}"] if one.user else []
+        for name in ("gpus", "cpus", "numa"):
+            if numbers := getattr(one, name):
+                lines.append(f"    {name}: [{', '.join(map(str, numbers))}]")
+        lines += [f"    vcpus: {one.vcpus}", f"    memory: {one.memory}"]
+        lines += [f"    {name}: {value}" for name in ("storage", "egress", "ingress") if (value := getattr(one, name))]
+        lines += ["    ended: true"] if one.ended else []
+        parts.append("\n".join([*lines, f'    digest: "{lock.digests[one.name]}"', ""]))
+    if lock.placement.unplaced:
+        parts.append("unplaced:\n")
+    for gone in sorted(lock.placement.unplaced, key=lambda gone: gone.workload):
+        lines = [f"  {gone.workload}:", f"    missing: [{', '.join(map(str, gone.missing))}]"]
+        if gone.reasons:
+            lines.append("    reasons:")
+            lines += [
+                f"      - {json.dumps(one.model_dump(exclude_defaults=True), ensure_ascii=False)}" for one in gone.reasons
+            ]
+        parts.append("\n".join([*lines, f'    digest: "{lock.unplaced_digests[gone.workload]}"', ""]))
+    if lock.placement.growing:
+        parts.append("growing:\n")
+    for name in sorted(one.workload for one in lock.placement.growing):
+        parts.append(f'  {name}: {{digest: "{lock.growing_digests[name]}"}}\n')
+    return "\n".join(parts)
+
+
+def parse(text: str | bytes, file: str) -> Lock:
+    """A lock file's text. Raises StackFileError with all problems."""
+    text = decode(text, file, MAX_BYTES)
+    found = fast_reader.read(text, _HEAD + _ALLOCATIONS)
+    return _read(text, file) if found is None else _lock(*found)
+
+
+def _read(text: str, file: str) -> Lock:
+    """The same for any YAML."""
+    document = Document(file, compose(text, file, MAX_NODES))
+    data = {key: {} if value is None else value for key, value in document.root.data.items()}
+    try:
+        shape = _File.model_validate(data)
+    except ValidationError as error:
+        raise StackFileError(wrong(document, error, _File)) from None
+    problems: list[Problem] = []
+    allocations: list[Allocation] = []
+    for name, block in shape.allocations.items():
+        workload, _, index = name.rpartition("-")
+        if workload != block.workload or not _INDEX.fullmatch(index):
+            place = document.at(("allocations", name), key=True)
+            message = f"{name[:60]!r} is no replica of {block.workload}"
+            hint = f"a block is named {block.workload}-0, {block.workload}-1 and so on; `swarm solve` writes this file"
+            problems.append(Problem(place, f"allocations.{name}", message, hint))
+            continue
+        # Each value is of the same type there as here, and valid already.
+        held = {key: value for key, value in block if key != "digest"}
+        allocations.append(Allocation.model_construct(name=name, index=int(index), **held))
+    if problems:
+        raise StackFileError(tuple(problems[:10]))
+    unplaced = [Unplaced(workload=name, missing=one.missing) for name, one in shape.unplaced.items()]
+    digests = {name: block.digest for name, block in shape.allocations.items()}
+    growing = {name: one.digest for name, one in shape.growing.items()}
+    if lone := growing.keys() - {one.workload for one in allocations if not one.ended}:
+        place = document.at(("growing", min(lone)), key=True)
+        hint = "take the line out; `swarm solve` writes this file"
+        problem = Problem(place, f"growing.{min(lone)}", f"{min(lone)} runs nowhere, so it cannot wait to grow", hint)
+        raise StackFileError((problem,))
+    return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()}, growing)
+
+
+def _lock(
+    allocations: list[Allocation],
+    unplaced: list[Unplaced],
+    digests: dict[str, str],
+    unplaced_digests: dict[str, str],
+    growing: Mapping[str, str] = MappingProxyType({}),
+) -> Lock:
+    placement = Placement(
+        allocations=tuple(sorted(allocations, key=lambda one: one.name)),
+        unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
+        growing=tuple(Growing(workload=name) for name in sorted(growing)),
+    )
+    return Lock(placement, digests, unplaced_digests, dict(growing))
+
+
+def renamed(lock: Lock, stack: Stack) -> Lock:
+    """The lock with every workload that has another name now under that name, as `formerly` in the stack says.
+
+    What an older lock does not say of users is taken from the stack.
+    """
+    lock = _owned(lock, stack)
+    names = {one.formerly: name for name, one in stack.workloads.items() if one.formerly}
+    found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
+    if not found and not any(one.workload in names for one in lock.placement.unplaced):
+        return lock
+    fresh = {old: one.model_copy(update={"workload": to, "name": f"{to}-{one.index}"}) for old, (to, one) in found.items()}
+    unplaced = (one.model_copy(update={"workload": names.get(one.workload, one.workload)}) for one in lock.placement.unplaced)
+    placement = Placement(
+        allocations=tuple(sorted((fresh.get(one.name, one) for one in lock.placement.allocations), key=lambda one: one.name)),
+        unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
+        growing=tuple(Growing(workload=name) for name in sorted(names.get(name, name) for name in lock.growing_digests)),
+    )
+    digests = {fresh[name].name if name in fresh else name: digest for name, digest in lock.digests.items()}
+    unplaced_digests, growing = (
+        {names.get(name, name): digest for name, digest in each.items()}
+        for each in (lock.unplaced_digests, lock.growing_digests)
+    )
+    return Lock(placement, digests, unplaced_digests, growing)
+
+
+def _owned(lock: Lock, stack: Stack) -> Lock:
+    ones = lock.placement.allocations
+    if all(one.user for one in ones):
+        return lock
+    users = {name: one.user for name, one in stack.workloads.items()}
+    users |= {one.formerly: one.user for one in stack.workloads.values() if one.formerly}
+    owned = (one if one.user else one.model_copy(update={"user": users.get(one.workload)}) for one in ones)
+    return replace(lock, placement=lock.placement.model_copy(update={"allocations": tuple(owned)}))
+
+
+def beside(file: str, stack: Stack) -> Placement:
+    """What runs by the lock beside a stack file; nothing where there is none that can be read."""
+    path = Path(file)
+    path = path.with_name(f"{path.stem}.lock.yaml")
+    with contextlib.suppress(OSError, StackFileError, ValueError):
+        if path.is_file():
+            return renamed(parse(read(path, str(path), MAX_BYTES), str(path)), stack).placement
+    return Placement()
+
+
+def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
+    """Which of those that wait to grow wish for something else now, a sentence each. `stack`: as it is written."""
+    wish = Decided(stack).digest
+    gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or wish(name, None) != digest]
+    return tuple(f"{name}: it has changed since it found no room to grow" for name in sorted(gone))
+
+
+def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
+    """Why the lock is stale, a sentence each; empty when it stands. What `limits` finds is for the caller to add."""
+    reasons: list[str] = []
+    current = Decided(stack)
+    decided: dict[str, set[int]] = {}
+    for one in lock.placement.allocations:
+        decided.setdefault(one.workload, set()).add(one.index)
+        if wrong := _stale(one, lock, stack, current):
+            reasons.append(f"{one.name}: {wrong}")
+    for gone in lock.placement.unplaced:
+        decided.setdefault(gone.workload, set()).update(gone.missing)
+        if gone.workload not in stack.workloads:
+            reasons.append(f"{gone.workload}: the stack has no such workload")
+        elif lock.unplaced_digests.get(gone.workload) != current.digest(gone.workload, None):
+            reasons.append(f"{gone.workload}: it has changed since it found no place")
+    for name, workload in stack.workloads.items():
+        known = decided.get(name, set())
+        missing = [str(i) for i in range(workload.members) if i not in known][: max(0, workload.members - len(known))]
+        if missing:
+            reasons.append(f"{name}: nothing is decided about replica {', '.join(missing[:10])}")
+        elif len(known) > workload.members and not reasons:
+            reasons.append(f"{name}: {workload.members} of its replicas are wanted, and {len(known)} were decided")
+    return tuple(reasons)
+
+
+def _stale(one: Allocation, lock: Lock, stack: Stack, current: Decided) -> str:
+    """Why an allocation of the lock does not stand; empty where it does."""
+    if one.workload not in stack.workloads:
+        return f"the stack has no workload {one.workload}"
+    if one.ended:  # wherever that was, and whatever became of the node
+        beyond = one.index >= _most(stack, one.workload)
+        same = lock.digests.get(one.name) == current.of(one)
+        return f"{one.workload} has no replica {one.index}" if beyond else "" if same else ANOTHER
+    if one.node not in stack.nodes:
+        return f"the stack has no node {one.node}"
+    if (state := stack.nodes[one.node].state) in ("drain", "lost"):
+        return f"{one.node} is in state {state}"
+    if one.user not in (None, owner := stack.workloads[one.workload].user):
+        return f"it is of {owner} now, and was of {one.user}"
+    beyond = one.index >= _most(stack, one.workload)
+    changed = (
+        f"{one.workload} has no replica {one.index}" if beyond else f"{one.workload} or the shape of {one.node} has changed"
+    )
+    return "" if lock.digests.get(one.name) == current.of(one) else changed
+
+
+def _most(stack: Stack, workload: str) -> int:
+    one = stack.workloads[workload]
+    return one.gang if one.gang is not None else one.replicas.most
+
+
+def digest(value: object) -> str:
+    """12 hex digits over a value that JSON can write."""
+    return _sha_of(_json(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def _sha_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
