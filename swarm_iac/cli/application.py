@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from swarm_iac.cli.commands import answers, engine, machines, operator, sandbox, stack
+
 #: What one does with a fleet, in the order of a first day. Each command stands in one group; a test says so.
 GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
@@ -61,7 +63,6 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_whole)
-    rooms = (commands_engine, commands_stack, commands_answers, commands_fleet, commands_operator, commands_sandbox)
-    for module in rooms:
+    for module in (engine, stack, answers, machines, operator, sandbox):
         module.register(app)
     return app

@@ -25,7 +25,7 @@ _CHANGING = ("up", "refresh", "destroy")
 def repository(start: Path | None = None) -> Path:
     """The fleet repository: the nearest folder at or above `start` with a Pulumi.yaml. Raises SwarmError."""
     here = (start or Path.cwd()).resolve()
-    for folder in (here, *process_identity.parents):
+    for folder in (here, *here.parents):
         if (folder / "Pulumi.yaml").is_file():
             return folder
     raise SwarmError("this is not a fleet repository: no Pulumi.yaml here or above", hint="make one with: swarm init myfleet")

@@ -14,9 +14,9 @@ from swarm_iac.model.step import Left, Verb
 from swarm_iac.plan import rollout_failures
 from swarm_iac.plan.state.completion import runs_on
 from swarm_iac.plan.state.mismatch import allowed
-from swarm_iac.plan.steps.actions import Machine, gangs, homes
-from swarm_iac.plan.steps.draft import Draft
-from swarm_iac.plan.steps.graph import Graph, waiting_for
+from swarm_iac.plan.step_graph.actions import Machine, gangs, homes
+from swarm_iac.plan.step_graph.draft import Draft
+from swarm_iac.plan.step_graph.graph import Graph, waiting_for
 
 Cause = Literal["dark", "unlike", "runs", "halted", "part"]
 NOT_ASKED = "not asked for"

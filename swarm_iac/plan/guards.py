@@ -14,7 +14,7 @@ from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.ownership import UNPLACED
-from swarm_iac.plan.steps.actions import gang_failed
+from swarm_iac.plan.step_graph.actions import gang_failed
 
 _SERVES = ("healthy-first", "one-by-one")
 #: Names that a refusal lists of each node. Of what would stop it lists all: whoever allows it must have read them.

@@ -15,10 +15,10 @@ from swarm_iac.plan.order.temporary_placement import Fits
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import unlike
 from swarm_iac.plan.state.runtimes import limit_reached
-from swarm_iac.plan.steps.actions import Machine
-from swarm_iac.plan.steps.draft import Draft
-from swarm_iac.plan.steps.graph import Graph, waiting_for
-from swarm_iac.plan.steps.partial import Only, part, with_rest
+from swarm_iac.plan.step_graph.actions import Machine
+from swarm_iac.plan.step_graph.draft import Draft
+from swarm_iac.plan.step_graph.graph import Graph, waiting_for
+from swarm_iac.plan.step_graph.partial import Only, part, with_rest
 
 _RANK = {verb: number for number, verb in enumerate(Verb)}
 

@@ -16,9 +16,9 @@ from swarm_iac.model.step import Change, Verb
 from swarm_iac.plan.order.waves import failed
 from swarm_iac.plan.state import format
 from swarm_iac.plan.state.diff import diff
-from swarm_iac.plan.steps.actions import Machine
-from swarm_iac.plan.steps.draft import Draft
-from swarm_iac.plan.steps.graph import Graph
+from swarm_iac.plan.step_graph.actions import Machine
+from swarm_iac.plan.step_graph.draft import Draft
+from swarm_iac.plan.step_graph.graph import Graph
 
 RETRY = "swarm up --retry (for bare pulumi: SWARM_RETRY=1)"
 

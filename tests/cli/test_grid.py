@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from swarm_iac.cli.terminal import tables
 from swarm_iac.cli.terminal.tables import Grid, narrowed
 
 WORDS = ("gpu-01", "-", "", "16 GB", "8 x H100, 2 x A100", "0-7: 600 W persistent", "two\nlines", "Übung", "日本", "[b]x[/b]")
@@ -69,6 +70,6 @@ def test_rows_that_have_room_are_never_given_to_rich(monkeypatch: pytest.MonkeyP
             wrapped.append(text)
             super().__init__(text)
 
-    monkeypatch.setattr(grid, "Text", Counting)
+    monkeypatch.setattr(tables, "Text", Counting)
     drawn(Grid.of("things", ("name", "node"), [(f"chat-{number}", "gpu-01") for number in range(5000)]), 100)
     assert wrapped == ["things"]

@@ -141,7 +141,7 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
 
     assert found("--pending") == {"fine"} and found("--pending", "--user", "ada") == set()
     look = fleet_status.look
-    monkeypatch.setattr(fleet, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
+    monkeypatch.setattr(fleet_status, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
     assert found("--user", "bo") == {"fine-0", "fine"}
     assert found("--node", "gpu-02") == {"pretrain-0"}
     assert "did you mean bo?" in swarm("ps", "--user", "boo", at=file.parents[1]).err

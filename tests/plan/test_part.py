@@ -13,7 +13,7 @@ from swarm_iac.model.stack import Team
 from swarm_iac.model.state import AllocationState, NodeState
 from swarm_iac.model.step import Plan
 from swarm_iac.plan import steps
-from swarm_iac.plan.steps.partial import Only, only, part
+from swarm_iac.plan.step_graph.partial import Only, only, part
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet, as_converged

@@ -9,7 +9,8 @@ import typer
 
 from swarm_iac.cli.commands.engine import Positional, Stack
 from swarm_iac.cli.machines import discover as machines
-from swarm_iac.cli.machines import fleet_status, shell
+from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import shell as shells
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
 
@@ -90,10 +91,10 @@ def logs(
 
     Example: swarm logs chat-0 --follow
     """
-    chosen = shell.find(stack, allocation)
+    chosen = shells.find(stack, allocation)
     more = ["--follow"] if follow else []
     command = ["journalctl", "--no-pager", "--output=short-iso", f"--lines={lines}", f"--unit={chosen.unit}", *more]
-    raise SystemExit(shell.on_node(chosen, command, words=True))
+    raise SystemExit(shells.on_node(chosen, command, words=True))
 
 
 def shell(
@@ -105,8 +106,8 @@ def shell(
 
     Example: swarm shell notebook-0; swarm shell notebook-0 -- nvidia-smi
     """
-    chosen = shell.find(stack, allocation)
-    raise SystemExit(shell.on_node(chosen, shell.inside(chosen, command or []), terminal=not command and os.isatty(0)))
+    chosen = shells.find(stack, allocation)
+    raise SystemExit(shells.on_node(chosen, shells.inside(chosen, command or []), terminal=not command and os.isatty(0)))
 
 
 def discover(

@@ -72,7 +72,7 @@ def look(
     from swarm_iac.plan import desired, steps
     from swarm_iac.plan.order.temporary_placement import may_stand
     from swarm_iac.plan.state.ownership import given_back
-    from swarm_iac.plan.steps.partial import only as read_only
+    from swarm_iac.plan.step_graph.partial import only as read_only
     from swarm_iac.stackfile import Loaded
     from swarm_iac.stackfile.checks.warnings import doubts
 

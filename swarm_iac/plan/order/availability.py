@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.step import Verb
-from swarm_iac.plan.steps.actions import Machine, services
-from swarm_iac.plan.steps.graph import Graph, reach
+from swarm_iac.plan.step_graph.actions import Machine, services
+from swarm_iac.plan.step_graph.graph import Graph, reach
 
 
 def promised(all_of: Mapping[str, Machine]) -> dict[str, int]:

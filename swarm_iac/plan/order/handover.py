@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.step import Verb
-from swarm_iac.plan.steps.actions import SERVES, Machine, Turns, gangs, homes, keepers, services
-from swarm_iac.plan.steps.graph import Graph, circle, reach, waiting_for
+from swarm_iac.plan.step_graph.actions import SERVES, Machine, Turns, gangs, homes, keepers, services
+from swarm_iac.plan.step_graph.graph import Graph, circle, reach, waiting_for
 
 _PREPARES = (Verb.STOP, Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from swarm_iac.model.step import Verb
-from swarm_iac.plan.steps.actions import Machine
-from swarm_iac.plan.steps.draft import rise
-from swarm_iac.plan.steps.graph import Graph
-from swarm_iac.plan.steps.hand_over_order import Turn, counted
+from swarm_iac.plan.step_graph.actions import Machine
+from swarm_iac.plan.step_graph.draft import rise
+from swarm_iac.plan.step_graph.graph import Graph
+from swarm_iac.plan.step_graph.hand_over_order import Turn, counted
 
 
 def order(all_of: Mapping[str, Machine], graph: Graph) -> frozenset[str]:

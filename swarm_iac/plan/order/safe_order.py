@@ -20,10 +20,10 @@ from swarm_iac.model.state import Desired, Observed
 from swarm_iac.plan.order import availability, handover, rack_power, temporary_placement, waves
 from swarm_iac.plan.order.sequencing import turns
 from swarm_iac.plan.order.temporary_placement import Detour, Fits
-from swarm_iac.plan.steps.actions import Machine, Turns, machines, services
-from swarm_iac.plan.steps.draft import drafts
-from swarm_iac.plan.steps.graph import Graph
-from swarm_iac.plan.steps.graph import circle as find_circle
+from swarm_iac.plan.step_graph.actions import Machine, Turns, machines, services
+from swarm_iac.plan.step_graph.draft import drafts
+from swarm_iac.plan.step_graph.graph import Graph
+from swarm_iac.plan.step_graph.graph import circle as find_circle
 
 #: Situations that are looked at before giving up: each is a whole plan.
 ATTEMPTS = 40

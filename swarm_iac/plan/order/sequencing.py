@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from swarm_iac.model.state import AllocationState, SliceState
-from swarm_iac.plan.steps import hand_over_order
-from swarm_iac.plan.steps.actions import Machine, Turns, keepers, services
-from swarm_iac.plan.steps.hand_over_order import COUNTED, Hold, Turn, capacity, fits, hold
+from swarm_iac.plan.step_graph import hand_over_order
+from swarm_iac.plan.step_graph.actions import Machine, Turns, keepers, services
+from swarm_iac.plan.step_graph.hand_over_order import COUNTED, Hold, Turn, capacity, fits, hold
 
 #: Positions that are looked at.
 EFFORT = 3000

@@ -15,10 +15,10 @@ from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Obse
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.order.handover import order
 from swarm_iac.plan.state import cpulist
-from swarm_iac.plan.steps.actions import Machine, homes, keepers, machines, services
-from swarm_iac.plan.steps.draft import drafts
-from swarm_iac.plan.steps.graph import Graph
-from swarm_iac.plan.steps.hand_over_order import capacity, fits, hold
+from swarm_iac.plan.step_graph.actions import Machine, homes, keepers, machines, services
+from swarm_iac.plan.step_graph.draft import drafts
+from swarm_iac.plan.step_graph.graph import Graph
+from swarm_iac.plan.step_graph.hand_over_order import capacity, fits, hold
 
 #: May a workload stand on a node, whatever its place there?
 Fits = Callable[[str, str], bool]

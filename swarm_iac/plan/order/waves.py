@@ -14,9 +14,9 @@ from functools import partial
 
 from swarm_iac.model.state import Setback
 from swarm_iac.model.step import Verb
-from swarm_iac.plan.steps.actions import Machine
-from swarm_iac.plan.steps.draft import Draft
-from swarm_iac.plan.steps.graph import Graph
+from swarm_iac.plan.step_graph.actions import Machine
+from swarm_iac.plan.step_graph.draft import Draft
+from swarm_iac.plan.step_graph.graph import Graph
 
 
 def order(all_of: Mapping[str, Machine], graph: Graph, at_once: int, first: frozenset[str]) -> None:

@@ -19,8 +19,8 @@ from swarm_iac.plan.state import ownership
 from swarm_iac.plan.state.completion import keep_ends
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.ownership import Claims
-from swarm_iac.plan.steps.partial import Only, part
-from swarm_iac.plan.steps.partial import only as read_only
+from swarm_iac.plan.step_graph.partial import Only, part
+from swarm_iac.plan.step_graph.partial import only as read_only
 from swarm_iac.provider import spec
 from swarm_iac.provider.operations import pending_placement
 from swarm_iac.provider.operations.failures import row_of

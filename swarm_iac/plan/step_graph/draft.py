@@ -9,8 +9,8 @@ from typing import Any
 from swarm_iac.model.state import AllocationState, GpuState, NodeState
 from swarm_iac.model.step import Change, Step, Verb
 from swarm_iac.plan.state.diff import diff, ended, within
-from swarm_iac.plan.steps.actions import Act, Machine
-from swarm_iac.plan.steps.hand_over_order import kept
+from swarm_iac.plan.step_graph.actions import Act, Machine
+from swarm_iac.plan.step_graph.hand_over_order import kept
 
 #: What counts as well.
 WELL = ("healthy", "done", "")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from swarm_iac.model.state import Desired, GpuState, Observed
-from swarm_iac.plan.steps.hand_over_order import COUNTED, capacity, hold, numa_parts
+from swarm_iac.plan.step_graph.hand_over_order import COUNTED, capacity, hold, numa_parts
 
 _SAID = {"memory": "memory", "storage": "disk", "out": "bandwidth", "into": "bandwidth"}
 

@@ -10,8 +10,8 @@ from swarm_iac.model.state import AllocationState, Desired, Handover, NodeState,
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state.completion import keep_ends
 from swarm_iac.plan.state.diff import diff, ended, restart_for, settled
-from swarm_iac.plan.steps import hand_over_order
-from swarm_iac.plan.steps.hand_over_order import Turn, Waits
+from swarm_iac.plan.step_graph import hand_over_order
+from swarm_iac.plan.step_graph.hand_over_order import Turn, Waits
 
 Kind = Literal["come", "go", "restart", "start", "end", "live", "stay"]
 #: Those whose service keeps its healthy replicas while they change.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from swarm_iac.plan.steps.draft import Draft
+from swarm_iac.plan.step_graph.draft import Draft
 
 #: Steps by id.
 Graph = dict[str, Draft]

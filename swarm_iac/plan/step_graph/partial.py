@@ -16,8 +16,8 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, Desired, GpuState, Handover, NodeState, Observed
 from swarm_iac.model.step import Left, Plan
 from swarm_iac.plan.state import cpulist
-from swarm_iac.plan.steps.hand_over_order import hold
-from swarm_iac.plan.steps.room_beside import clashes, within_power
+from swarm_iac.plan.step_graph.hand_over_order import hold
+from swarm_iac.plan.step_graph.room_beside import clashes, within_power
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Which commands are there, and which options do they take?"""

@@ -1,0 +1,1 @@
+"""How are decisions of the solver shown and explained?"""

@@ -1,0 +1,1 @@
+"""What do commands ask of the machines?"""

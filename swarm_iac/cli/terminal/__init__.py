@@ -1,0 +1,1 @@
+"""How does a command speak to a terminal, and to a pipe?"""

@@ -1,0 +1,1 @@
+"""What does the provider do for each call of the engine?"""

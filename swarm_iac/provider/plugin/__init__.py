@@ -1,0 +1,1 @@
+"""How does Pulumi's engine reach the provider, and who may call it?"""

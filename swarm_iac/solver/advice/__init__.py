@@ -1,0 +1,1 @@
+"""What would let a pending workload start, when, and at which price?"""

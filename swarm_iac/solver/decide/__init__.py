@@ -1,0 +1,1 @@
+"""Which of the ways to a placement is taken, and in what order?"""

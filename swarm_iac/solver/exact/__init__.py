@@ -1,0 +1,1 @@
+"""Which placement is best, by one model of the whole fleet?"""

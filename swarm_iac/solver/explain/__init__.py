@@ -1,0 +1,1 @@
+"""Why is something pending, and for whom was something moved?"""

@@ -1,0 +1,1 @@
+"""Which devices, cores and NUMA nodes of its node does each replica get?"""

@@ -1,0 +1,1 @@
+"""What does the solver know of the fleet at the moment it decides?"""

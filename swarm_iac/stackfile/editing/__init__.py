@@ -1,0 +1,1 @@
+"""How is one word of a stack file changed in place?"""

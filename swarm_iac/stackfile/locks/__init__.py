@@ -1,0 +1,1 @@
+"""How are placements, proofs and ended jobs kept beside a stack file?"""

@@ -1,0 +1,1 @@
+"""How does YAML become a Stack, or an error with its line?"""
