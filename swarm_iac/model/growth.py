@@ -12,11 +12,6 @@ from swarm_iac.model.workload import Workload
 _MEMBERS = Noun(int, "members")
 
 
-def size(one: Allocation) -> tuple[int, ...]:
-    """What an allocation holds of each row of the table."""
-    return tuple(row.held(one) for row in RESOURCES)
-
-
 def at_size(wish: Workload, one: Allocation, count: int) -> Workload:
     """The wish with no more of anything than what runs holds, so that nobody has more than the stack file says.
 

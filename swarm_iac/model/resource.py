@@ -8,9 +8,9 @@ What is not in the table has rules of its own: which GPU or core is whose, NUMA 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import not_
+from operator import attrgetter, not_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -131,7 +131,7 @@ class Resource(Noun):
     def held(self, one: Allocation) -> int:
         """What one allocation holds."""
         value = getattr(one, self.field)
-        return len(value) if self.pieces else int(value)
+        return len(value) if self.pieces else int.__int__(value)
 
     def path(self, workload: Workload) -> str:
         """Where this workload asks for it."""
@@ -289,6 +289,25 @@ LIMITED: dict[str, tuple[Resource, ...]] = {
 LIMITS: dict[str, Limit] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
 #: Those that an allocation holds an amount of, and not pieces with numbers.
 SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
+
+
+def reader(rows: Iterable[Resource]) -> Callable[[Allocation], tuple[int, ...]]:
+    """What one allocation holds of each of these (two or more), in their order: for thousands of allocations."""
+    fields = attrgetter(*(row.field for row in rows))
+
+    def held(one: Allocation) -> tuple[int, ...]:
+        return tuple([len(value) if type(value) is tuple else int.__int__(value) for value in fields(one)])
+
+    return held
+
+
+#: What one allocation holds of everything, in the order of the table.
+held_of = reader(RESOURCES)
+
+
+def demand_of(workload: Workload) -> tuple[int, ...]:
+    """What one replica asks for of everything, in the order of the table."""
+    return tuple([row.demand(workload) for row in RESOURCES])
 
 
 def sizes() -> dict[str, Any]:

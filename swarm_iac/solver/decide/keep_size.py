@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
+from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
@@ -127,7 +128,7 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
     found = {}
     for name, ones in running.items():
         wish, count = stack.workloads[name], len(ones) + done[name]
-        alike = len({growth.size(one) for one in ones}) == 1
+        alike = len({held_of(one) for one in ones}) == 1
         if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], count) != wish:
             found[name] = ones[0], count
     return found
