@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from swarm_iac.model.workload import Workload
 
 #: One GPU in thousandths.
-WHOLE = 1000
+_WHOLE = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Noun:
     """How an amount reads: its unit, and what it is called."""
 
@@ -57,7 +57,7 @@ class Noun:
         return int(amount) if self.unit is int else self.text(amount)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Limit(Noun):
     """What `limits` calls it, for users, nodes and the cluster. Where two rows have the same one, it holds for each of them."""
 
@@ -84,7 +84,7 @@ class Uplink:
     verb: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource(Noun):
     """One row of the table."""
 
@@ -189,7 +189,7 @@ def _unpinned(workload: Workload, amount: int) -> Workload:
 
 
 def _disk_key(workload: Workload) -> str:
-    return "each.scratch" if workload.each.scratch else "each.cache"
+    return "each.cache" if workload.each.cache and not workload.each.scratch else "each.scratch"
 
 
 def _disk_edit(workload: Workload, amount: int) -> tuple[str, object]:
@@ -236,7 +236,7 @@ RESOURCES: tuple[Resource, ...] = (
         int, "GPUs", "gpus", "each.gpus", lambda wish: wish.each.gpus.count, one_by_one,
         pieces="gpus",
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node"),
-        taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == WHOLE else 0,  # parts are counted by cards
+        taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == _WHOLE else 0,  # parts are counted by cards
         limit=Limit(int, "GPUs", "gpus", "Whole GPUs."),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
