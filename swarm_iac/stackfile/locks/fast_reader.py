@@ -9,27 +9,35 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import Any
 
 from swarm_iac.model.base import CARDS, CPUS
 from swarm_iac.model.placement import Allocation, Unplaced
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Quantity
+from swarm_iac.model.resource import SIZES, Resource
+from swarm_iac.units import Cpus, Quantity
 
-Size = TypeVar("Size", bound=Quantity)
 #: Allocations, what is unplaced, and the digests of both.
 Read = tuple[list[Allocation], list[Unplaced], dict[str, str], dict[str, str]]
 
 _NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
 _LIST = r"\[([0-9]{1,5}(?:, [0-9]{1,5})*)\]"
-#: Text with a unit: as a bare number it would be read as YAML reads numbers.
+#: Whole ones, vCPUs, and text with a unit: as a bare number that would be read as YAML reads numbers.
+_WHOLE, _CPUS = r"(0|[1-9][0-9]{0,14})", r"([0-9]{1,6}(?:\.[0-9]{1,3})?)"
 _SIZE = r"(0|[0-9]{1,15}(?:\.[0-9]{1,9})? [A-Za-z/]{1,8})"
 _DIGEST = r'    digest: "([0-9a-f]{12})"\n'
+
+
+def _line(row: Resource) -> str:
+    value = {int: _WHOLE, Cpus: _CPUS}.get(row.unit, _SIZE)
+    line = f"    {row.name}: {value}\n"
+    return line if row.zero == "lock and JSON" else f"(?:{line})?"
+
+
 _BLOCK = re.compile(
     rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n(?:    user: ({_ACCOUNT})\n)?"
     rf"(?:    gpus: {_LIST}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
-    rf"    vcpus: ([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)\n    memory: {_SIZE}\n"
-    rf"(?:    storage: {_SIZE}\n)?(?:    egress: {_SIZE}\n)?(?:    ingress: {_SIZE}\n)?(    ended: true\n)?{_DIGEST}"
+    rf"{''.join(map(_line, SIZES))}(    ended: true\n)?{_DIGEST}"
 )
 _MISSING = re.compile(rf"\n  ({_NAME}):\n    missing: {_LIST}\n{_DIGEST}")
 _UNPLACED = "\nunplaced:\n"
@@ -42,7 +50,7 @@ def read(text: str, head: str) -> Read | None:
     """What the lock says, in the file's order; None where it is not, after `head`, exactly what we write."""
     if not text.startswith(head):
         return None
-    cpus, size, rate = _reader(Cpus.parse), _reader(Bytes.parse), _reader(BitsPerSecond.parse)
+    readers = [(row.name, _reader(row.unit)) for row in SIZES]
     allocations: dict[str, Allocation] = {}
     digests: dict[str, str] = {}
     names: set[str] = set()
@@ -50,16 +58,15 @@ def read(text: str, head: str) -> Read | None:
     try:
         while match := _BLOCK.match(text, at):
             at, count = match.end(), count + 1
-            workload, index, node, user, gpus, pins, numa, vcpus, memory, *rest = match.groups()
-            storage, egress, ingress, ended, digest = rest
+            workload, index, node, user, gpus, pins, numa, *sizes, ended, digest = match.groups()
+            held: dict[str, Any] = {key: parse(one or "0") for (key, parse), one in zip(readers, sizes, strict=True)}
             name = f"{workload}-{index}"
             names |= {workload, node, user or node}
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
                 name=name, workload=workload, index=int(index), node=node, user=user,
                 gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
-                vcpus=cpus(vcpus), memory=size(memory), storage=size(storage or "0"),
-                egress=rate(egress or "0"), ingress=rate(ingress or "0"), ended=bool(ended),
+                ended=bool(ended), **held,
             )  # fmt: skip
     except ValueError:
         return None
@@ -86,6 +93,6 @@ def _numbers(text: str | None, end: int = 100_000) -> tuple[int, ...]:
     return found
 
 
-def _reader(parse: Callable[[object], Size]) -> Callable[[str], Size]:
+def _reader(unit: type[int]) -> Callable[[str], int]:
     """Each spelling is read once: ten thousand replicas have few sizes."""
-    return cache(parse)
+    return cache(unit.parse if issubclass(unit, Quantity) else unit)
