@@ -7,7 +7,6 @@ pattern, in a sixth of the time that YAML takes. Whatever does not fit it to the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -39,6 +38,8 @@ _BLOCK = re.compile(
     rf"(?:    gpus: {_LIST}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
     rf"{''.join(map(_line, SIZES))}(    ended: true\n)?{_DIGEST}"
 )
+#: Where the amounts begin in what _BLOCK finds, and what comes after them.
+_FIRST, _LAST = 7, 7 + len(SIZES)
 _MISSING = re.compile(rf"\n  ({_NAME}):\n    missing: {_LIST}\n{_DIGEST}")
 _UNPLACED = "\nunplaced:\n"
 #: Names that YAML reads as something else.
@@ -50,7 +51,7 @@ def read(text: str, head: str) -> Read | None:
     """What the lock says, in the file's order; None where it is not, after `head`, exactly what we write."""
     if not text.startswith(head):
         return None
-    readers = [(row.name, _reader(row.unit)) for row in SIZES]
+    amounts = cache(_amounts)  # ten thousand replicas have few sizes
     allocations: dict[str, Allocation] = {}
     digests: dict[str, str] = {}
     names: set[str] = set()
@@ -58,15 +59,16 @@ def read(text: str, head: str) -> Read | None:
     try:
         while match := _BLOCK.match(text, at):
             at, count = match.end(), count + 1
-            workload, index, node, user, gpus, pins, numa, *sizes, ended, digest = match.groups()
-            held: dict[str, Any] = {key: parse(one or "0") for (key, parse), one in zip(readers, sizes, strict=True)}
+            groups = match.groups()
+            workload, index, node, user, gpus, pins, numa = groups[:_FIRST]
+            ended, digest = groups[_LAST:]
             name = f"{workload}-{index}"
-            names |= {workload, node, user or node}
+            names.update((workload, node, user or node))
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
                 name=name, workload=workload, index=int(index), node=node, user=user,
                 gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
-                ended=bool(ended), **held,
+                **amounts(groups[_FIRST:_LAST]), ended=bool(ended),
             )  # fmt: skip
     except ValueError:
         return None
@@ -93,6 +95,10 @@ def _numbers(text: str | None, end: int = 100_000) -> tuple[int, ...]:
     return found
 
 
-def _reader(unit: type[int]) -> Callable[[str], int]:
-    """Each spelling is read once: ten thousand replicas have few sizes."""
-    return cache(unit.parse if issubclass(unit, Quantity) else unit)
+def _amounts(texts: tuple[str | None, ...]) -> dict[str, Any]:
+    """An amount for each of SIZES; None: it has no line."""
+    return {row.name: _parsed(row.unit, text or "0") for row, text in zip(SIZES, texts, strict=True)}
+
+
+def _parsed(unit: type[int], text: str) -> int:
+    return unit.parse(text) if issubclass(unit, Quantity) else unit(text)
