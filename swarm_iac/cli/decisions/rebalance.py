@@ -85,11 +85,7 @@ def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:
             "moves": [move.model_dump(mode="json") for move in one.solution.moves if move.target],
             "figures": one.values,
             "optimal": one.solution.proof.optimal,
-            **(
-                {"limits": pools}
-                if (pools := {k: each.used for k, each in _pools(now.stack, one).items() if each.used})
-                else {}
-            ),
+            **_used_json(now.stack, one),
             "cost": str(cost.cost(now.stack, one.solution.placement) or "") or None,
         }
         for one in points
@@ -104,6 +100,11 @@ def _pools(stack: Stack, one: Point) -> dict[str, Usage]:
 
 def _used(pool: Usage) -> str:
     return f"{pool.used_text} of {pool.ceiling_text}" if pool.ceiling_text else pool.used_text
+
+
+def _used_json(stack: Stack, one: Point) -> dict[str, dict[str, int]]:
+    used = {key: each.used for key, each in _pools(stack, one).items() if each.used}
+    return {"used": used} if used else {}
 
 
 def bar(part: float) -> str:
