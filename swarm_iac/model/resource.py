@@ -124,6 +124,11 @@ class Resource(Noun):
         return self.pieces or self.name
 
     @property
+    def silent(self) -> bool:
+        """Is nothing said where there is none of it? Then digests from before the row hold."""
+        return not self.zero and not self.pieces
+
+    @property
     def title(self) -> str:
         """The head of its column."""
         return self.head or self.noun
@@ -311,19 +316,27 @@ def demand_of(workload: Workload) -> tuple[int, ...]:
 
 
 def sizes() -> dict[str, Any]:
-    """A field for each of SIZES, as `create_model` takes it. What was added to the table later is silent where it is 0."""
+    """A field for each of SIZES, as `create_model` takes it."""
     return {row.name: (_type(row.unit), _size(row)) for row in SIZES}
 
 
 def _size(row: Resource) -> Any:
     about = row.limit.description if row.limit else f"{row.noun}."
     default: Any = ... if row.zero == "lock and JSON" else row.unit(0)
-    return Field(default=default, description=about, exclude_if=None if row.zero else not_)
+    return Field(default=default, description=about, exclude_if=not_ if row.silent else None)
 
 
 def limits() -> dict[str, Any]:
     """A field for each of LIMITS, as `create_model` takes it; None: no limit."""
-    return {key: (_type(one.unit) | None, Field(default=None, description=one.description)) for key, one in LIMITS.items()}
+    return {key: (_type(LIMITS[key].unit) | None, _limit(LIMITS[key], rows[0])) for key, rows in LIMITED.items()}
+
+
+def _limit(one: Limit, row: Resource) -> Any:
+    return Field(default=None, description=one.description, exclude_if=_missing if row.silent else None)
+
+
+def _missing(value: object) -> bool:
+    return value is None
 
 
 def _type(unit: type[int]) -> Any:
