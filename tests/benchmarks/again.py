@@ -119,10 +119,14 @@ def _judged(root: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
         yield "frozen", f"frozen mode says {refused or 'nothing'}, and {now.stale or 'nothing'} is decided again"
     fresh = now if now.stale else resolve(root, NAME, today=today)
     once = not now.stale and deciding.spent(now)  # the budget of moves is one of each change, and the next has it anew
-    if _placed(fresh) > _placed(now) and not once:
+    if deciding.placed(fresh) > deciding.placed(now) and not once:
         names = sorted(fresh.placement.by_name().keys() - now.placement.by_name().keys())
         yield "missed", f"a fresh repair places {', '.join(names[:5])}, too"
-    if len(fresh.placement.growing) < len(now.placement.growing) and _placed(fresh) == _placed(now) and not once:
+    if (
+        len(fresh.placement.growing) < len(now.placement.growing)
+        and deciding.placed(fresh) == deciding.placed(now)
+        and not once
+    ):
         yield "missed", "a fresh repair lets more of those grow that wait to"
     solved = deciding.bettered(now, today)
     same = _felt(solved.placement, solved.stack) == _felt(now.last, solved.stack)
@@ -212,7 +216,7 @@ def _steady(root: Path, today: datetime.date, solved: Decision) -> Iterator[tupl
     if deciding.spent(then):
         return
     more = again(then, today=today)
-    if _placed(more) > _placed(then):
+    if deciding.placed(more) > deciding.placed(then):
         nobody = _kept(then.placement) <= _kept(more.placement)
         if nobody or not _gaps(then):
             kind = "missed" if nobody else "unsaid"
@@ -228,15 +232,6 @@ def _gaps(decision: Decision) -> bool:
     """Does the proof say that more might be placed? A search that its effort ended may be worth another one."""
     goals = decision.proof.goals if decision.proof else ()
     return any(goal.value != goal.bound for goal in goals if "_placed_" in goal.name or "_running_" in goal.name)
-
-
-def _placed(decision: Decision) -> list[int]:
-    """GPUs and replicas that have a place, higher priorities first; least replicas only, since the rest is never missing."""
-    stack, found = decision.written, []
-    for priority in ("high", "normal", "low"):
-        mine = [one for one in decision.placement.allocations if stack.workloads[one.workload].priority == priority]
-        found += [sum(len(one.gpus) for one in mine), len(mine)]
-    return found
 
 
 def _rank(stack: Stack, workload: str) -> int:
