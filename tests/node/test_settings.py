@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, settings
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import settings
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
 
 WANT = {
     "sysctl": {"vm.swappiness": "10", "net.ipv4.tcp_rmem": "4096 131072 7000000"},
