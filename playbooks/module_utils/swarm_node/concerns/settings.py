@@ -1,19 +1,17 @@
-"""What is set on the machine itself: sysctls, huge pages, the CPU governor?"""
+"""What is set on the machine itself: sysctls, huge pages, the CPU governor? One line of SINGLE for all but sysctls."""
 
 from __future__ import annotations
 
 import glob
 import re
 from functools import partial
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ..machine import pairs
 from ..machine.run import Change, Context, NodeError, change
 from ..machine.undo import Value, whole
 
 SYSCTL_FILE = "/etc/sysctl.d/90-swarm.conf"
-HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-GOVERNORS = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
 #: As in a stack file. A value never names a program: the kernel would run it as root.
 _NAME, _VALUE = re.compile(r"[a-z0-9_]+([./][A-Za-z0-9_.-]+)+"), re.compile(r"[A-Za-z0-9 ._-]+")
 #: Kernel modules that a value needs, where the module is not part of the kernel.
@@ -38,12 +36,11 @@ def _apply(context: Context, want: Dict[str, Any]) -> List[Change]:
         if not pairs.of(key):
             changes += _restore_sysctl(context, key)
     _persist(context, wanted_of)
-    for name, read_one, write_one in _SINGLE:
-        wanted = want.get(name)
-        if wanted is not None:
-            changes += _set_single(context, name, read_one(context), wanted, write_one)
-        elif context.ledger.has_original(name):
-            changes += _restore_single(context, name, read_one(context), write_one)
+    for one in SINGLE:
+        if want.get(one.name) is not None:
+            changes += _set_single(context, one, want[one.name])
+        elif context.ledger.has_original(one.name):
+            changes += _restore_single(context, one)
     return changes
 
 
@@ -79,10 +76,10 @@ def _values(context: Context, want: Dict[str, Any]) -> List[Value]:
     for key in keys:
         if sysctl(context, key) is not None and not pairs.of(key):
             found.append(Value(f"sysctl {key}", partial(sysctl, context, key), partial(context.poke, _proc(key))))
-    for name, read_one, write_one in _SINGLE:
-        wanted = want.get(name) is not None or context.ledger.has_original(name)
-        if wanted and read_one(context) is not None:
-            found.append(Value(name.replace("_", " "), partial(read_one, context), partial(write_one, context)))
+    for one in SINGLE:
+        wanted = want.get(one.name) is not None or context.ledger.has_original(one.name)
+        if wanted and one.read(context, one.path) is not None:
+            found.append(Value(one.words, partial(one.read, context, one.path), partial(one.write, context, one.path)))
     return [*found, Value(SYSCTL_FILE, partial(context.read, SYSCTL_FILE), partial(_write_file, context))]
 
 
@@ -96,9 +93,9 @@ def _write_file(context: Context, text: Optional[str]) -> None:
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:
     """The true values of what `recorded` manages. A sysctl that is gone reads as ""."""
     found: Dict[str, Any] = {"sysctl": {key: sysctl(context, key) or "" for key in recorded.get("sysctl") or {}}}
-    for name, read_one, _ in _SINGLE:
-        if recorded.get(name) is not None:
-            found[name] = read_one(context)
+    for one in SINGLE:
+        if recorded.get(one.name) is not None:
+            found[one.name] = one.read(context, one.path)
     return found
 
 
@@ -184,53 +181,83 @@ def _persist(context: Context, wanted: Dict[str, str]) -> None:
         context.remove(SYSCTL_FILE)
 
 
-def _set_single(context: Context, name: str, found: Any, wanted: Any, write_one: Any) -> List[Change]:
+def _set_single(context: Context, one: Single, wanted: Any) -> List[Change]:
+    found = one.read(context, one.path)
     if found is None:
-        raise NodeError(f"this machine offers no {name.replace('_', ' ')}")
+        raise NodeError(f"this machine offers no {one.words}")
     if found == wanted:
         return []
-    context.ledger.save_original(name, found)
-    write_one(context, wanted)
-    return [change(f"settings.{name}", found, wanted)]
+    context.ledger.save_original(one.name, found)
+    one.write(context, one.path, wanted)
+    return [change(f"settings.{one.name}", found, wanted)]
 
 
-def _restore_single(context: Context, name: str, found: Any, write_one: Any) -> List[Change]:
-    original = context.ledger.original(name)
+def _restore_single(context: Context, one: Single) -> List[Change]:
+    original, found = context.ledger.original(one.name), one.read(context, one.path)
     changed = found is not None and found != original
     if changed:
-        write_one(context, original)
-    context.ledger.forget_original(name)
-    return [change(f"settings.{name}", found, original)] if changed else []
+        one.write(context, one.path, original)
+    context.ledger.forget_original(one.name)
+    return [change(f"settings.{one.name}", found, original)] if changed else []
 
 
-def _hugepages(context: Context) -> Optional[int]:
-    text = context.read(HUGEPAGES)
+class Single(NamedTuple):
+    """A setting that is no sysctl. `path`: where the kernel keeps it, a pattern where each CPU has a file of its own."""
+
+    name: str
+    path: str
+    read: Callable[[Context, str], Any]
+    write: Callable[[Context, str, Any], None]
+
+    @property
+    def words(self) -> str:
+        return self.name.replace("_", " ")
+
+
+def _number(context: Context, path: str) -> Optional[int]:
+    text = context.read(path)
     return None if text is None else int(text)
 
 
-def _set_hugepages(context: Context, pages: int) -> None:
-    before = _hugepages(context)
-    context.poke(HUGEPAGES, str(pages))
-    got = _hugepages(context)
+def _set_pages(context: Context, path: str, pages: int) -> None:
+    before = _number(context, path)
+    context.poke(path, str(pages))
+    got = _number(context, path)
     if not context.check and got != pages:
-        context.poke(HUGEPAGES, str(before))  # memory taken half-way serves nobody
+        context.poke(path, str(before))  # memory taken half-way serves nobody
         raise NodeError(f"asked for {pages} huge pages of 2 MiB, memory allowed {got}")
 
 
-def _governor(context: Context) -> Optional[str]:
-    """The governor of all CPUs; several different ones read as 'a,b'."""
-    found = {context.read(path) or "" for path in _governor_files(context)}
+def _all_same(context: Context, pattern: str) -> Optional[str]:
+    """What all the files say; several different words read as 'a,b'."""
+    found = {context.read(path) or "" for path in _files(context, pattern)}
     return ",".join(sorted(found)) if found else None
 
 
-def _governor_files(context: Context) -> List[str]:
+def _set_all(context: Context, pattern: str, word: str) -> None:
+    for path in _files(context, pattern):
+        context.poke(path, word.split(",", maxsplit=1)[0])
+
+
+def _files(context: Context, pattern: str) -> List[str]:
     prefix = "" if context.root == "/" else context.root
-    return [path[len(prefix) :] for path in sorted(glob.glob(context.path(GOVERNORS)))]
+    return [path[len(prefix) :] for path in sorted(glob.glob(context.path(pattern)))]
 
 
-def _set_governor(context: Context, governor: str) -> None:
-    for path in _governor_files(context):
-        context.poke(path, governor.split(",", maxsplit=1)[0])
+def _chosen(context: Context, path: str) -> Optional[str]:
+    """What is chosen in a file that lists all choices: `always [madvise] never`."""
+    text = context.read(path)
+    found = re.search(r"\[(\S+)\]", text or "")
+    return found[1] if found else text
 
 
-_SINGLE = (("hugepages_2m", _hugepages, _set_hugepages), ("governor", _governor, _set_governor))
+def _choose(context: Context, path: str, choice: str) -> None:
+    context.poke(path, choice)
+
+
+#: A setting without a line here is never set. None is read where this machine has none.
+SINGLE = (
+    Single("hugepages_2m", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", _number, _set_pages),
+    Single("transparent_hugepages", "/sys/kernel/mm/transparent_hugepage/enabled", _chosen, _choose),
+    Single("governor", "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor", _all_same, _set_all),
+)
