@@ -17,6 +17,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.run_options import RunOptions
 from swarm_iac.stackfile import nearest_policy
 
@@ -152,16 +153,26 @@ def bettered(decision: Decision, today: datetime.date, progress: Progress | None
     if not decision.stale and (decision.proof is None or cut or spent(decision)):
         other = again(decision, today=today, progress=progress)
         same = other.placement.allocations == decision.placement.allocations
-        if same or cut or len(other.placement.allocations) > len(decision.placement.allocations):
+        if same or cut or placed(other) > placed(decision):
             return other
     return decision
 
 
+def placed(decision: Decision) -> tuple[int, ...]:
+    """Thousandths of GPUs, then replicas, that have a place: of each priority, the highest first."""
+    found: list[int] = []
+    for level in sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]):
+        wishes = [decision.stack.workloads[one.workload] for one in decision.placement.going()]
+        mine = [wish.each.gpus for wish in wishes if wish.priority == level]
+        found += [sum(gpus.count * gpus.share for gpus in mine), len(mine)]
+    return tuple(found)
+
+
 def spent(decision: Decision) -> bool:
-    """Does something wait, and had the change that was decided no move left to make room for it?"""
+    """Does something wait, and did the change that was decided use moves, which the next one has anew?"""
     waits, goals = decision.placement.waiting(), decision.proof.goals if decision.proof else ()
     moves = next((goal.value for goal in goals if goal.name == "moves"), 0)
-    return any(one.code == "Moves" for one in waits) or (bool(waits) and moves >= max(1, decision.stack.solve.moves))
+    return any(one.code == "Moves" for one in waits) or (bool(waits) and moves > 0)
 
 
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
