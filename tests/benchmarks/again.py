@@ -6,7 +6,8 @@ Each seed is a small fleet in a repository of its own, decided from nothing and 
 before, as `swarm solve` writes it. After each edit it must hold that
 
 - frozen:   CI's frozen mode refuses the lock exactly when it is decided again;
-- missed:   the decision leaves nothing without a place that a fresh repair from the same lock would place;
+- missed:   the decision leaves nothing without a place that a fresh repair would place, from the same lock or from its own;
+- unsaid:   nor does more effort, from its own lock, unless the proof shows a gap there;
 - told:     a plan says "nothing to change" exactly when `swarm solve` leaves the lock's allocations as they are;
 - grown:    nothing that ran loses its place while there is room for it in its old size, for wanting more;
 - dropped:  what was decided again only because room appeared stops nothing, but for a higher priority;
@@ -113,15 +114,19 @@ def _judged(root: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
         refused = _frozen(root, today)
     except StackFileError:
         return  # as its edit was: it is drawn without its lock, and refused beside it
-    now = decide(root, NAME, today=today, environment={}, write=False)
+    now = decide(root, NAME, today=today, write=False)
     if bool(refused) != bool(now.stale):
         yield "frozen", f"frozen mode says {refused or 'nothing'}, and {now.stale or 'nothing'} is decided again"
     fresh = now if now.stale else resolve(root, NAME, today=today)
     once = not now.stale and deciding.spent(now)  # the budget of moves is one of each change, and the next has it anew
-    if _placed(fresh) > _placed(now) and not once:
+    if deciding.placed(fresh) > deciding.placed(now) and not once:
         names = sorted(fresh.placement.by_name().keys() - now.placement.by_name().keys())
         yield "missed", f"a fresh repair places {', '.join(names[:5])}, too"
-    if len(fresh.placement.growing) < len(now.placement.growing) and _placed(fresh) == _placed(now) and not once:
+    if (
+        len(fresh.placement.growing) < len(now.placement.growing)
+        and deciding.placed(fresh) == deciding.placed(now)
+        and not once
+    ):
         yield "missed", "a fresh repair lets more of those grow that wait to"
     solved = deciding.bettered(now, today)
     same = _felt(solved.placement, solved.stack) == _felt(now.last, solved.stack)
@@ -148,7 +153,7 @@ def _felt(placement: Placement, stack: Stack) -> list[Allocation]:
 def _frozen(root: Path, today: datetime.date) -> str:
     """Why CI's frozen mode refuses the lock; empty where it does not."""
     try:
-        decide(root, NAME, today=today, environment={"SWARM_FROZEN": "1"}, write=False)
+        decide(root, NAME, today=today, frozen=True, write=False)
     except StaleLock as stale:
         return str(stale)
     return ""
@@ -203,24 +208,30 @@ def _steady(root: Path, today: datetime.date, solved: Decision) -> Iterator[tupl
         return
     if refused:
         yield "unsteady", f"right after a solve: {refused}"
-    then = decide(root, NAME, today=today, environment={}, write=False)
+    then = decide(root, NAME, today=today, write=False)
     if then.placement.allocations != solved.placement.allocations:
         yield "unsteady", "right after a solve, another placement is decided"
     if then.last.allocations and _changes(then):
         yield "unsteady", "right after a solve, the plan has changes"
     if deciding.spent(then):
         return
-    if _placed(again(then, today=today)) > _placed(then):
-        yield "missed", "solved again, the same file has more places"
+    more = again(then, today=today)
+    if deciding.placed(more) > deciding.placed(then):
+        nobody = _kept(then.placement) <= _kept(more.placement)
+        if nobody or not _gaps(then):
+            kind = "missed" if nobody else "unsaid"
+            yield kind, f"solved again, the same file has more places{'' if nobody else ', and no gap was shown'}"
 
 
-def _placed(decision: Decision) -> list[int]:
-    """GPUs and replicas that have a place, higher priorities first; least replicas only, since the rest is never missing."""
-    stack, found = decision.written, []
-    for priority in ("high", "normal", "low"):
-        mine = [one for one in decision.placement.allocations if stack.workloads[one.workload].priority == priority]
-        found += [sum(len(one.gpus) for one in mine), len(mine)]
-    return found
+def _kept(placement: Placement) -> set[tuple[str, str]]:
+    """Who stands where."""
+    return {(one.name, one.node) for one in placement.going()}
+
+
+def _gaps(decision: Decision) -> bool:
+    """Does the proof say that more might be placed? A search that its effort ended may be worth another one."""
+    goals = decision.proof.goals if decision.proof else ()
+    return any(goal.value != goal.bound for goal in goals if "_placed_" in goal.name or "_running_" in goal.name)
 
 
 def _rank(stack: Stack, workload: str) -> int:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarm_iac.cli.engine import has_state, reaching, repository, state_folder
+from swarm_iac.cli.engine import has_state, options, repository, state_folder
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resource import RESOURCES, Resource
 from swarm_iac.model.stack import Stack
-from swarm_iac.reach.address import patience
+from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.run_options import RunOptions
 from swarm_iac.stackfile import nearest_policy
 
 if TYPE_CHECKING:
@@ -78,12 +80,6 @@ def inside(name: str) -> str:
     return found[1]
 
 
-def ssh_config(root: Path) -> Path | None:
-    """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
-    named = reaching(root).get("SWARM_SSH_CONFIG")
-    return Path(named) if named else None
-
-
 def never_applied(root: Path, name: str) -> bool:
     """Is it known that no `swarm up` ran? `swarm solve` writes a lock, too.
 
@@ -100,8 +96,8 @@ def asking(name: str, *, every: bool = False, most: float = math.inf) -> Ended:
     from swarm_iac.observe import Ended, observe
 
     found = home(name)
-    root = found[0] if found else Path(name).parent
-    return Ended(partial(observe, ssh_config=ssh_config(root), timeout=min(most, patience(reaching(root)))), every)
+    run = options(found[0] if found else Path(name).parent)
+    return Ended(partial(observe, ssh_config=run.ssh_config, timeout=min(most, run.node_timeout)), every)
 
 
 def ends(name: str) -> Ended | None:
@@ -115,10 +111,10 @@ def current(name: str, progress: Progress | None = None, *, write: bool = True, 
 
     `ends`: says which jobs came to their end; a draft has none.
     """
-    today, found = datetime.date.today(), home(name)
+    today, found, frozen = datetime.date.today(), home(name), RunOptions.of(os.environ).frozen
     if found is None:
-        return decide_file(Path(name), today=today, progress=progress)
-    return decide(*found, today=today, write=write, progress=progress, ends=ends)
+        return decide_file(Path(name), today=today, frozen=frozen, progress=progress)
+    return decide(*found, today=today, frozen=frozen, write=write, progress=progress, ends=ends)
 
 
 def peek(name: str, progress: Progress | None = None) -> Decision:
@@ -159,16 +155,26 @@ def bettered(decision: Decision, today: datetime.date, progress: Progress | None
     if not decision.stale and (decision.proof is None or cut or spent(decision)):
         other = again(decision, today=today, progress=progress)
         same = other.placement.allocations == decision.placement.allocations
-        if same or cut or len(other.placement.allocations) > len(decision.placement.allocations):
+        if same or cut or placed(other) > placed(decision):
             return other
     return decision
 
 
+def placed(decision: Decision) -> tuple[int, ...]:
+    """Thousandths of GPUs, then replicas, that have a place: of each priority, the highest first."""
+    found: list[int] = []
+    for level in sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]):
+        wishes = [decision.stack.workloads[one.workload] for one in decision.placement.going()]
+        mine = [wish.each.gpus for wish in wishes if wish.priority == level]
+        found += [sum(gpus.count * gpus.share for gpus in mine), len(mine)]
+    return tuple(found)
+
+
 def spent(decision: Decision) -> bool:
-    """Does something wait, and had the change that was decided no move left to make room for it?"""
+    """Does something wait, and did the change that was decided use moves, which the next one has anew?"""
     waits, goals = decision.placement.waiting(), decision.proof.goals if decision.proof else ()
     moves = next((goal.value for goal in goals if goal.name == "moves"), 0)
-    return any(one.code == "Moves" for one in waits) or (bool(waits) and moves >= max(1, decision.stack.solve.moves))
+    return any(one.code == "Moves" for one in waits) or (bool(waits) and moves > 0)
 
 
 def placement_heads(decision: Decision) -> tuple[str, ...]:
