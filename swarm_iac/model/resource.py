@@ -193,6 +193,10 @@ def _unpinned(workload: Workload, amount: int) -> Workload:
     return workload if amount else _with(workload, "each.pinned", False)
 
 
+def _disk(workload: Workload) -> int:
+    return int(workload.each.scratch) + int(workload.each.cache)
+
+
 def _disk_key(workload: Workload) -> str:
     return "each.cache" if workload.each.cache and not workload.each.scratch else "each.scratch"
 
@@ -207,6 +211,14 @@ def _less_disk(workload: Workload, amount: int) -> Workload:
     """Of local disk the lock knows the sum: what has changed is taken to be the scratch."""
     cache = min(int(workload.each.cache), amount)
     return _with(_with(workload, "each.cache", Bytes(cache)), "each.scratch", Bytes(amount - cache))
+
+
+def _rate(way: str) -> Callable[[Workload], int]:
+    def rate(workload: Workload) -> int:
+        """What members send each other counts each way."""
+        return int(getattr(workload.network, way) or 0) + int(workload.network.between or 0)
+
+    return rate
 
 
 def _rate_key(way: str) -> Callable[[Workload], str]:
@@ -264,20 +276,20 @@ RESOURCES: tuple[Resource, ...] = (
         zero="lock and JSON",
     ),
     Resource(
-        Bytes, "storage", "storage", "each.scratch", lambda wish: int(wish.storage), giga_step,
+        Bytes, "storage", "storage", "each.scratch", _disk, giga_step,
         capacity=Capacity("nvme", lambda has: int(has.nvme), "storage_fits_node", "storage_fits_node"),
         limit=Limit(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),
     Resource(
-        BitsPerSecond, "bandwidth out", "egress", "network.egress", lambda wish: int(wish.egress), giga_step,
+        BitsPerSecond, "bandwidth out", "egress", "network.egress", _rate("egress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "egress_fits_nic", "nic_carries_node"),
         limit=_BANDWIDTH, uplink=Uplink("egress_fits_uplink", "leave"),
         zero="JSON", head="out",
         key_in=_rate_key("egress"), editing=_rate_edit("egress"), lowering=_lower_rate("egress"),
     ),
     Resource(
-        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", lambda wish: int(wish.ingress), giga_step,
+        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", _rate("ingress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "ingress_fits_nic", "nic_carries_node"),
         limit=_BANDWIDTH, uplink=Uplink("ingress_fits_uplink", "enter"),
         zero="JSON", head="in",
