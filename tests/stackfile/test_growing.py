@@ -61,7 +61,7 @@ def root(tmp_path: Path) -> Path:
 GROWS = [
     (("a: {user: ada, kind: train, each: {gpus: 2", "a: {user: ada, kind: train, each: {gpus: 3"), "2 GPUs", "3 GPUs"),
     (("memory: 100 GB", "memory: 950 GB"), "100 GB of memory", "950 GB of memory"),
-    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of local disk", "1 TB of local disk"),
+    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of storage", "1 TB of storage"),
 ]
 
 
