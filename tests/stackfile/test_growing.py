@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 from pathlib import Path
 
@@ -209,6 +210,11 @@ def test_every_command_says_it(root: Path) -> None:
     plan = swarm("plan", "--offline", "-s", "lab", at=root).out
     assert "What keeps its size until there is room" in plan and "lab: nothing to change, 1 pending" in plan
     assert "What stops" not in plan
+    waits = swarm("ps", "-s", "lab", "--pending", at=root)
+    assert "a-0" in waits.out and "waits to grow: swarm why a" in waits.out and "b-0" not in waits.out
+    (found,) = json.loads(swarm("ps", "-s", "lab", "--pending", "--json", at=root).out)
+    assert (found["name"], found["waits_to_grow"]["keeps"], found["waits_to_grow"]["wants"]) == ("a-0", "2 GPUs", "3 GPUs")
+    assert "a keeps 2 GPUs until there is room for 3 GPUs; see: swarm why a" in swarm("assert", "lab", at=root).err
     solved = swarm("solve", "-s", "lab", at=root).out
     assert "keeps its size until there is room" in solved
     why = swarm("why", "a", "-s", "lab", at=root).out

@@ -109,12 +109,18 @@ def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, st
         assert one is not None
         wish = then.stack.workloads.get(one.workload) or now.stack.workloads.get(one.workload)
         if new is None:
-            gone = one.workload not in then.stack.workloads or one.index >= then.stack.workloads[one.workload].members
-            note = "no longer wanted" if gone else "loses its place"
+            note, without = _ends(one, then), _ends(one, now)
         else:
-            note = "new" if old is None else "moves" if old.node != new.node else "other resources"
-        note += ", without the edit too" if anyway.get(name) == new else ""
+            note = without = "new" if old is None else "moves" if old.node != new.node else "other resources"
+        if anyway.get(name) == new:
+            note += ", without the edit too" if note == without else f"; without the edit: {without}"
         yield name, wish.user if wish else "-", old.node if old else "-", new.node if new else "-", note
+
+
+def _ends(one: Allocation, of: Decision) -> str:
+    """What becomes of an allocation that is placed no more."""
+    wish = of.stack.workloads.get(one.workload)
+    return "no longer wanted" if wish is None or one.index >= wish.members else "loses its place"
 
 
 def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:

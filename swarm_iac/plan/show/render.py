@@ -106,7 +106,7 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
     costs = cost.told(context.stack, context.before, context.after)
-    a_lock = ".lock.yaml of " in context.offline  # and not machines on which nothing runs
+    a_lock = ".lock.yaml of " in context.offline and not context.offline.startswith("machines on which nothing runs")
     asked = f"Compared with {context.offline}{', which has no commands and no settings' if a_lock else ''}."
     every = (
         Section("No machine was asked", asked if plan.steps and context.offline else ""),
