@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,15 @@ def test_every_command_says_it(root: Path) -> None:
     assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
     assert "swarm what-if" in why
     assert "stopped on" not in why and "What left its node" not in why, "it runs on"
+
+
+def test_a_what_if_says_what_would_wait_to_grow(root: Path) -> None:
+    told = swarm("what-if", "workloads.a.each.gpus=3", "-s", "lab", "--detailed-exitcode", at=root)
+    assert told.code == 2 and re.search(r"\n a +2 GPUs +3 GPUs +nothing new may go to n2", told.out)
+    assert told.out.endswith("lab: nothing to change, 1 pending\n")
+    keep(decided(root, edited(FLEET, GROWS[0][0])))
+    back = swarm("what-if", "workloads.a.each.gpus=2", "-s", "lab", "--detailed-exitcode", at=root)
+    assert back.code == 2 and back.out.endswith("lab: nothing to change\n"), "it waits no more"
 
 
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:

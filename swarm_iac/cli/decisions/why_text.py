@@ -12,9 +12,7 @@ from swarm_iac.cli.decisions.deciding import kept_of
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
-from swarm_iac.model import growth
-from swarm_iac.model.placement import Allocation, Placement, Reason
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.placement import Allocation, Reason
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Mend, Move, why
@@ -42,7 +40,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
         near = nearest(workload, {*decision.stack.workloads, *decision.stack.nodes})
         file = decision.source.place("").file
         raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
-    stack, placement = _asked(decision, workload)
+    stack, placement = start_times.asked(decision, workload)
     watch = progress.asks(f"looking for the reasons of {workload}")
 
     def tell(text: str) -> None:
@@ -64,18 +62,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
 
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
     """When a workload that waits could start, and in words; see `start_times.of`."""
-    return start_times.of(decision, *_asked(decision, workload), workload, offline=offline)
-
-
-def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
-    """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
-    placement = decision.placement
-    others = tuple(one for one in placement.growing if one.workload != workload)
-    if len(others) == len(placement.growing):
-        return decision.stack, placement
-    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
-    rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
-    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
+    return start_times.of(decision, workload, offline=offline)
 
 
 def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
@@ -141,7 +128,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
         yield f"\nTogether these leave it no place{size}; each of them is needed for that"
         yield from _reasons(answer.reasons, source)
         if start:
-            yield "\nWhen it could start, if nothing new arrives"
+            yield f"\nWhen it could {start_times.GROW if growing else start_times.START}, if nothing new arrives"
             yield f"  {start}"
             yield f"  {start_times.GIVES}"
         yield from _mends(answer, decision, options)
