@@ -103,6 +103,21 @@ def look(
         return View(decision, wanted, seen, _warned(given_back(plan, named), meant), starts=starts, now=now)
 
 
+def supposed(now: Decision, then: Decision) -> View:
+    """The plan of `then`, which was supposed, as if all ran that the lock file of `now` has.
+
+    Raises Refused: no order is safe.
+    """
+    from swarm_iac.plan import desired, steps
+    from swarm_iac.plan.order.temporary_placement import may_stand
+
+    wanted = desired(then.stack, then.placement)
+    runs = _as_locked(now, desired(now.stack, now.placement), applied=True)
+    seen = {name: runs.get(name, Observed(node=name)) for name in wanted}
+    plan = steps(seen, wanted, "", then.stack.solve, partial(may_stand, then.stack))
+    return View(then, wanted, seen, plan, now.files.lock.name)
+
+
 def _warned(plan: Plan, more: tuple[str, ...]) -> Plan:
     return plan.model_copy(update={"warnings": (*plan.warnings, *more)}) if more else plan
 
@@ -141,20 +156,22 @@ def _since(decision: Decision) -> str:
     if deciding.never_applied(decision.root, decision.name):
         return "machines on which nothing runs, since nothing was ever applied here"
     file = decision.files.lock
-    if not decision.last.allocations or not file.is_file():
+    if not file.is_file():
         return "machines on which nothing runs, since there is no lock file"
     written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
-    return f"{file.name} of {written:%Y-%m-%d %H:%M}"
+    told = f"{file.name} of {written:%Y-%m-%d %H:%M}"
+    return told if decision.last.allocations else f"machines on which nothing runs, as {told} says"
 
 
-def _as_locked(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
+def _as_locked(decision: Decision, wanted: Mapping[str, Desired], *, applied: bool = False) -> dict[str, Observed]:
     """Every machine as it is when all that the lock holds is done and healthy; blank when it holds nothing.
 
-    `wanted`: of the decision, so that a lock that holds is not expanded a second time.
+    `wanted`: of the decision, so that a lock that holds is not expanded a second time. `applied`: it is taken for applied.
     """
     from swarm_iac.plan import desired
 
-    stack, known = decision.stack, () if deciding.never_applied(decision.root, decision.name) else decision.last.allocations
+    stack = decision.stack
+    known = decision.last.allocations if applied or not deciding.never_applied(decision.root, decision.name) else ()
     known = tuple(one for one in known if one.node in stack.nodes)
     # Of what was taken out of the stack file, an old lock says what it holds, and not whose it was.
     gone = {one.workload: Workload(user=one.user or min(stack.users(), default="nobody")) for one in known}
@@ -198,6 +215,14 @@ def node_rows(view: View) -> Iterator[tuple[object, ...]]:
         has = view.decision.stack.hardware_of(name).gpus
         cards = (str(has) if has.count else "none") if view.offline else _cards(seen.facts)
         yield (name, _state(node), reached, cards, _gpu_settings(seen), _settings(seen), _held(seen))
+
+
+def nodes_json(view: View) -> dict[str, Any]:
+    """The same for machines, with all that each says of itself. Where none was asked, nobody knows how anything is."""
+    found = {name: seen.model_dump(mode="json") for name, seen in view.observed.items()}
+    for one in found.values() if view.offline else ():
+        one["health"] = {name: how if how == "done" else "not asked" for name, how in one["health"].items()}
+    return found
 
 
 def _times(view: View, seen: Observed) -> Iterator[str]:
@@ -247,7 +272,7 @@ class Wanted:
 
 
 def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> View:
-    """As `look`, with only what is wanted. What is pending stands on no machine, so none is asked for it.
+    """As `look`, with only what is wanted. For what is pending no machine is asked: it stands on none, or waits to grow.
 
     Raises SwarmError for a user or node that the stack file does not have.
     """
@@ -261,8 +286,11 @@ def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> V
     def mine(workload: str) -> bool:
         return wanted.user in ("", stack.workloads[workload].user)
 
+    growing = {one.workload for one in placement.growing}
     allocations = tuple(
-        one for one in placement.allocations if mine(one.workload) and wanted.node in ("", one.node) and not wanted.pending
+        one
+        for one in placement.allocations
+        if mine(one.workload) and wanted.node in ("", one.node) and (not wanted.pending or one.workload in growing)
     )
     unplaced = tuple(one for one in placement.unplaced if mine(one.workload) and not wanted.node)
     less = placement.model_copy(update={"allocations": allocations, "unplaced": unplaced})
@@ -280,7 +308,7 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
         health = "not asked" if view.offline else health + _run_time(view, one)
         health = _finished(view, one, health) if one.ended else health
-        health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
+        health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
         apart = deciding.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
         gpus = ranges(one.gpus) or "-"
@@ -318,6 +346,7 @@ def _run_time(view: View, one: Allocation) -> str:
 def allocations_json(view: View) -> list[dict[str, Any]]:
     """The same for machines."""
     answer: list[dict[str, Any]] = []
+    growing = {one.workload: one for one in view.decision.placement.growing}
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
@@ -325,6 +354,8 @@ def allocations_json(view: View) -> list[dict[str, Any]]:
         name, known = view.decision.stack.runs_as(one), seen is not None and not view.offline
         times = {"started": seen.started.get(name), "ended": seen.ends.get(name)} if seen is not None and known else {}
         own = one.model_dump(mode="json", exclude={"ended"}) | ({"finished": True} if one.ended else {})
+        waits = growing.get(one.workload)
+        own |= {"waits_to_grow": waits.model_dump(mode="json", exclude={"workload"})} if waits and not one.ended else {}
         answer.append({**own, "health": health, **times})  # `ended`: how, in the node's word
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer
@@ -357,8 +388,13 @@ def _shown(value: Any) -> str:
 
 def changes(view: View) -> bool:
     """Would `up` change anything, now or as soon as a node answers?"""
-    summary: Summary = _context(view).summary(view.plan)
-    return summary.changes
+    return summary(view).changes
+
+
+def summary(view: View) -> Summary:
+    """What the plan comes to."""
+    found: Summary = _context(view).summary(view.plan)
+    return found
 
 
 def plan_json(view: View) -> dict[str, Any]:

@@ -90,11 +90,15 @@ def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, 
 
 
 def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
-    """A GPU without a cap counts nothing, so a budget over such GPUs alone bounds nothing."""
-    by_workload = any(one.each.gpu_power is not None for one in stack.workloads.values())
+    """A GPU without a cap counts nothing, so a budget over such GPUs alone bounds nothing.
+
+    A cap that a workload brings counts where that stands; where all work with GPUs brings one, the nodes need none.
+    """
+    caps = [one.each.gpu_power is not None for one in stack.workloads.values() if one.each.gpus.count]
     for name, rack in stack.racks.items():
         nodes = [node.name for node in stack.nodes.values() if node.rack == name and stack.hardware_of(node.name).gpus.count]
-        capped = by_workload or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
+        capped = (caps and all(caps)) or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
         if rack.power is not None and nodes and not capped:
-            words = "bounds nothing: no GPU of this rack has a cap, and one without counts 0 W"
+            what = "only workloads with `gpu_power`" if any(caps) else "nothing"
+            words = f"bounds {what}: no GPU of this rack has a cap, and one without counts 0 W"
             yield f"racks.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"
