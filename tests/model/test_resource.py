@@ -18,12 +18,13 @@ WISH = {
     "user": "ada",
     "each": {
         "gpus": "3 x H100", "vcpus": 7, "pinned": True, "memory": "11 GB", "scratch": "13 GB", "cache": "17 GB",
+        "licences": 31,
     },
     "network": {"egress": "19 Mbit/s", "ingress": "23 Mbit/s", "between": "29 Mbit/s"},
 }  # fmt: skip
 HELD = {
     "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
-    "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s",
+    "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s", "licences": 30,
 }  # fmt: skip
 SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s"}
 M, G = 10**6, 10**9
@@ -64,6 +65,10 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 52 * M, "held": 51 * M, "has": 43 * M, "hardware": "nic", "reads": "52 Mbit/s of bandwidth in",
         "path": "network.ingress", "limit": "bandwidth", "edit": ("network.ingress", "0 bit/s"), "column": "in", "step": M,
         "ended": 0, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"),
+    },
+    "licences": {
+        "demand": 31, "held": 30, "has": None, "hardware": None, "reads": "31 licences", "path": "each.licences",
+        "limit": "licences", "edit": ("each.licences", 1), "column": "licences", "step": 1, "ended": 0, "rules": ("", "", ""),
     },
 }  # fmt: skip
 

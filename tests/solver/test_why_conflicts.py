@@ -12,6 +12,7 @@ from collections import Counter
 import pytest
 
 from swarm_iac.limits import Violation, judge
+from swarm_iac.limits.machines import NODE_RULES
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
@@ -19,10 +20,11 @@ from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.snapshot.snapshot import scene_of
+from tests.sized import sizes
 from tests.solver.crowded import crowded
 
 FLEETS = 300
-_SAME = ("vcpus_fit_node", "memory_fits_node", "storage_fits_node", "power_stays_under_rack_budget")
+_SAME = (*NODE_RULES, "power_stays_under_rack_budget")
 _NAMES = {
     "gpus_have_one_owner": "gpus_fit_node",
     "cpus_have_one_owner": "cores_fit_node",
@@ -60,7 +62,7 @@ def allocation(stack: Stack, workload: str, index: int, node: str, there: list[A
     picked = [tuple(ids[:count]) for ids, count in zip(free, (gpus, cpus), strict=True)]
     return Allocation(
         name=f"{workload}-{index}", workload=workload, index=index, node=node, gpus=picked[0], cpus=picked[1],
-        vcpus=wish.each.vcpus, memory=wish.each.memory, storage=wish.storage, egress=wish.egress, ingress=wish.ingress,
+        **sizes(wish),
     )  # fmt: skip
 
 
