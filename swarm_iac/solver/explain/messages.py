@@ -219,7 +219,9 @@ def _rack(room: Room, ask: Ask, rule: str) -> Reason:
     need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if i == 2 else ask.need[UPLINK[i]]
     kind = "power" if i == 2 else "uplink"
     left = unit(max(0, room.racks[name][i]))
-    text = f"needs {unit(need)} more of its rack's {kind}; the most that is left is {left} in {name}"
+    # Room for one member is no room for all of them.
+    each = f" for each of {ask.members} members" if ask.gang and need <= left else ""
+    text = f"needs {unit(need)} more of its rack's {kind}{each}; the most that is left is {left} in {name}"
     return Reason(rule=rule, text=text, path=f"racks.{name}.{kind}")
 
 
