@@ -10,15 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.plan.order.temporary_placement import Fits, may_stand
@@ -29,7 +28,17 @@ if TYPE_CHECKING:
     from swarm_iac.limits import Amounts
 
 _NODES = TypeAdapter(dict[str, Desired])
-_HELD = TypeAdapter(dict[str, Annotated[tuple[int, ...], Field(min_length=6, max_length=6)]])
+#: Resources that `limits` count, and how many of these, the first ones, every state knows.
+_COUNTED, _ALWAYS = sum(1 for row in RESOURCES if row.limit), 6
+
+
+def _completed(held: tuple[int, ...]) -> tuple[int, ...]:
+    """Of what an older state does not count nobody held any."""
+    return (*held, *(0,) * (_COUNTED - len(held)))
+
+
+_Amounts = Annotated[tuple[int, ...], Field(min_length=_ALWAYS, max_length=_COUNTED), AfterValidator(_completed)]
+_HELD = TypeAdapter(dict[str, _Amounts])
 Named = TypeVar("Named", Desired, Observed)
 
 
@@ -79,7 +88,6 @@ class Inputs:
 
     nodes: dict[str, Desired] = field(default_factory=dict)
     lineage: str = ""
-    ssh_config: Path | None = None
     solve: Solve = field(default_factory=Solve)
     lost: frozenset[str] = frozenset()
     stood: Mapping[str, str] = field(default_factory=dict)
@@ -88,15 +96,13 @@ class Inputs:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Inputs:
-        """What the engine sent. How nodes are reached is of the run's environment alone (SWARM_SSH_CONFIG).
+        """What the engine sent. It says nothing of how nodes are reached: that is of the run alone (RunOptions.ssh_config).
 
         Any account of this host can call the provider's port, and ssh runs what stands in its configuration.
         """
-        config = os.environ.get("SWARM_SSH_CONFIG", "")
         return cls(
             nodes=unpack(raw.get("spec")),
             lineage=str(raw.get("lineage") or ""),
-            ssh_config=Path(config).absolute() if config else None,
             **_unpack_guard(raw.get("guard"), raw.get("wish")),
         )
 

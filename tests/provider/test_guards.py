@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.provider.conftest import Project, node, two_nodes
 
+pytestmark = pytest.mark.engine
 NONE_MAY_STOP = {"stack": {"fleet": "lab", "solve": {"stops": 0}}, "placement": {"allocations": []}}
 
 

@@ -130,6 +130,7 @@ def test_who_stands_on_nodes_of_another_model_is_not_in_the_way() -> None:
     assert [one.path for one in answer.reasons if one.rule == "holds"] == ["workloads.on-h"]
 
 
+@pytest.mark.engine
 def test_every_reason_has_a_path_of_the_stack() -> None:
     for seed in range(40):
         before, stack = crowded(seed)

@@ -25,6 +25,7 @@ def mended(stack: Stack, mend: Mend) -> Stack:
     return stack
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("part", range(6))
 @pytest.mark.parametrize("few", [False, True], ids=["all are searched", "few are searched"])
 def test_every_mend_mends_at_the_price_it_names(part: int, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +54,7 @@ def test_every_mend_mends_at_the_price_it_names(part: int, few: bool, monkeypatc
     assert kinds.total() >= 15 and kinds["together"] and kinds["request"] and kinds["not applied"], kinds
 
 
+@pytest.mark.engine
 def test_no_part_of_a_mend_of_several_edits_is_enough_alone() -> None:
     tried = 0
     for seed in range(60):

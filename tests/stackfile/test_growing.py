@@ -40,10 +40,10 @@ workloads:
 """
 
 
-def decided(root: Path, text: str, today: datetime.date = TODAY, **environment: str) -> Decision:
+def decided(root: Path, text: str, today: datetime.date = TODAY, frozen: bool = False) -> Decision:
     (root / "stacks").mkdir(exist_ok=True)
     (root / "stacks" / "lab.yaml").write_text(text)
-    return decide(root, "lab", today=today, environment=environment)
+    return decide(root, "lab", today=today, frozen=frozen)
 
 
 def edited(text: str, *pairs: tuple[str, str]) -> str:
@@ -63,7 +63,7 @@ def root(tmp_path: Path) -> Path:
 GROWS = [
     (("a: {user: ada, kind: train, each: {gpus: 2", "a: {user: ada, kind: train, each: {gpus: 3"), "2 GPUs", "3 GPUs"),
     (("memory: 100 GB", "memory: 950 GB"), "100 GB of memory", "950 GB of memory"),
-    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of local disk", "1 TB of local disk"),
+    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of storage", "1 TB of storage"),
 ]
 
 
@@ -79,7 +79,7 @@ def test_it_keeps_what_it_has(root: Path, edit: tuple[str, str], keeps: str, wan
     assert not judge(now.stack, now.placement, TODAY)
 
     keep(now)
-    again = decided(root, text, SWARM_FROZEN="1")
+    again = decided(root, text, frozen=True)
     assert again.stale == () and again.proof is not None, "once decided it stands"
     assert again.placement.by_name()["a-0"] == before
     assert [(one.keeps, one.wants) for one in again.placement.growing] == [(keeps, wants)]
@@ -101,7 +101,7 @@ def test_a_lock_gives_nobody_more_than_the_stack_file_says(root: Path) -> None:
         text = file.read_text()
         file.write_text(edited(text, (old, new)))
         with pytest.raises(StaleLock):
-            decided(root, edited(FLEET, GROWS[0][0]), SWARM_FROZEN="1")
+            decided(root, edited(FLEET, GROWS[0][0]), frozen=True)
         found = decided(root, edited(FLEET, GROWS[0][0])).placement.by_name()["a-0"]
         assert (str(found.vcpus), str(found.memory), str(found.storage)) == ("1", "100 GB", "100 GB")
         file.write_text(text)
@@ -112,7 +112,7 @@ def test_it_grows_once_there_is_room(root: Path) -> None:
     keep(decided(root, larger))
     room = edited(larger, ("each: {gpus: 6", "each: {gpus: 5"))
     with pytest.raises(StaleLock):
-        decided(root, room, SWARM_FROZEN="1")
+        decided(root, room, frozen=True)
     now = decided(root, room)
     assert len(now.placement.by_name()["a-0"].gpus) == 3
     assert now.placement.growing == () and now.wish is None
@@ -148,7 +148,7 @@ def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
     keep(decided(root, larger))
     ready = edited(larger, (", state: cordon, why: fans", ""))
     with pytest.raises(StaleLock, match="a waits to grow, and nodes changed since that was decided"):
-        decided(root, ready, SWARM_FROZEN="1")
+        decided(root, ready, frozen=True)
     now = decided(root, ready)
     assert (now.placement.by_name()["a-0"].node, now.placement.growing) == ("n2", ())
 
@@ -183,7 +183,7 @@ def test_a_gang_keeps_its_members_until_all_of_it_has_room(root: Path) -> None:
     assert now.placement.allocations == now.last.allocations
     assert [(one.keeps, one.wants) for one in now.placement.growing] == [("2 members", "4 members")]
     keep(now)
-    assert decided(root, larger, SWARM_FROZEN="1").stale == ()
+    assert decided(root, larger, frozen=True).stale == ()
     ready = decided(root, edited(larger, (", state: cordon, why: fans", "")))
     assert len([one for one in ready.placement.allocations if one.workload == "a"]) == 4 and not ready.placement.growing
 
@@ -200,7 +200,7 @@ def test_of_a_service_that_cannot_grow_a_part_may_lose_its_place(root: Path) -> 
     assert [one.workload for one in now.placement.growing] == ["a"] == [one.workload for one in now.placement.unplaced]
     assert not judge(now.stack, now.placement, TODAY)
     keep(now)
-    assert decided(root, now.files.stack.read_text(), SWARM_FROZEN="1").stale == ()
+    assert decided(root, now.files.stack.read_text(), frozen=True).stale == ()
 
 
 def test_who_wants_it_to_stop_says_so(root: Path) -> None:

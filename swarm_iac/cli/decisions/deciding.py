@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarm_iac.cli.engine import has_state, reaching, repository, state_folder
+from swarm_iac.cli.engine import has_state, options, repository, state_folder
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost
 from swarm_iac.model.placement import Allocation, Waiting
+from swarm_iac.model.resource import RESOURCES, Resource
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.reach.address import patience
+from swarm_iac.run_options import RunOptions
 from swarm_iac.stackfile import nearest_policy
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 #: Who only decides waits no longer for machines that do not answer. [s]
 _PATIENCE = 10.0
-PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
+#: What is shown in the column of another row: pinned cores by their numbers, in the place of vCPUs.
+_PARTS = {row.part_of: row for row in RESOURCES if row.part_of}
 
 
 def policies(file: Path) -> Path | None:
@@ -77,12 +80,6 @@ def inside(name: str) -> str:
     return found[1]
 
 
-def ssh_config(root: Path) -> Path | None:
-    """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
-    named = reaching(root).get("SWARM_SSH_CONFIG")
-    return Path(named) if named else None
-
-
 def never_applied(root: Path, name: str) -> bool:
     """Is it known that no `swarm up` ran? `swarm solve` writes a lock, too.
 
@@ -99,8 +96,8 @@ def asking(name: str, *, every: bool = False, most: float = math.inf) -> Ended:
     from swarm_iac.observe import Ended, observe
 
     found = home(name)
-    root = found[0] if found else Path(name).parent
-    return Ended(partial(observe, ssh_config=ssh_config(root), timeout=min(most, patience(reaching(root)))), every)
+    run = options(found[0] if found else Path(name).parent)
+    return Ended(partial(observe, ssh_config=run.ssh_config, timeout=min(most, run.node_timeout)), every)
 
 
 def ends(name: str) -> Ended | None:
@@ -114,10 +111,10 @@ def current(name: str, progress: Progress | None = None, *, write: bool = True, 
 
     `ends`: says which jobs came to their end; a draft has none.
     """
-    today, found = datetime.date.today(), home(name)
+    today, found, frozen = datetime.date.today(), home(name), RunOptions.of(os.environ).frozen
     if found is None:
-        return decide_file(Path(name), today=today, progress=progress)
-    return decide(*found, today=today, write=write, progress=progress, ends=ends)
+        return decide_file(Path(name), today=today, frozen=frozen, progress=progress)
+    return decide(*found, today=today, frozen=frozen, write=write, progress=progress, ends=ends)
 
 
 def peek(name: str, progress: Progress | None = None) -> Decision:
@@ -180,28 +177,35 @@ def spent(decision: Decision) -> bool:
     return any(one.code == "Moves" for one in waits) or (bool(waits) and moves > 0)
 
 
+def placement_heads(decision: Decision) -> tuple[str, ...]:
+    """The heads of `placement_rows`."""
+    return ("allocation", "user", "node", *(row.title for row in _columns(decision)), "")
+
+
+def _columns(decision: Decision) -> list[Resource]:
+    """Each resource of machines has a column, and each other one that anybody holds."""
+    rows = (row for row in RESOURCES if not row.part_of)
+    return [row for row in rows if row.capacity or any(map(row.held, decision.placement.allocations))]
+
+
+def _cell(row: Resource, one: Allocation) -> str:
+    """Pieces by their numbers; else an amount, which is shared where others have its pieces."""
+    if row.pieces:
+        return ranges(getattr(one, row.field)) or "-"
+    if row.name not in _PARTS:
+        return row.text(row.held(one)) if row.held(one) else "-"
+    return ranges(getattr(one, _PARTS[row.name].field)) or (f"{row.text(row.held(one))} shared" if row.held(one) else "-")
+
+
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """One row per allocation; the last cell says what is new or moved, and what is split."""
-    before = decision.last.by_name()
+    before, columns = decision.last.by_name(), _columns(decision)
     for one in decision.placement.allocations:
         old = before.get(one.name)
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
         note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, (note, split(decision.stack, one))))
-        cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
-        gpus = ranges(one.gpus) or "-"
         user = decision.stack.workloads[one.workload].user
-        yield (
-            one.name,
-            user,
-            one.node,
-            gpus,
-            cpus,
-            one.memory or "-",
-            one.storage or "-",
-            one.egress or "-",
-            one.ingress or "-",
-            note,
-        )
+        yield (one.name, user, one.node, *(_cell(row, one) for row in columns), note)
 
 
 def kept_of(one: Allocation) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.solver.explain.conflict import conflict, missing
-from swarm_iac.solver.explain.counting import NODE_RULES, STATES, Tally
+from swarm_iac.solver.explain.counting import GPU_RULE, STATES, Tally
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import GPUS, VCPUS, Ask
+from swarm_iac.solver.snapshot.layout import VCPUS
+from swarm_iac.solver.snapshot.snapshot import Ask
 
 _MODEL = "gpu_model_matches"
 
@@ -40,7 +41,7 @@ def conflict_of(room: Room, ask: Ask) -> Conflict:
     if not rules:
         return Conflict()
     # "needs 4 x H100 on one node" speaks of such nodes alone: who stands on others is not in the way.
-    implied = (_MODEL,) if ask.model and NODE_RULES[GPUS] in rules and _MODEL not in rules else ()
+    implied = (_MODEL,) if ask.model and GPU_RULE in rules and _MODEL not in rules else ()
     on = frozenset((*rules, *implied))
     goal = missing(room, ask, on)
     room = room.copy()

@@ -8,11 +8,15 @@ from difflib import get_close_matches
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.load import Loaded
 from swarm_iac.stackfile.reading.source import Source
+
+#: What no machine has: as much is there as `limits` say.
+_POOLS = tuple(row for row in RESOURCES if row.capacity is None)
 
 
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
@@ -51,6 +55,10 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         if one.place.numa and not (one.each.gpus.count or one.each.pinned):
             words = "has no effect: it has no GPUs and no pinned cores, so it is bound to no NUMA node"
             yield f"{path}.place.numa", words, "add `pinned: true`, or leave `numa` out"
+        for row in _POOLS:
+            if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
+                words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
+                yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
         spread = one.place.spread
         if spread and 0 < (places := _places(stack, spread, one)) < one.members:
             words = f"{one.members} replicas on different {spread}s, and {places} can take them: the rest is always pending"
