@@ -8,7 +8,7 @@ from pathlib import Path
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.engine import Say
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_view
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.run_options import VARIABLES
 
@@ -42,7 +42,7 @@ class Found:
 
 def find(stack: str) -> Found:
     """Read every node's ledger. Changes nothing."""
-    view = fleet_status.look(stack, planned=False)
+    view = fleet_view.look(stack, planned=False)
     by: dict[tuple[str, str], list[str]] = {}
     for name, seen in sorted(view.observed.items()):
         if seen.ledger is not None and not seen.error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_view
 from swarm_iac.plan.show.summary import Summary
 from swarm_iac.run_options import VARIABLES
 from tests.cli.typed import swarm
@@ -140,8 +140,8 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
         return {one.get("name") or one["workload"] for one in answer}
 
     assert found("--pending") == {"fine"} and found("--pending", "--user", "ada") == set()
-    look = fleet_status.look
-    monkeypatch.setattr(fleet_status, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
+    look = fleet_view.look
+    monkeypatch.setattr(fleet_view, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
     assert found("--user", "bo") == {"fine-0", "fine"}
     assert found("--node", "gpu-02") == {"pretrain-0"}
     assert "did you mean bo?" in swarm("ps", "--user", "boo", at=file.parents[1]).err

@@ -175,20 +175,20 @@ def plan(
     """
     if json and markdown:
         raise typer.BadParameter("one of --json and --markdown, not both")
-    from swarm_iac.cli.machines import fleet_status
+    from swarm_iac.cli.machines import fleet_view, plan_report
 
-    view = fleet_status.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
-    refused = fleet_status.guard(view, allow_stop)
+    view = fleet_view.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
+    refused = fleet_view.guard(view, allow_stop)
     if json:
         told = {"message": refused.message, "hint": refused.hint} if refused else None
-        show_json({**fleet_status.plan_json(view), "refused": told})
+        show_json({**plan_report.plan_json(view), "refused": told})
     elif markdown:
-        typer.echo(fleet_status.plan_markdown(view), nl=False)
+        typer.echo(plan_report.plan_markdown(view), nl=False)
     else:
-        show(*fleet_status.plan_text(view))
+        show(*plan_report.plan_text(view))
     if refused:
         raise refused
-    exit_codes.tell(detailed, fleet_status.changes(view))
+    exit_codes.tell(detailed, plan_report.changes(view))
 
 
 def register(app: typer.Typer) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from swarm_iac.provider.operations.machines import Machines
 
 _LINEAGE = "swarm:index:Lineage"
-#: Inputs that say what the machines should be. The others (`wish`, `guard`) change how, not what.
+#: Inputs that say what the machines should be. The others (`request`, `guard`) say why, and how they may become it.
 _MEANT = ("fleet", "lineage", "spec")
 Context: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
 
@@ -82,15 +82,18 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Check(self, request: Any, context: Context) -> Any:
         answer = pb.CheckResponse(inputs=request.news)
         if not _is_lineage(request.urn):
-            from swarm_iac.provider.operations.checks import refusals
+            from swarm_iac.provider.operations.checks import check
 
             if "sshConfig" in request.news:
                 answer.failures.add(property="sshConfig", reason=_NO_CONFIG)
             for mistake in self._options.mistakes:
                 answer.failures.add(property="", reason=printable(mistake))
             async with _in_words(context):
-                for reason in await asyncio.to_thread(refusals, from_struct(request.news)):
-                    answer.failures.add(property="", reason=printable(reason))
+                checked = await asyncio.to_thread(check, from_struct(request.news))
+            for reason in checked.refusals:
+                answer.failures.add(property="", reason=printable(reason))
+            for key, value in checked.derived.items():
+                answer.inputs.fields[key].string_value = value
         return answer
 
     async def Diff(self, request: Any, context: Context) -> Any:
