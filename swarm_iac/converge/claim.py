@@ -1,7 +1,7 @@
 """May this run act? A few nodes are asked for a claim first, so that of two runs from one state only one acts anywhere.
 
 The nodes are the first that answer, by name, so two runs ask the same ones; the very first alone, so that one run is ahead
-of the other. On a node one run at a time has the claim (swarm_node/claim.py), until its connection ends; a run that is
+of the other. On a node one run at a time has the claim (swarm_node/records/claim.py), until its connection ends; a run that is
 killed holds nobody up. When a run has its claims it has its serial recorded there: one that read the machines before that,
 and asks later, is refused too.
 

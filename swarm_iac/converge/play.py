@@ -19,6 +19,7 @@ import psutil
 
 from swarm_iac import assets
 from swarm_iac.converge import limit
+from swarm_iac.converge.tasks import WORDS
 from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step, Verb
@@ -105,6 +106,7 @@ def inventory(
         "swarm_digest": agent_digest(),
         "swarm_archive": str(folder / "archive"),
         "swarm_stop": str(folder / "stop"),
+        "swarm_words": {verb.value: words for verb, words in WORDS.items()},
         # A node that goes dark in the middle of a step: mitogen's own 30 s × 10 would hold everyone up for minutes.
         "mitogen_ssh_keepalive_interval": max(1, round(timeout / _SIGNS)),
         "mitogen_ssh_keepalive_count": _SIGNS,

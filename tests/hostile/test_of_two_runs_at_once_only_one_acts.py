@@ -23,12 +23,12 @@ from swarm_iac.errors import Refused
 from swarm_iac.reach import ask
 from tests.node.conftest import GUARD  # puts the node program where it can be imported
 
-from swarm_node import ledger  # isort: skip
+from swarm_node.records import ledger  # isort: skip
 
 pytestmark = pytest.mark.engine
 
-MODULES = str(Path(ledger.__file__).parent.parent)
-PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from swarm_node import claim; claim.hold(root=sys.argv[2])"
+MODULES = str(Path(ledger.__file__).parents[2])
+PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from swarm_node.records import claim; claim.hold(root=sys.argv[2])"
 LIES = 'import sys; sys.stdin.readline(); print(\'{"held": {"who": "mallory@evil", "serial": 9}}\', flush=True)'
 HANGS = "import time; time.sleep(60)"
 

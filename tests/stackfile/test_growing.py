@@ -116,6 +116,30 @@ def test_it_grows_once_there_is_room(root: Path) -> None:
     assert now.placement.growing == () and now.wish is None
 
 
+def test_it_grows_at_once_where_those_that_lost_their_places_left_it_room(tmp_path: Path) -> None:
+    """In its new size it competes with what has to leave its node; that stops then, and no second solve is needed."""
+    text = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nvme: 1 TB}}
+nodes:
+  n[1-2]: {hardware: h, ssh: "root@{name}"}
+workloads:
+  four: {user: ada, priority: high, each: {gpus: 4, vcpus: 8, memory: 9 GB}, replicas: 3}
+  two: {user: ada, each: {gpus: 2, vcpus: 8, memory: 9 GB}}
+  one: {user: ada, priority: high, each: {gpus: 1, vcpus: 8, memory: 9 GB}}
+"""
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(tmp_path, text))
+    node = {one.name: one.node for one in decided(tmp_path, text).placement.allocations}
+    assert node["two-0"] == node["one-0"], "the other node has two of four GPUs"
+    other = "n1" if node["one-0"] == "n2" else "n2"
+    grows = ("gpus: 1, vcpus: 8", "gpus: 1, vcpus: 16")
+    found = decided(tmp_path, edited(text, grows, ("workloads:", f"  {other}: {{state: drain}}\nworkloads:")))
+    assert not found.placement.growing and found.placement.by_name()["one-0"].vcpus == 16000
+    assert {one.workload for one in found.placement.unplaced} == {"four"}
+
+
 def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
     """A node is taken back: nothing of the wish changed, and still it is decided again."""
     larger = edited(FLEET, GROWS[0][0])
