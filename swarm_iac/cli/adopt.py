@@ -27,7 +27,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Found:
+class Ledgers:
     """What the ledgers say. `fleet`: the stack file's own name; `dark`: nodes that did not answer, with why."""
 
     fleet: str
@@ -40,7 +40,7 @@ class Found:
             yield one.lineage, one.fleet, str(one.serial), " ".join(one.nodes), str(one.allocations)
 
 
-def find(stack: str) -> Found:
+def find(stack: str) -> Ledgers:
     """Read every node's ledger. Changes nothing."""
     view = fleet_view.look(stack, planned=False)
     by: dict[tuple[str, str], list[str]] = {}
@@ -52,7 +52,7 @@ def find(stack: str) -> Found:
         held = [view.observed[name] for name in nodes]
         serial = max(seen.ledger.serial for seen in held if seen.ledger)
         owners.append(Owner(lineage, owner, serial, tuple(nodes), sum(len(seen.state.allocations) for seen in held)))
-    return Found(
+    return Ledgers(
         view.decision.stack.fleet, tuple(owners), {name: one.error for name, one in view.observed.items() if one.error}
     )
 

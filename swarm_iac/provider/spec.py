@@ -24,7 +24,7 @@ from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired, LedgerHead, Observed
 from swarm_iac.plan.order.temporary_placement import may_stand
 from swarm_iac.provider.plugin.wire import understood
-from swarm_iac.reconcile import Goal, Records, Request
+from swarm_iac.reconcile import Records, Request, Target
 
 _NODES = TypeAdapter(dict[str, Desired])
 _HELD = TypeAdapter(dict[str, Annotated[tuple[int, ...], Field(min_length=6, max_length=6)]])
@@ -77,7 +77,7 @@ def _named(nodes: dict[str, Named]) -> dict[str, Named]:
     return nodes
 
 
-def goal(inputs: Mapping[str, Any]) -> Goal:
+def target(inputs: Mapping[str, Any]) -> Target:
     """What a set of inputs asks for. Raises Refused when they are not understood.
 
     They say nothing of how nodes are reached: that is of the run alone (RunOptions.ssh_config). Any account of this host can
@@ -92,7 +92,7 @@ def goal(inputs: Mapping[str, Any]) -> Goal:
     more: dict[str, Any] = {}
     if text:  # read only when a detour asks where one may stand
         more = {"fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
-    return Goal(unpack(inputs.get("spec")), _lineage(inputs), **_unpack_guard(inputs.get("guard")), **more)
+    return Target(unpack(inputs.get("spec")), _lineage(inputs), **_unpack_guard(inputs.get("guard")), **more)
 
 
 def records(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Records:

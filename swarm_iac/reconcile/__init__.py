@@ -3,9 +3,9 @@
 The provider (`swarm up`, `preview`) and the command line (`swarm plan`, `assert`) both ask here, so both give one answer.
 """
 
-from swarm_iac.reconcile.change import Change
 from swarm_iac.reconcile.reconcile import Read, Reconciliation
 from swarm_iac.reconcile.records import Records
-from swarm_iac.reconcile.request import Goal, Request
+from swarm_iac.reconcile.request import Request, Target
+from swarm_iac.reconcile.transition import Transition
 
-__all__ = ["Change", "Goal", "Read", "Reconciliation", "Records", "Request"]
+__all__ = ["Read", "Reconciliation", "Records", "Request", "Target", "Transition"]

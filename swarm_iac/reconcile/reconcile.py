@@ -19,7 +19,7 @@ from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.ownership import Claims
 from swarm_iac.plan.step_graph.partial import Only
 from swarm_iac.plan.step_graph.partial import only as read_only
-from swarm_iac.reconcile.change import Change
+from swarm_iac.reconcile.transition import Transition
 
 #: How many killed runs in a row are thought possible; and the largest serial where the records know of none.
 _AHEAD, _FIRST = 1000, 1 << 40
@@ -31,7 +31,7 @@ Read = Callable[[Mapping[str, str]], Mapping[str, Observed]]
 class Reconciliation:
     """The machines as they are, against what is asked. `agent`: digest of the node program to be installed; "": any."""
 
-    change: Change
+    transition: Transition
     observed: dict[str, Observed]
     agent: str = ""
     retry: bool = False
@@ -39,9 +39,9 @@ class Reconciliation:
     claims: Claims = field(default_factory=dict)
 
     @classmethod
-    def of(cls, read: Read, change: Change, agent: str, *, retry: bool = False, only: str = "") -> Reconciliation:
+    def of(cls, read: Read, transition: Transition, agent: str, *, retry: bool = False, only: str = "") -> Reconciliation:
         """Read every node. `retry`: roll-outs that halted go on. `only`: nodes and teams. Raises Refused for others."""
-        return cls(change, {}, agent, retry, selected(change, only))._with(read, set(change.all))
+        return cls(transition, {}, agent, retry, selected(transition, only))._with(read, set(transition.all))
 
     def again(self, read: Read, results: Mapping[str, StepResult]) -> Reconciliation:
         """Read those nodes again that had steps: success is what a second reading shows.
@@ -58,21 +58,21 @@ class Reconciliation:
         return replace(now, observed=seen)
 
     def _with(self, read: Read, names: set[str]) -> Reconciliation:
-        targets = {name: value.address for name, value in self.change.all.items() if name in names}
+        targets = {name: value.address for name, value in self.transition.all.items() if name in names}
         found = dict(read(targets))
         for name, why in self._disowned(found).items():
             found[name] = found[name].model_copy(update={"error": why})
-        last = self.change.last
+        last = self.transition.last
         for name, node in found.items():
             if node.error:
                 was = last.get(name, Observed(node=name))
                 found[name] = was.model_copy(update={"error": node.error, "agent": self.agent if was.ledger else ""})
-            elif name in self.change.records.seen:
+            elif name in self.transition.records.seen:
                 # What a node cannot remember, since it fell dark over it, unless a later run was there.
                 serial = node.ledger.serial if node.ledger else 0
                 lost = {path: one for path, one in last[name].setbacks.items() if one.serial >= serial}
                 found[name] = node.model_copy(update={"setbacks": {**lost, **node.setbacks}})
-        ours, named = believed(self.change, found)
+        ours, named = believed(self.transition, found)
         return replace(self, observed=self.observed | ours, claims={**self.claims, **named})
 
     def _disowned(self, found: Mapping[str, Observed]) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Reconciliation:
         """
         words = {}
         for name, node in found.items():
-            last = self.change.last.get(name)
+            last = self.transition.last.get(name)
             was, now = (last.ledger if last else None), node.ledger
             if node.error or not was or not was.fleet or not now:
                 continue
@@ -113,7 +113,7 @@ class Reconciliation:
 
         A node that names one that no number of such runs can have reached is not believed: it would drive all others there.
         """
-        recorded = self.change.records.serial
+        recorded = self.transition.records.serial
         most = recorded + _AHEAD if recorded else _FIRST
         found = (node.ledger.serial for node in self.observed.values() if node.ledger)
         return max([recorded, *(serial for serial in found if serial <= most)])
@@ -126,22 +126,22 @@ class Reconciliation:
     @property
     def ours(self) -> dict[str, Desired]:
         """Nodes that answered, and are this lineage's or nobody's: they say whether a run may change the fleet."""
-        lineage, goal = self.change.goal.lineage, self.change.goal.nodes
+        lineage, target = self.transition.target.lineage, self.transition.target.nodes
         seen = {name: node for name, node in self.observed.items() if not node.error}
         return {
-            name: self.change.all[name]
+            name: self.transition.all[name]
             for name, node in seen.items()
-            if (node.ledger.lineage == lineage if node.ledger else name in goal)
+            if (node.ledger.lineage == lineage if node.ledger else name in target)
         }
 
     @cached_property
     def plan(self) -> Plan:
         """What can be done now. Raises Refused when no order is safe. A node that is given back already is past asking."""
-        goal, leaving = self.change.goal, self.change.leaving
+        target, leaving = self.transition.target, self.transition.leaving
         gone = {name for name in leaving if name in self.observed and not self.observed[name].ledger}
-        desired = {name: value for name, value in self.change.all.items() if name not in gone}
+        desired = {name: value for name, value in self.transition.all.items() if name not in gone}
         known = {name: node for name, node in self.observed.items() if name not in gone}
-        plan = steps(known, desired, self.agent, goal.solve, goal.fits, self.retry, self.only)
+        plan = steps(known, desired, self.agent, target.solve, target.fits, self.retry, self.only)
         named = {
             name: each for name, each in self.claims.items()
             if name in desired and not self.observed[name].error and (self.only is None or name in self.only.nodes)
@@ -150,27 +150,27 @@ class Reconciliation:
 
     def guard(self, allowed: int) -> None:
         """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
-        goal, records = self.change.goal, self.change.records
-        guards.refuse_foreign(self.observed, goal.nodes, goal.lineage)
-        guards.refuse_rename(self.observed, self.change.all)
-        guards.refuse_unseen(goal.stood, self.observed, goal.nodes, goal.lost)
+        target, records = self.transition.target, self.transition.records
+        guards.refuse_foreign(self.observed, target.nodes, target.lineage)
+        guards.refuse_rename(self.observed, self.transition.all)
+        guards.refuse_unseen(target.stood, self.observed, target.nodes, target.lost)
         part = None if self.only is None else self.only.nodes
         guards.refuse_left({node: on for node, on in records.gone.items() if part is None or node in part})
-        leaving = [node for node in self.change.leaving if part is None or node in part]
-        guards.refuse_removal(self.observed, leaving, self.change.all)
-        stopped = guards.stopped(self.plan, goal.nodes)
-        guards.refuse_mass_stop(stopped, goal.solve.stops, allowed)
-        guards.refuse_emptied(stopped, goal.nodes, allowed)
+        leaving = [node for node in self.transition.leaving if part is None or node in part]
+        guards.refuse_removal(self.observed, leaving, self.transition.all)
+        stopped = guards.stopped(self.plan, target.nodes)
+        guards.refuse_mass_stop(stopped, target.solve.stops, allowed)
+        guards.refuse_emptied(stopped, target.nodes, allowed)
 
 
-def selected(change: Change, only: str) -> Only | None:
+def selected(transition: Transition, only: str) -> Only | None:
     """The part that a person named; None for everything. Raises Refused for a name that is neither node nor team."""
-    return read_only(only, change.all, change.goal.stack() if only else None)
+    return read_only(only, transition.all, transition.target.stack() if only else None)
 
 
-def believed(change: Change, found: Mapping[str, Observed]) -> tuple[dict[str, Observed], Claims]:
+def believed(transition: Transition, found: Mapping[str, Observed]) -> tuple[dict[str, Observed], Claims]:
     """The nodes with what this fleet placed there, and what else they name. All of it where nothing is on record."""
-    placed = change.placed({node.ledger.lineage for node in found.values() if node.ledger})
+    placed = transition.placed({node.ledger.lineage for node in found.values() if node.ledger})
     if placed is None:
         return dict(found), {}
     both: dict[str, Any] = {name: ownership.believed(node, frozenset(placed.get(name, ()))) for name, node in found.items()}

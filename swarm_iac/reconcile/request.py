@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Goal:
+class Target:
     """The desired state of every node, and what a change towards it may cost.
 
     `lineage`: whose the nodes are; empty where that is not known. `stack`: the stack where it came along, read only when
@@ -60,7 +60,7 @@ class Goal:
     stack: Callable[[], Stack | None] = lambda: None
 
     @classmethod
-    def of(cls, request: Request, nodes: dict[str, Desired], lineage: str = "") -> Goal:
-        """The goal of a request; `nodes`: of that request."""
+    def of(cls, request: Request, nodes: dict[str, Desired], lineage: str = "") -> Target:
+        """The target of a request; `nodes`: of that request."""
         stack = request.stack
         return cls(nodes, lineage, stack.solve, request.lost, request.stood, partial(may_stand, stack), lambda: stack)

@@ -18,7 +18,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, LedgerHead, Observed
 from swarm_iac.plan import desired
-from swarm_iac.reach.program import agent_digest
+from swarm_iac.reach.node_program import agent_digest
 from swarm_iac.reconcile import Request
 from swarm_iac.stackfile import load
 from swarm_iac.stackfile.locks import lock

@@ -8,7 +8,7 @@ from swarm_iac.model.state import Observed
 from swarm_iac.plan.state.completion import given_back
 from swarm_iac.provider.operations import fleet_rows
 from swarm_iac.provider.operations.failures import row_of
-from swarm_iac.reconcile import Change, Goal, Reconciliation, Records
+from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
 from tests.plan import fleets
 from tests.plan.test_lives import one
 
@@ -23,7 +23,7 @@ def reconciled(health: str, *, hold: bool = False) -> Reconciliation:
     }
     found = fleets.observed({"n1": fleets.node({"train-0": one("train-0", (0, 1), health=health)})}, {"train-0": health})
     seen: dict[str, Observed] = {"n1": found["n1"].model_copy(update={"booted": 1_795_287_780})}
-    return Reconciliation(Change.of(Goal(desired, "l"), Records(), None), seen)
+    return Reconciliation(Transition.of(Target(desired, "l"), Records(), None), seen)
 
 
 @pytest.mark.parametrize(("how", "shown"), [("done", "ok"), ("failed", "failed")])
@@ -46,7 +46,7 @@ def recorded(health: str) -> Reconciliation:
     wish = fleets.node({"train-0": given_back(one("train-0", (0, 1))), "train-1": one("train-1", (0, 1))})
     desired = {name: each.model_copy(update={"ended": ("train-0",)}) for name, each in fleets.desired({"n1": wish}).items()}
     seen = fleets.observed({"n1": fleets.node({"train-0": state})}, {"train-0": health})
-    return Reconciliation(Change.of(Goal(desired, "l"), Records(), None), seen)
+    return Reconciliation(Transition.of(Target(desired, "l"), Records(), None), seen)
 
 
 def test_who_gets_the_place_of_a_finished_job_starts_when_it_is_over() -> None:
@@ -61,9 +61,9 @@ def test_who_gets_the_place_of_a_finished_job_starts_when_it_is_over() -> None:
 def test_a_node_with_the_files_of_a_finished_job_may_leave_the_stack() -> None:
     """The lock knows that it ended, so nothing would be run again; what no lock knows keeps its node."""
     was, now = reconciled("done"), fleets.desired({"n2": fleets.node({})})
-    before = Records("l", 1, was.change.goal.nodes)
+    before = Records("l", 1, was.transition.target.nodes)
     seen = {**was.observed, **fleets.observed({"n2": fleets.node({})})}
-    left = Reconciliation(Change.of(Goal(now, "l"), before, None), seen)
+    left = Reconciliation(Transition.of(Target(now, "l"), before, None), seen)
     left.guard(0)
     assert [step.id for step in left.plan.steps if step.allocation] == ["n1/release/train-0"]
 

@@ -20,7 +20,7 @@ from swarm_iac.plan import guards
 from swarm_iac.provider import spec
 from swarm_iac.provider.operations import fleet_operations
 from swarm_iac.provider.operations.fleet_operations import Before
-from swarm_iac.reach.program import agent_digest
+from swarm_iac.reach.node_program import agent_digest
 from swarm_iac.run_options import RunOptions
 from tests.cli.typed import Ended, swarm
 

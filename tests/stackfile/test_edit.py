@@ -10,7 +10,7 @@ import pytest
 from swarm_iac.errors import StackFileError
 from swarm_iac.stackfile import load, loads
 from swarm_iac.stackfile.editing.overrides import edited, parse
-from swarm_iac.stackfile.load import Loaded
+from swarm_iac.stackfile.reading.source import Loaded
 
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.date(2026, 6, 1)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import Detailed, Stack
-from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.commands.apply import Detailed, Stack
+from swarm_iac.cli.commands.inspection import Json, Offline
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
@@ -129,7 +129,7 @@ def rebalance(
 
     Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
     """
-    from swarm_iac.cli.commands.stack import show_decision
+    from swarm_iac.cli.commands.stack_files import show_decision
     from swarm_iac.cli.terminal import progress
 
     today = datetime.date.today()

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.commands.engine import Stack
+from swarm_iac.cli.commands.apply import Stack
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal.screen import say
 from swarm_iac.errors import SwarmError

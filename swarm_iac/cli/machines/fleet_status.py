@@ -25,7 +25,7 @@ from swarm_iac.plan.state.mismatch import unlike
 from swarm_iac.stackfile.reading.messages import nearest
 
 if TYPE_CHECKING:
-    from swarm_iac.observe import Run
+    from swarm_iac.observe import PastRun
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
@@ -207,7 +207,7 @@ def proven(view: FleetView) -> str:
 HISTORY_HEADS = ("run", "when", "who", "commit", "nodes", "steps", "changed", "failed")
 
 
-def history(name: str) -> tuple[list[Run], dict[str, str]]:
+def history(name: str) -> tuple[list[PastRun], dict[str, str]]:
     """Runs on the nodes of a stack, newest first, and the nodes that could not be asked."""
     from swarm_iac.observe import history as read
 
@@ -217,7 +217,7 @@ def history(name: str) -> tuple[list[Run], dict[str, str]]:
     return read(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
 
 
-def history_rows(runs: list[Run]) -> Iterator[tuple[str, ...]]:
+def history_rows(runs: list[PastRun]) -> Iterator[tuple[str, ...]]:
     """Rows below HISTORY_HEADS."""
     for run in runs:
         when = datetime.datetime.fromtimestamp(run.began).strftime("%Y-%m-%d %H:%M:%S")

@@ -15,7 +15,7 @@ from swarm_iac.decision import Decision, request
 from swarm_iac.errors import Refused
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan
-from swarm_iac.reconcile import Change, Goal, Reconciliation, Records
+from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
 from swarm_iac.reconcile.reconcile import believed, selected
 
 
@@ -51,7 +51,7 @@ def look(
     """
     from swarm_iac.cli.terminal.progress import doing, followed
     from swarm_iac.plan.state import runtimes
-    from swarm_iac.reach.program import agent_digest
+    from swarm_iac.reach.node_program import agent_digest
 
     ends = None if offline else deciding.asking(name, every=True)
     decision = followed(lambda progress: deciding.current(name, progress, ends=ends), quiet=quiet)
@@ -62,20 +62,20 @@ def look(
     if ends is None:
         with doing("planning", quiet=quiet):
             seen = lock_records.observed(decision, wanted)
-            change = Change.of(Goal.of(asked, wanted), Records(gone=lock_records.gone(decision)), None)
-            found = Reconciliation(change, seen, only=selected(change, only))
+            transition = Transition.of(Target.of(asked, wanted), Records(gone=lock_records.gone(decision)), None)
+            found = Reconciliation(transition, seen, only=selected(transition, only))
             plan = _warned(found.plan, _doubts(decision, today)) if planned else Plan()
             starts = pending_starts(decision, {}, 0) if planned else {}
             blank, since = deciding.never_applied(decision.root, decision.name), lock_records.since(decision)
             return FleetView(decision, wanted, seen, plan, since, blank, starts, found=found if planned else None)
     records = state_file.records(decision.root, decision.name) if planned else None
     records = records or lock_records.records(decision, wanted)
-    change = Change.of(Goal.of(asked, wanted, records.lineage), records, options(decision.root).state_home)
-    with doing(f"asking {len(change.all)} machines", quiet=quiet):
+    transition = Transition.of(Target.of(asked, wanted, records.lineage), records, options(decision.root).state_home)
+    with doing(f"asking {len(transition.all)} machines", quiet=quiet):
         if not planned:
-            seen = believed(change, ends.read(stack, wanted))[0]
+            seen = believed(transition, ends.read(stack, wanted))[0]
             return FleetView(decision, wanted, seen, Plan(), now=int(time.time()))
-        found = Reconciliation.of(ends.at, change, agent_digest(), retry=retry, only=only)
+        found = Reconciliation.of(ends.at, transition, agent_digest(), retry=retry, only=only)
     now = int(time.time())
     with doing("planning", quiet=quiet):
         seen = {node: found.observed[node] for node in wanted}

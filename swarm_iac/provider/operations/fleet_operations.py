@@ -18,12 +18,13 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.step import Step, Verb
 from swarm_iac.plan.show.summary import Summary, summary
 from swarm_iac.provider import spec
-from swarm_iac.provider.operations import fleet_rows, in_flight
+from swarm_iac.provider.operations import fleet_rows
 from swarm_iac.provider.operations.failures import divergences, failed_rows, row_of
 from swarm_iac.provider.operations.fleet_rows import as_rows, home
 from swarm_iac.provider.operations.machines import Machines
+from swarm_iac.provider.plugin import in_flight
 from swarm_iac.provider.plugin.wire import Row, Rows
-from swarm_iac.reconcile import Change, Reconciliation, pending_placement
+from swarm_iac.reconcile import Reconciliation, Transition, pending_placement
 from swarm_iac.run_options import RunOptions
 
 
@@ -52,20 +53,20 @@ def read(machines: Machines, before: Before, options: RunOptions) -> Outcome:
     if options.offline:
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
     # A reading is of everything: a node that is asked for now may not have been known then.
-    change = _change(before.inputs, before, options)
-    seen = Reconciliation.of(machines.observe, change, machines.agent(), retry=options.retry)
+    transition = _transition(before.inputs, before, options)
+    seen = Reconciliation.of(machines.observe, transition, machines.agent(), retry=options.retry)
     return Outcome(fleet_rows.found(seen, before.rows), fleet_rows.outputs(seen), warnings=fleet_rows.warnings(seen))
 
 
 def foresee(machines: Machines, news: Mapping[str, Any], before: Before, options: RunOptions) -> Outcome:
     """Rows as they would be after `apply`, and whether that would refuse them. Changes nothing."""
-    change = _change(news, before, options)
-    outputs: dict[str, Any] = {**before.outputs, **spec.outputs(change.goal.nodes)}
+    transition = _transition(news, before, options)
+    outputs: dict[str, Any] = {**before.outputs, **spec.outputs(transition.target.nodes)}
     if options.offline:
-        rows = as_rows(change.goal.nodes)
+        rows = as_rows(transition.target.nodes)
         in_flight.leave(options.summary, _by_rows(before.rows, rows).model_dump_json())
         return Outcome(rows, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
-    seen = Reconciliation.of(machines.observe, change, machines.agent(), retry=options.retry, only=options.only)
+    seen = Reconciliation.of(machines.observe, transition, machines.agent(), retry=options.retry, only=options.only)
     in_flight.leave(options.summary, summary(seen.plan, {}, 0).model_dump_json())
     refused = None
     try:
@@ -117,21 +118,21 @@ def apply(
     """
     if options.offline:
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
-    change = _change(news, before, options)
+    transition = _transition(news, before, options)
     on_progress("reading the machines")
     # To destroy means all of it.
     part: Any = {"retry": options.retry, "only": options.only} if guarded else {}
-    first = Reconciliation.of(machines.observe, change, machines.agent(), **part)
+    first = Reconciliation.of(machines.observe, transition, machines.agent(), **part)
     if guarded:
         first.guard(options.allow_stop)
     now, failures = first, {}
     if first.plan.steps:
         places = [(step.node, step.allocation) for step in first.plan.steps if _places(step)]
-        lineage, serial = change.goal.lineage, first.serial + 1
+        lineage, serial = transition.target.lineage, first.serial + 1
         us: Any = {"lineage": lineage, "serial": serial, "on_progress": on_progress}
         with machines.claimed(first.ours, **us) as run:
-            pending_placement.begin(options.state_home, lineage, serial, places, change.records.serial)
-            results = machines.converge(first.plan, change.all, **us, run=run, stop=stop)
+            pending_placement.begin(options.state_home, lineage, serial, places, transition.records.serial)
+            results = machines.converge(first.plan, transition.all, **us, run=run, stop=stop)
         on_progress("reading the machines again")
         now = first.again(machines.observe, results)
         # What is left for a later run says why itself, and where things stand.
@@ -142,7 +143,7 @@ def apply(
     failures |= divergences(step for step in now.as_if_running(first).plan.steps if row_of(step) not in failures)
     failures |= {row: "; ".join(filter(None, (failures.get(row), why))) for row, why in fleet_rows.blocked(now).items()}
     found = fleet_rows.found(now, before.rows)
-    wanted = as_rows(change.goal.nodes)
+    wanted = as_rows(transition.target.nodes)
     for row in failures.keys() - found.keys() - before.rows.keys():
         # The engine records a creation that failed, so the row says the least that is true of it.
         found[row] = {"node": wanted[row]["node"]} if "node" in wanted.get(row, {}) else {}
@@ -172,8 +173,8 @@ def give_back(
     return Outcome(rows, done.outputs, failures, done.warnings)
 
 
-def _change(news: Mapping[str, Any], before: Before, options: RunOptions) -> Change:
-    return Change.of(spec.goal(news), spec.records(before.inputs, before.outputs), options.state_home)
+def _transition(news: Mapping[str, Any], before: Before, options: RunOptions) -> Transition:
+    return Transition.of(spec.target(news), spec.records(before.inputs, before.outputs), options.state_home)
 
 
 def _places(step: Step) -> bool:

@@ -25,14 +25,14 @@ def found(seen: Reconciliation, old: Rows) -> Rows:
 
 def wanted(seen: Reconciliation) -> Rows:
     """Rows as they are to be after this run, less what jobs at their end hold no more; how they ended stays as it is."""
-    goal = seen.change.goal.nodes
+    target = seen.transition.target.nodes
     if seen.only is not None:
-        mixed = part(seen.observed, seen.change.all, seen.only).desired
+        mixed = part(seen.observed, seen.transition.all, seen.only).desired
         touched = {step.node for step in seen.plan.steps}
         ours = {name for name, node in seen.observed.items() if node.ledger is not None}
-        goal = {name: each for name, each in mixed.items() if name in ours | touched}
-    kept = keep_ends(seen.observed, goal)
-    rows = as_rows({name: kept.get(name, value.state) for name, value in goal.items() if value.managed})
+        target = {name: each for name, each in mixed.items() if name in ours | touched}
+    kept = keep_ends(seen.observed, target)
+    rows = as_rows({name: kept.get(name, value.state) for name, value in target.items() if value.managed})
     for node in seen.observed.values():
         for name in node.state.allocations:
             row = rows.get(("Allocation", name), {})
@@ -58,12 +58,12 @@ def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
     drift = [step.id for step in seen.plan.steps] + [f"{name}: {why}" for (_, name), why in blocked(seen).items()]
     astray = {step.node for step in (*seen.plan.steps, *(left.step for left in seen.plan.left))}
     astray |= {name for name, node in seen.observed.items() if node.setbacks}
-    astray = (astray if applied else astray & seen.change.records.seen.keys()) | seen.unreachable.keys()
+    astray = (astray if applied else astray & seen.transition.records.seen.keys()) | seen.unreachable.keys()
     return {
-        **spec.outputs(seen.change.goal.nodes),
+        **spec.outputs(seen.transition.target.nodes),
         "serial": seen.serial,
         "drift": sorted(drift),
-        "leaving": {name: _dump(seen.change.leaving[name]) for name in _leaving(seen)},
+        "leaving": {name: _dump(seen.transition.leaving[name]) for name in _leaving(seen)},
         "known": {name: _dump(_bare(seen.observed[name])) for name in sorted(astray & seen.observed.keys())},
     }
 
@@ -95,7 +95,7 @@ def home(row: Row, rows: Rows) -> str:
 
 def _leaving(seen: Reconciliation) -> list[str]:
     """Nodes that should be given back and are not, yet. One that was never reached was never ours."""
-    nodes = (seen.observed.get(name) for name in seen.change.leaving)
+    nodes = (seen.observed.get(name) for name in seen.transition.leaving)
     return sorted(node.node for node in nodes if node and node.ledger)
 
 

@@ -11,8 +11,7 @@ from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
-from swarm_iac.stackfile.load import Loaded
-from swarm_iac.stackfile.reading.source import Source
+from swarm_iac.stackfile.reading.source import Loaded, Source
 
 
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:

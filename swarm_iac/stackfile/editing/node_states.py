@@ -16,9 +16,10 @@ from swarm_iac.errors import Problem, StackFileError, SwarmError
 from swarm_iac.model.deadline import told
 from swarm_iac.model.stack import Node, NodeState, Stack
 from swarm_iac.stackfile.editing import splice
-from swarm_iac.stackfile.load import Loaded, loads
+from swarm_iac.stackfile.load import loads
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.ranges import expand
+from swarm_iac.stackfile.reading.source import Loaded
 from swarm_iac.stackfile.reading.text import decode
 
 _KEYS = ("state", "drain_by", "why")

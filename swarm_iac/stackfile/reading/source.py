@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from swarm_iac.errors import Place
-from swarm_iac.stackfile.reading.compose import Node
+from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile.reading.compose import YamlNode
 
 Step: TypeAlias = str | int
 
@@ -16,7 +17,7 @@ class Document:
     """One parsed file."""
 
     file: str
-    root: Node
+    root: YamlNode
 
     def at(self, steps: tuple[Step, ...], *, key: bool = False) -> Place:
         """Where the value (or with `key`, its key) stands; its nearest parent when it is not in the file."""
@@ -40,7 +41,7 @@ class Document:
     def split(self, path: str) -> tuple[Step, ...]:
         """A dotted path to its steps. Keys that contain dots or brackets are recognised by what the file holds."""
         steps: list[Step] = []
-        node: Node | None = self.root
+        node: YamlNode | None = self.root
         rest = path
         while rest:
             if rest.startswith("[") and "]" in rest and (inner := rest[1 : rest.index("]")]).isdigit():
@@ -54,7 +55,15 @@ class Document:
         return tuple(steps)
 
 
-def _key(node: Node | None, rest: str) -> str:
+@dataclass(frozen=True)
+class Loaded:
+    """A stack and where each of its values stands."""
+
+    stack: Stack
+    source: Source
+
+
+def _key(node: YamlNode | None, rest: str) -> str:
     first = rest.split(".", 1)[0]
     if node is None or node.fields is None or first in node.fields:
         return first.split("[", 1)[0] if first.endswith("]") and (node is None or first not in (node.fields or {})) else first
@@ -62,7 +71,7 @@ def _key(node: Node | None, rest: str) -> str:
     return max(known, key=len, default=first)
 
 
-def _child(node: Node | None, step: Step) -> Node | None:
+def _child(node: YamlNode | None, step: Step) -> YamlNode | None:
     if node is None:
         return None
     if node.fields is not None and step in node.fields:

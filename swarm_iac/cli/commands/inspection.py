@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import Positional, Stack
+from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.machines import discover as machines
 from swarm_iac.cli.machines import fleet_status, fleet_view
 from swarm_iac.cli.machines import shell as shells

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import AllowStop, Detailed, Only, Positional, Retry, Stack
-from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.commands.apply import AllowStop, Detailed, Only, Positional, Retry, Stack
+from swarm_iac.cli.commands.inspection import Json, Offline
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.interrupt import Interrupted
@@ -89,7 +89,7 @@ def program(
 
     Example: swarm program; then on each node, as root: python3 -I -S swarm-node.zip install
     """
-    from swarm_iac.reach.program import agent_digest, archive
+    from swarm_iac.reach.node_program import agent_digest, archive
 
     output.write_bytes(archive())
     say(f"{output}: {agent_digest()}")

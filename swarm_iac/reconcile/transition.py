@@ -11,28 +11,28 @@ from swarm_iac.model.state import Desired, NodeState, Observed
 from swarm_iac.reconcile import pending_placement
 from swarm_iac.reconcile.pending_placement import At
 from swarm_iac.reconcile.records import Records
-from swarm_iac.reconcile.request import Goal
+from swarm_iac.reconcile.request import Target
 
 
 @dataclass(frozen=True)
-class Change:
-    """A goal, and what is on record. `pending`: what a run that was killed was about to place, by node; None: see `of`."""
+class Transition:
+    """A target, and what is on record. `pending`: what a run that was killed was about to place, by node; None: see `of`."""
 
-    goal: Goal
+    target: Target
     records: Records
     home: Path | None = None
     pending: frozenset[At] | None = None
 
     @classmethod
-    def of(cls, goal: Goal, records: Records, home: Path | None) -> Change:
+    def of(cls, target: Target, records: Records, home: Path | None) -> Transition:
         """`home`: RunOptions.state_home, with notes of runs that were killed.
 
         Those are read now, before this run writes its own. Where the lineage is not known they are read by what the nodes'
         ledgers name.
         """
-        lineage = goal.lineage or records.lineage
+        lineage = target.lineage or records.lineage
         pending = frozenset(pending_placement.of(home, lineage, records.serial)) if lineage else None
-        return cls(goal, records, home, pending)
+        return cls(target, records, home, pending)
 
     @cached_property
     def leaving(self) -> dict[str, Desired]:
@@ -41,13 +41,13 @@ class Change:
         return {
             name: value.model_copy(update={"managed": False, "state": NodeState(), "handover": {}, "ended": ()})
             for name, value in past.items()
-            if name not in self.goal.nodes and name not in self.goal.lost
+            if name not in self.target.nodes and name not in self.target.lost
         }
 
     @property
     def all(self) -> dict[str, Desired]:
         """Every node that has to be read."""
-        return self.goal.nodes | self.leaving
+        return self.target.nodes | self.leaving
 
     @cached_property
     def last(self) -> dict[str, Observed]:
@@ -62,7 +62,7 @@ class Change:
         if self.records.empty:
             return None
         found: dict[str, set[str]] = {}
-        past: list[Mapping[str, Desired]] = [self.goal.nodes, self.records.leaving, self.records.applied]
+        past: list[Mapping[str, Desired]] = [self.target.nodes, self.records.leaving, self.records.applied]
         for name, value in (pair for nodes in past for pair in nodes.items()):
             found.setdefault(name, set()).update(value.state.allocations)
         for name, seen in self.records.seen.items():
