@@ -21,11 +21,13 @@ FORMER: dict[str, Any] = json.loads((Path(__file__).parent / "former_state.json"
 
 def test_its_inputs_say_what_they_said() -> None:
     assert "request" not in INPUTS and json.loads(INPUTS["wish"])["source"] == "stacks/lab.yaml"
-    goal = spec.goal(INPUTS)
-    assert goal.nodes["n1"].state.allocations.keys() == {"chat-0", "train-0"} and goal.stood == {"chat-1": "n2"}
-    stack = goal.stack()
+    target = spec.target(INPUTS)
+    assert target.nodes["n1"].state.allocations.keys() == {"chat-0", "train-0"} and target.stood == {"chat-1": "n2"}
+    stack = target.stack()
     assert stack is not None and stack.nodes["n2"].state == "cordon"
-    assert goal.fits("train", "n1") and not goal.fits("train", "n2"), "under the name it runs as, and not on a cordoned node"
+    assert target.fits("train", "n1") and not target.fits("train", "n2"), (
+        "under the name it runs as, and not on a cordoned node"
+    )
 
 
 def test_what_it_asked_for_comes_to_the_same_nodes_today() -> None:

@@ -53,7 +53,7 @@ def crowded(seed: int) -> tuple[Stack, Stack]:
         "user": rng.choice([{}, {}, {"gpus": 3}, {"memory": "9 GB"}, {"bandwidth": "8 Gbit/s"}]),
         "node": rng.choice([{}, {}, {"gpus": 3}, {"vcpus": 6}]),
         "cluster": rng.choice([{}, {}, {"gpus": 5}, {"storage": "150 GB"}]),
-        "except": rng.choice([[], [{"user": "bo", "gpus": 2, "until": "2030-01-01", "why": "test"}]]),
+        "except": rng.choice([[], [{"user": "bo", "gpus": 2, "until": "2030-01-01", "reason": "test"}]]),
     }
     rest: dict[str, Any] = {
         "hardware": HARDWARE,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from swarm_iac.errors import Place
+from swarm_iac.model.base import FORMER
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.reading.compose import YamlNode
 
@@ -27,7 +28,7 @@ class Document:
         """The place, and how many of the steps were found."""
         node, line, column = self.root, self.root.line, self.root.column
         for done, step in enumerate(steps):
-            if node.fields is not None and (child := node.fields.get(str(step))) is not None:
+            if (child := _field(node, str(step))) is not None:
                 line, column, node = child
             elif node.items is not None and isinstance(step, int) and step < len(node.items):
                 node = node.items[step]
@@ -61,6 +62,13 @@ class Loaded:
 
     stack: Stack
     source: Source
+
+
+def _field(node: YamlNode, key: str) -> tuple[int, int, YamlNode] | None:
+    """A key of a mapping, or what stands there under its former name."""
+    if node.fields is None:
+        return None
+    return node.fields.get(key) or node.fields.get(FORMER.get(key, key))
 
 
 def _key(node: YamlNode | None, rest: str) -> str:
