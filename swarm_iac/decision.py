@@ -282,7 +282,7 @@ def _decide(
     if frozen:
         raise StaleLock(
             f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
-            hint=f"run `swarm solve --stack {name}` and commit the lock file with the stack file",
+            hint=f"run `swarm solve --stack {name}` with SWARM_FROZEN unset, and commit the lock file with the stack file",
         )
     if files.candidate:
         stack, wrong = _judged(candidate, loaded.stack, today, last.placement)

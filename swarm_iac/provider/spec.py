@@ -17,9 +17,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired, LedgerHead, Observed
 from swarm_iac.plan.order.temporary_placement import may_stand
@@ -27,7 +28,17 @@ from swarm_iac.provider.plugin.wire import understood
 from swarm_iac.reconcile import Records, Request, Target
 
 _NODES = TypeAdapter(dict[str, Desired])
-_HELD = TypeAdapter(dict[str, Annotated[tuple[int, ...], Field(min_length=6, max_length=6)]])
+#: Resources that `limits` count, and how many of these, the first ones, every state knows.
+_COUNTED, _ALWAYS = sum(1 for row in RESOURCES if row.limit), 6
+
+
+def _completed(held: tuple[int, ...]) -> tuple[int, ...]:
+    """Of what an older state does not count nobody held any."""
+    return (*held, *(0,) * (_COUNTED - len(held)))
+
+
+_Amounts = Annotated[tuple[int, ...], Field(min_length=_ALWAYS, max_length=_COUNTED), AfterValidator(_completed)]
+_HELD = TypeAdapter(dict[str, _Amounts])
 Named = TypeVar("Named", Desired, Observed)
 
 

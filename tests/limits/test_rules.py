@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.limits import RULES, amounts, judge, usage
+from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import Bytes
@@ -165,7 +165,7 @@ def test_rule_broken_alone_is_told_alone(rule: str, changes: dict[str, Any], one
 
 
 def test_every_rule_has_a_case_and_an_equation() -> None:
-    assert {rule.__name__ for rule in RULES} == {case[0] for case in CASES}
+    assert {case[0] for case in CASES} == NAMES
     assert all(rule.__doc__ and rule.__doc__.startswith("For every") for rule in RULES)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.provider.conftest import Project, node, two_nodes
 
+pytestmark = pytest.mark.engine
 NONE_MAY_STOP = {"solve": {"stops": 0}}
 
 
@@ -61,3 +64,17 @@ def test_a_preview_leaves_what_it_comes_to_and_a_refused_one_shows_its_rows(stan
     offline = standing.pulumi("preview", env={"SWARM_SUMMARY": str(file), "SWARM_OFFLINE": "1"})
     assert "SWARM_OFFLINE" in offline
     assert sorted(json.loads(file.read_text())["stop"]) == ["serve-0", "train-0"]
+
+
+def test_an_up_leaves_what_its_preview_showed_and_nothing_where_it_showed_none(standing: Project) -> None:
+    """The last line of `swarm up` is made of that."""
+    file = standing.folder / "summary"
+    standing.give({"n1": node("n1"), "n2": two_nodes()["n2"]})
+    standing.pulumi("up", "--yes", env={"SWARM_SUMMARY": str(file)})
+    assert list(json.loads(file.read_text())["stop"]) == ["train-0"]
+    file.unlink()
+    standing.pulumi("up", "--yes", env={"SWARM_SUMMARY": str(file)})
+    assert not file.exists(), "nothing changes, and the provider is asked nothing"
+    standing.give({"n1": node("n1"), "n2": node("n2")})
+    standing.pulumi("up", "--yes", "--skip-preview", env={"SWARM_SUMMARY": str(file)})
+    assert not file.exists(), "an update itself says nothing of the kind"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypedDict
 
-from swarm_iac.limits import judge
+from swarm_iac.limits import amounts, judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
@@ -17,7 +17,8 @@ from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import misfit
 from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.snapshot import value
-from swarm_iac.solver.snapshot.snapshot import GPUS, WHOLE, Scene, scene_of
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene, scene_of
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, settle
 
 
@@ -96,9 +97,7 @@ def still(placement: Placement, last: Placement) -> Ran:
     """Allocations that stand where they stood, and what each held that ran."""
     both = [(a, was) for a in placement.allocations for was in last.allocations if a.name == was.name]
     both = [(a, was) for a, was in both if was.user is None or a.user == was.user]
-    held = {
-        a.name: (len(was.gpus), *map(int, (was.vcpus, was.memory, was.storage, was.egress, was.ingress))) for a, was in both
-    }
+    held = {a.name: amounts(was) for a, was in both}
     return {"kept": frozenset(a.name for a, was in both if was.node == a.node), "held": held}
 
 

@@ -112,6 +112,7 @@ def _on_random_fleets(drawn: tuple[Stack, Placement, dict[str, int], set[str]]) 
         FOUND.extend([answer] if answer else [])
 
 
+@pytest.mark.engine
 def test_the_first_moment_is_told_and_no_earlier_or_later_one() -> None:
     FOUND.clear()
     _on_random_fleets()

@@ -50,6 +50,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
     return sum(spent), solution
 
 
+@pytest.mark.engine
 def test_a_change_of_a_large_fleet_ends_when_its_effort_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once each round had an effort of its own, and a thorough solve went on for minutes."""
     whole, answer = rounds(monkeypatch, 20.0)

@@ -9,7 +9,7 @@ import pytest
 
 from swarm_iac.model.placement import Unplaced
 from swarm_iac.plan.show.causes import why_stopped
-from swarm_iac.solver import solve, solve_keeping
+from swarm_iac.solver import solve, solve_keeping, why
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import load
 from tests.benchmarks.reasons.__main__ import decisions
@@ -146,6 +146,10 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     ]
     assert (one.keeps, one.wants, one.code) == ("6 GPUs", "7 GPUs", "UserLimit")
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()
+    bare = tuple(a for a in found.placement.allocations if a.workload != "w")
+    asked = found.placement.model_copy(update={"allocations": bare, "growing": ()})
+    mends = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).mends
+    assert "limits.except[0].until=2026-07-01" in {str(mend.edits[0]) for mend in mends}
 
 
 UPLINK = """\

@@ -119,6 +119,7 @@ def test_conflict_forbids_and_nothing_of_it_can_be_left_out(part: int) -> None:
     assert len(seen) >= 8 and seen["closed"] and seen["holders"], seen
 
 
+@pytest.mark.engine
 def test_every_reason_has_a_path_of_the_stack() -> None:
     for seed in range(40):
         before, stack = crowded(seed)

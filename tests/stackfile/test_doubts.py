@@ -65,6 +65,14 @@ def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warn
     assert told(STACK.replace(old, new)) == [warning]
 
 
+def test_a_cap_that_some_work_brings_bounds_only_that_work() -> None:
+    bare = STACK.replace(" tuning: capped,", "")
+    one = bare.replace("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: 1, gpu_power: 400 W}")
+    (warning,) = told(one)
+    assert "racks.r1.power: bounds only workloads with `gpu_power`: no GPU of this rack has a cap" in warning
+    assert told(one.replace("replicas: 4, each: {gpus: 1}", "replicas: 4, each: {gpus: 1, gpu_power: 400 W}")) == []
+
+
 def test_only_nodes_that_could_hold_a_replica_are_counted_for_a_spread() -> None:
     mixed = STACK.replace("tuning: {capped", "  l: {gpus: 4 x L40S, vcpus: 32, memory: 100 GB}\ntuning: {capped", 1)
     mixed = mixed.replace(

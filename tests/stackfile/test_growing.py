@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -61,7 +63,7 @@ def root(tmp_path: Path) -> Path:
 GROWS = [
     (("a: {user: ada, kind: train, each: {gpus: 2", "a: {user: ada, kind: train, each: {gpus: 3"), "2 GPUs", "3 GPUs"),
     (("memory: 100 GB", "memory: 950 GB"), "100 GB of memory", "950 GB of memory"),
-    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of local disk", "1 TB of local disk"),
+    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of storage", "1 TB of storage"),
 ]
 
 
@@ -233,6 +235,11 @@ def test_every_command_says_it(root: Path) -> None:
     plan = swarm("plan", "--offline", "-s", "lab", at=root).out
     assert "What keeps its size until there is room" in plan and "lab: nothing to change, 1 pending" in plan
     assert "What stops" not in plan
+    waits = swarm("ps", "-s", "lab", "--pending", at=root)
+    assert "a-0" in waits.out and "waits to grow: swarm why a" in waits.out and "b-0" not in waits.out
+    (found,) = json.loads(swarm("ps", "-s", "lab", "--pending", "--json", at=root).out)
+    assert (found["name"], found["waits_to_grow"]["keeps"], found["waits_to_grow"]["wants"]) == ("a-0", "2 GPUs", "3 GPUs")
+    assert "a keeps 2 GPUs until there is room for 3 GPUs; see: swarm why a" in swarm("assert", "lab", at=root).err
     solved = swarm("solve", "-s", "lab", at=root).out
     assert "keeps its size until there is room" in solved
     why = swarm("why", "a", "-s", "lab", at=root).out
@@ -240,6 +247,15 @@ def test_every_command_says_it(root: Path) -> None:
     assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
     assert "swarm what-if" in why
     assert "stopped on" not in why and "What left its node" not in why, "it runs on"
+
+
+def test_a_what_if_says_what_would_wait_to_grow(root: Path) -> None:
+    told = swarm("what-if", "workloads.a.each.gpus=3", "-s", "lab", "--detailed-exitcode", at=root)
+    assert told.code == 2 and re.search(r"\n a +2 GPUs +3 GPUs +nothing new may go to n2", told.out)
+    assert told.out.endswith("lab: nothing to change, 1 pending\n")
+    keep(decided(root, edited(FLEET, GROWS[0][0])))
+    back = swarm("what-if", "workloads.a.each.gpus=2", "-s", "lab", "--detailed-exitcode", at=root)
+    assert back.code == 2 and back.out.endswith("lab: nothing to change\n"), "it waits no more"
 
 
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:

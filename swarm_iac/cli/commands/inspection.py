@@ -24,7 +24,7 @@ def status(named: Positional = "", stack: Stack = "dev", json: Json = False, off
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
     view = fleet_view.look(named or stack, quiet=json, planned=False, offline=offline)
     if json:
-        show_json({name: seen.model_dump(mode="json") for name, seen in view.observed.items()})
+        show_json(fleet_status.nodes_json(view))
     else:
         show(table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)))
     _say_offline(view)
@@ -38,7 +38,9 @@ def ps(
     json: Json = False,
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's.")] = "",
     node: Annotated[str, typer.Option("--node", "-n", help="Only what stands on this node.")] = "",
-    pending: Annotated[bool, typer.Option("--pending", help="Only what found no place; asks no machine.")] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only what found no place, or no room to grow; asks no machine.")
+    ] = False,
     offline: Offline = False,
 ) -> None:
     """The workloads: where each replica is, what it holds, and how it is.

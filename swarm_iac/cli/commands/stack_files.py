@@ -143,7 +143,7 @@ def show_decision(decision: Decision, *, json: bool) -> None:
     if json:
         show_json(deciding.decision_json(decision))
         return
-    show(table("placement", deciding.PLACEMENT_HEADS, deciding.placement_rows(decision)))
+    show(table("placement", deciding.placement_heads(decision), deciding.placement_rows(decision)))
     if decision.placement.unplaced:
         show(table("not placed", ("workload", "missing", "because"), deciding.unplaced_rows(decision)))
     if decision.placement.growing:

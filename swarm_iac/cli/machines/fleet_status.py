@@ -44,6 +44,14 @@ def node_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         yield (name, _state(node), reached, cards, _gpu_settings(seen), _settings(seen), _held(seen))
 
 
+def nodes_json(view: FleetView) -> dict[str, Any]:
+    """The same for machines, with all that each says of itself. Where none was asked, nobody knows how anything is."""
+    found = {name: seen.model_dump(mode="json") for name, seen in view.observed.items()}
+    for one in found.values() if view.offline else ():
+        one["health"] = {name: how if how == "done" else "not asked" for name, how in one["health"].items()}
+    return found
+
+
 def _times(view: FleetView, seen: Observed) -> Iterator[str]:
     """Who runs there longer than was said, and who reached its limit."""
     for one in view.decision.placement.on(seen.node):
@@ -91,7 +99,7 @@ class Wanted:
 
 
 def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> FleetView:
-    """As `look`, with only what is wanted. What is pending stands on no machine, so none is asked for it.
+    """As `look`, with only what is wanted. For what is pending no machine is asked: it stands on none, or waits to grow.
 
     Raises SwarmError for a user or node that the stack file does not have.
     """
@@ -105,8 +113,11 @@ def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> F
     def mine(workload: str) -> bool:
         return wanted.user in ("", stack.workloads[workload].user)
 
+    growing = {one.workload for one in placement.growing}
     allocations = tuple(
-        one for one in placement.allocations if mine(one.workload) and wanted.node in ("", one.node) and not wanted.pending
+        one
+        for one in placement.allocations
+        if mine(one.workload) and wanted.node in ("", one.node) and (not wanted.pending or one.workload in growing)
     )
     unplaced = tuple(one for one in placement.unplaced if mine(one.workload) and not wanted.node)
     less = placement.model_copy(update={"allocations": allocations, "unplaced": unplaced})
@@ -124,7 +135,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"
         health = "not asked" if view.offline else health + _run_time(view, one)
         health = _finished(view, one, health) if one.ended else health
-        health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
+        health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
         apart = deciding.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
         gpus = ranges(one.gpus) or "-"
@@ -162,6 +173,7 @@ def _run_time(view: FleetView, one: Allocation) -> str:
 def allocations_json(view: FleetView) -> list[dict[str, Any]]:
     """The same for machines."""
     answer: list[dict[str, Any]] = []
+    growing = {one.workload: one for one in view.decision.placement.growing}
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
@@ -169,6 +181,8 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
         name, known = view.decision.stack.runs_as(one), seen is not None and not view.offline
         times = {"started": seen.started.get(name), "ended": seen.ends.get(name)} if seen is not None and known else {}
         own = one.model_dump(mode="json", exclude={"ended"}) | ({"finished": True} if one.ended else {})
+        waits = growing.get(one.workload)
+        own |= {"waits_to_grow": waits.model_dump(mode="json", exclude={"workload"})} if waits and not one.ended else {}
         answer.append({**own, "health": health, **times})  # `ended`: how, in the node's word
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer

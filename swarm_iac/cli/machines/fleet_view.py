@@ -15,6 +15,7 @@ from swarm_iac.decision import Decision, request
 from swarm_iac.errors import Refused
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan
+from swarm_iac.plan import desired
 from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
 from swarm_iac.reconcile.reconcile import believed, selected
 
@@ -82,6 +83,20 @@ def look(
         meant = (*_doubts(decision, today), *runtimes.warnings(stack, placement, seen, now))
         plan, starts = _warned(found.plan, meant), pending_starts(decision, seen, now)
         return FleetView(decision, wanted, seen, plan, starts=starts, now=now, found=found)
+
+
+def supposed(now: Decision, then: Decision) -> FleetView:
+    """The plan of `then`, which was supposed, as if all ran that the lock file of `now` has.
+
+    Raises Refused: no order is safe.
+    """
+    asked = request(then, datetime.date.today())
+    wanted = asked.nodes()
+    runs = lock_records.observed(now, desired(now.stack, now.placement), always=True)
+    seen = {name: runs.get(name, Observed(node=name)) for name in wanted}
+    transition = Transition.of(Target.of(asked, wanted), Records(gone=lock_records.gone(then)), None)
+    found = Reconciliation(transition, seen)
+    return FleetView(then, wanted, seen, found.plan, now.files.lock.name, found=found)
 
 
 def guard(view: FleetView, allowed: int) -> Refused | None:

@@ -25,7 +25,7 @@ def records(decision: Decision, wanted: Mapping[str, Desired]) -> Records:
         name = stack.runs_as(one) if one.workload in stack.workloads else one.name
         placed.setdefault(one.node, set()).add(name)
     return Records(
-        applied=applied(decision, wanted) if _known(decision) else {},
+        applied=applied(decision, wanted, _known(decision)) if _known(decision) else {},
         placed={node: frozenset(names) for node, names in placed.items()} if decision.last.allocations else {},
         gone=gone(decision),
     )
@@ -41,9 +41,9 @@ def gone(decision: Decision) -> dict[str, tuple[str, ...]]:
     return {node: tuple(names) for node, names in found.items()}
 
 
-def applied(decision: Decision, wanted: Mapping[str, Desired]) -> Mapping[str, Desired]:
-    """Every node of the stack as it is when all that the lock holds is done."""
-    stack, known = decision.stack, _known(decision)
+def applied(decision: Decision, wanted: Mapping[str, Desired], known: tuple[Allocation, ...]) -> Mapping[str, Desired]:
+    """Every node of the stack as it is when all that is `known` is done."""
+    stack = decision.stack
     # Of what was taken out of the stack file, an old lock says what it holds, and not whose it was.
     dropped = {one.workload: Workload(user=one.user or min(stack.users(), default="nobody")) for one in known}
     # What is drained now was not when the lock was written, else the lock would hold nothing there.
@@ -63,9 +63,13 @@ def applied(decision: Decision, wanted: Mapping[str, Desired]) -> Mapping[str, D
     return desired(stack.model_copy(update=then), decision.last.model_copy(update={"allocations": known}))
 
 
-def observed(decision: Decision, wanted: Mapping[str, Desired]) -> dict[str, Observed]:
-    """Every node as it is found when it is as applied, and all on it is healthy; blank where the lock holds nothing."""
-    known, was = _known(decision), applied(decision, wanted)
+def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool = False) -> dict[str, Observed]:
+    """Every node as it is found when it is as the lock says, and all on it is healthy; blank where the lock holds nothing.
+
+    `always`: the lock is taken for applied, also where nothing ever was.
+    """
+    known = _known(decision, always=always)
+    was = applied(decision, wanted, known)
     if not known:
         return {name: Observed(node=name) for name in was}
     return {
@@ -84,14 +88,15 @@ def since(decision: Decision) -> str:
     if deciding.never_applied(decision.root, decision.name):
         return "machines on which nothing runs, since nothing was ever applied here"
     file = decision.files.lock
-    if not decision.last.allocations or not file.is_file():
+    if not file.is_file():
         return "machines on which nothing runs, since there is no lock file"
     written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
-    return f"{file.name} of {written:%Y-%m-%d %H:%M}"
+    told = f"{file.name} of {written:%Y-%m-%d %H:%M}"
+    return told if decision.last.allocations else f"machines on which nothing runs, as {told} says"
 
 
-def _known(decision: Decision) -> tuple[Allocation, ...]:
+def _known(decision: Decision, *, always: bool = False) -> tuple[Allocation, ...]:
     """What the lock says of nodes that are in the stack; nothing where nothing was ever applied."""
-    if deciding.never_applied(decision.root, decision.name):
+    if not always and deciding.never_applied(decision.root, decision.name):
         return ()
     return tuple(one for one in decision.last.allocations if one.node in decision.stack.nodes)

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
 def changes(view: FleetView) -> bool:
     """Would `up` change anything, now or as soon as a node answers?"""
-    summary: Summary = _context(view).summary(view.plan)
-    return summary.changes
+    return summary(view).changes
+
+
+def summary(view: FleetView) -> Summary:
+    """What the plan comes to."""
+    found: Summary = _context(view).summary(view.plan)
+    return found
 
 
 def plan_json(view: FleetView) -> dict[str, Any]:

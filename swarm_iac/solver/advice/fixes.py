@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from swarm_iac.model.edit import Edit, changed, current
 from swarm_iac.model.placement import Placement
@@ -81,12 +81,28 @@ class Bench:
         found = self._solved(stack, self._ended() if at_once else self.watch)
         if self.watch.stopped or self._missing(found):
             return None
-        now = found.placement.by_name()
-        stops = tuple(a.name for a in self.placement.allocations if a.name not in now and a.workload != self.workload)
         was = tuple(current(self.stack, edit.path) for edit in edits)
-        before = self.placement.by_name()
-        moves = tuple(one for one in found.moves if one.target and one.name in before and before[one.name].node != one.target)
-        return Mend(kind=kind, edits=edits, was=was, moves=moves, stops=stops)
+        return Mend(kind=kind, edits=edits, was=was, **self._price(stack, found))
+
+    def _price(self, stack: Stack, found: Solution) -> dict[str, Any]:
+        """What becomes of what runs, as `swarm up` would do it with the edits: what is decided may not be applied yet.
+
+        What stood on a machine that is given up is not stopped by anyone.
+        """
+        now = found.placement.by_name()
+        ran = {a.name: a for a in self.last.going() if a.node in stack.nodes and stack.nodes[a.node].state != "lost"}
+        moves = tuple(one for one in found.moves if one.target)
+        moved = {one.name for one in moves}
+        both = [(a, now[name]) for name, a in ran.items() if name in now and name not in moved]
+        return {
+            "moves": moves,
+            "restarts": tuple(was.name for was, to in both if was.gpus != to.gpus or not set(was.numa) <= set(to.numa)),
+            "stops": tuple(name for name in ran if name not in now),
+            "displaced": tuple(
+                a.name for a in self.placement.going()
+                if a.name not in now and a.name not in ran and a.workload != self.workload
+            ),
+        }  # fmt: skip
 
     def needed_moves(self, conflict: Conflict) -> int | None:
         """How many moves would make room, if there were no budget; None where moving does not help.
@@ -162,7 +178,7 @@ class _Found:
         """The cheapest of each kind."""
         found: list[Mend] = []
         for made in self.mends.values():
-            made.sort(key=lambda one: (len(one[1].stops), len(one[1].moves), one[0]))
+            made.sort(key=lambda one: (len(one[1].stops) + len(one[1].displaced), len(one[1].moves), one[0]))
             found += [mend for _, mend in made[:MOST]]
         return tuple(found)
 

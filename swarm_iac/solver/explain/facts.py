@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from swarm_iac.solver.explain.conflict import conflict, missing
 from swarm_iac.solver.explain.counting import STATES, Tally
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import VCPUS, Ask
+from swarm_iac.solver.snapshot.layout import VCPUS
+from swarm_iac.solver.snapshot.snapshot import Ask
 
 
 @dataclass(frozen=True)
