@@ -20,7 +20,7 @@ hardware:
 prices: {H100: 2.50 EUR/h}
 nodes:
   gpu-[01-03]: {hardware: h100, ssh: "root@{name}.example.org"}
-  gpu-03: {state: drain, why: fan}
+  gpu-03: {state: drain, reason: fan}
 workloads:
   chat: {user: ada, replicas: 2, each: {gpus: 3}, place: {spread: node}}
   pretrain: {user: bo, each: {gpus: 8 x H100}}

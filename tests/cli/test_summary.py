@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_view
 from swarm_iac.plan.show.summary import Summary
 from swarm_iac.run_options import VARIABLES
 from tests.cli.typed import swarm
@@ -187,8 +187,8 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
         return {one.get("name") or one["workload"] for one in answer}
 
     assert found("--pending") == {"fine"} and found("--pending", "--user", "ada") == set()
-    look = fleet_status.look
-    monkeypatch.setattr(fleet_status, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
+    look = fleet_view.look
+    monkeypatch.setattr(fleet_view, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
     assert found("--user", "bo") == {"fine-0", "fine"}
     assert found("--node", "gpu-02") == {"pretrain-0"}
     assert "did you mean bo?" in swarm("ps", "--user", "boo", at=file.parents[1]).err
@@ -196,7 +196,7 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
 
 def test_why_of_a_node_tells_its_state_what_stands_there_and_what_is_free(file: Path) -> None:
     file.write_text(STACK)
-    assert swarm("drain", "gpu-01", "--why", "fan", at=file.parents[1]).code == 0
+    assert swarm("drain", "gpu-01", "--reason", "fan", at=file.parents[1]).code == 0
     found = swarm("why", "gpu-01", at=file.parents[1])
     assert found.code == 0, found.err
     assert found.out.startswith("gpu-01: drain (fan), 0 allocations, 4 leaving\n  stacks/dev.yaml:")
@@ -214,7 +214,7 @@ def test_what_ran_on_a_machine_that_is_given_up_is_counted_where_it_has_no_other
     file.write_text(STACK)
     ran = [one["name"] for one in json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)["unplaced"]]
     assert not ran
-    assert swarm("lost", "gpu-02", "--why", "no power", at=file.parents[1]).code == 0
+    assert swarm("lost", "gpu-02", "--reason", "no power", at=file.parents[1]).code == 0
     shown = swarm("plan", "--offline", "--detailed-exitcode", at=file.parents[1])
     summed = json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)["summary"]
     assert shown.code == 2

@@ -222,7 +222,7 @@ solve: {stops: 9}
 def test_a_member_of_a_gang_that_has_to_leave_takes_the_others_with_it(tmp_path: Path) -> None:
     text = FLEET[: FLEET.index("  hi:")] + "  g: {user: ada, gang: 3, each: {gpus: 8}}\nsolve: {stops: 9}\n"
     keep(decided(tmp_path, text))
-    drained = text.replace("workloads:", "  n2: {state: drain, why: fan}\nworkloads:")
+    drained = text.replace("workloads:", "  n2: {state: drain, reason: fan}\nworkloads:")
     now = decided(tmp_path, drained)
     left = next(one.name for one in now.last.allocations if one.node == "n2")
     stops = why_stopped(now.stack, now.last, now.placement, TODAY)

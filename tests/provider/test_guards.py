@@ -9,7 +9,7 @@ import pytest
 from tests.provider.conftest import Project, node, two_nodes
 
 pytestmark = pytest.mark.engine
-NONE_MAY_STOP = {"stack": {"fleet": "lab", "solve": {"stops": 0}}, "placement": {"allocations": []}}
+NONE_MAY_STOP = {"solve": {"stops": 0}}
 
 
 def test_a_list_of_nodes_cut_in_half_is_refused_and_destroy_is_not(standing: Project) -> None:
@@ -45,11 +45,9 @@ def test_a_node_that_is_given_up_is_forgotten_and_asked_nothing(standing: Projec
     machines = standing.real()
     machines["n2"]["error"] = "ssh: connect to host n2 port 22: No route to host"
     standing.tamper(machines)
-    lost = {"fleet": "lab", "hardware": {"h": {"vcpus": 8, "memory": "64 GB"}},
-            "nodes": {"n2": {"name": "n2", "hardware": "h", "ssh": "root@n2", "state": "lost"}}}  # fmt: skip
     taken = two_nodes()["n1"]["state"]["allocations"]["train-0"]
     moved = {**taken, "gpus": [2]}
-    standing.give({"n1": node("n1", train_0=taken, serve_0=moved)}, stack=lost, placement={"allocations": []})
+    standing.give({"n1": node("n1", train_0=taken, serve_0=moved)}, lost=["n2"])
     standing.up()
     assert "serve-0" in standing.real()["n1"]["state"]["allocations"]
     assert "Node n2" not in standing.state()

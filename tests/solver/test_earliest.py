@@ -146,7 +146,7 @@ def placed(**where: str) -> Placement:
         ({}, {}, {}, {"w-0"}, [(0, "ended", True)]),
         ("2 h", {"hold": True}, {"w-0": 6400}, (), []),  # it keeps what it holds
         ("2 h", {"hold": True}, {}, {"w-0"}, []),
-        ("2 h", {"formerly": "old"}, {"old-0": 6400}, (), [(3600, "limit", True)]),
+        ("2 h", {"renamed_from": "old"}, {"old-0": 6400}, (), [(3600, "limit", True)]),
     ],
 )
 def test_the_end_of_a_run(time: Any, more: dict[str, Any], began: dict[str, int], over: set[str], told: list[Any]) -> None:

@@ -77,7 +77,7 @@ def test_what_forbids_it_as_well_is_said(tmp_path: Path) -> None:
 def test_what_goes_with_each_reason_is_said_once(tmp_path: Path) -> None:
     limits = (
         "limits: {user: {vcpus: 20, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}, except: ["
-        "{user: bo, vcpus: 200, until: 2026-12-01, why: x}, {user: ada, vcpus: 24, until: 2026-12-01, why: y}]}\n"
+        "{user: bo, vcpus: 200, until: 2026-12-01, reason: x}, {user: ada, vcpus: 24, until: 2026-12-01, reason: y}]}\n"
     )
     mine = "  x: {user: ada, priority: high, each: {vcpus: 5}}\n"
     one = pending(tmp_path, HEAD + limits + TWO + W + mine)
@@ -113,7 +113,11 @@ workloads:
     [
         ("{user: {gpus: 9}, cluster: {gpus: 7}}", "ClusterLimit", "limits.cluster.gpus"),
         ("{user: {gpus: 90}, node: {gpus: 7, vcpus: 64, memory: 9 TB}}", "Resources", "limits.node.gpus"),
-        ("{user: {gpus: 4}, except: [{user: ada, gpus: 7, until: 2026-12-01, why: x}]}", "UserLimit", "limits.except[0].gpus"),
+        (
+            "{user: {gpus: 4}, except: [{user: ada, gpus: 7, until: 2026-12-01, reason: x}]}",
+            "UserLimit",
+            "limits.except[0].gpus",
+        ),
     ],
 )
 def test_a_limit_has_its_code_and_its_line(tmp_path: Path, limits: str, code: str, path: str) -> None:
@@ -143,7 +147,7 @@ def test_an_uplink_that_carries_some_members_of_a_gang_is_not_said_to_carry_none
 
 
 def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> None:
-    limits = "limits: {user: {gpus: 8}, except: [{user: ada, gpus: 16, until: 2026-05-01, why: paper}]}\n"
+    limits = "limits: {user: {gpus: 8}, except: [{user: ada, gpus: 16, until: 2026-05-01, reason: paper}]}\n"
     rest = FULL.replace("n1:", "n[1-3]:").replace("priority: high, ", "")
     file = tmp_path / "lab.yaml"
     file.write_text(HEAD + limits + rest.replace("gpus: 4}", "gpus: 6}"))

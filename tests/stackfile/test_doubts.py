@@ -17,7 +17,7 @@ teams: {t: {users: [ada, bo]}}
 hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}
 tuning: {capped: {gpu_power: 500 W}}
 racks: {r1: {power: 40 kW}}
-limits: {except: [{user: bo, gpus: 24, until: 2026-11-22, why: paper}]}
+limits: {except: [{user: bo, gpus: 24, until: 2026-11-22, reason: paper}]}
 nodes:
   gpu-[01-04]: {hardware: h, rack: r1, tuning: capped, ssh: "root@{name}"}
 workloads:

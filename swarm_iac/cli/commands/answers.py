@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import Detailed, Positional, Stack
-from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.commands.apply import Detailed, Positional, Stack
+from swarm_iac.cli.commands.inspection import Json, Offline
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
@@ -129,13 +129,13 @@ def what_if(
 
 def _summed_up(now: Decision, then: Decision) -> tuple[Summary | None, Refused | None]:
     """What `swarm up` would come to, and the refusal that it would meet: no safe order, or more stops than may be."""
-    from swarm_iac.cli.machines import fleet_status
+    from swarm_iac.cli.machines import fleet_view, plan_report
 
     try:
-        view = fleet_status.supposed(now, then)
+        view = fleet_view.supposed(now, then)
     except Refused as refused:
         return None, refused
-    return fleet_status.summary(view), fleet_status.guard(view, 0)
+    return plan_report.summary(view), fleet_view.guard(view, 0)
 
 
 def rebalance(
@@ -153,7 +153,7 @@ def rebalance(
 
     Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
     """
-    from swarm_iac.cli.commands.stack import show_decision
+    from swarm_iac.cli.commands.stack_files import show_decision
     from swarm_iac.cli.terminal import progress
 
     today, stack = datetime.date.today(), named or stack

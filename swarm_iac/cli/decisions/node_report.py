@@ -17,7 +17,7 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
     return {
         "node": node,
         "state": found.state,
-        "why": found.why,
+        "reason": found.reason,
         "place": _place(decision, node),
         "allocations": [{**one.model_dump(mode="json"), "user": stack.workloads[one.workload].user} for one in here],
         "coming": sorted(one.name for one in here if not one.ended and _home(decision.last, one.name) != node),
@@ -37,7 +37,7 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
 def lines(decision: Decision, node: str) -> list[str]:
     """The answer for people."""
     found = as_json(decision, node)
-    state, free = found["state"] + (f" ({found['why']})" if found["why"] else ""), found["free"]
+    state, free = found["state"] + (f" ({found['reason']})" if found["reason"] else ""), found["free"]
     count = sum("ended" not in one for one in found["allocations"])
     leaves = f", {len(found['leaving'])} leaving" if found["leaving"] else ""
     told = [

@@ -290,7 +290,7 @@ def _drains(context: Context) -> Rows:
     for node in deadline.waiting(context.stack):
         kept = [one.name for one in context.after.going() if one.node == node.name]
         assert node.drain_by is not None
-        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
+        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.reason)
     return table
 
 

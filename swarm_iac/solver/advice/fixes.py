@@ -52,7 +52,8 @@ assert EVERY | {GANG} >= UNMOVED
 class Bench:
     """One workload without a place, and what is needed to try a change. `last` is what a solve starts from.
 
-    `tell` hears what is tried. Once the watch is stopped nothing more is found.
+    `tell` hears what is tried. `tiny`: up to so many pairs (workload, node) every offer is searched. Once the watch is stopped
+    nothing more is found.
     """
 
     stack: Stack
@@ -62,6 +63,7 @@ class Bench:
     today: datetime.date | None
     tell: Callable[[str], None] = lambda text: None
     watch: Watch = field(default_factory=Watch)
+    tiny: int = TINY
 
     def __post_init__(self) -> None:
         self.pairs = len(self.stack.nodes) * len(self.stack.workloads)
@@ -146,7 +148,7 @@ def mends(
     if moves is not None and moves > bench.stack.solve.moves:
         offers.append(Offer("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
     found = _Found(offers, so_far)
-    if bench.pairs <= TINY:
+    if bench.pairs <= bench.tiny:
         for kind in KINDS:
             for offer in found.of(kind)[:TRIES]:
                 found.add(offer, bench.mend(kind, (offer.edit,)))
@@ -230,7 +232,7 @@ def _more(bench: Bench, edits: tuple[Edit, ...]) -> list[Offer]:
 
 def _together(bench: Bench, offers: list[Offer]) -> tuple[Mend, ...]:
     """Two edits at once, or three; the fewest that were found."""
-    at_once, large = bench.pairs > TINY, bench.pairs > LARGE
+    at_once, large = bench.pairs > bench.tiny, bench.pairs > LARGE
     left = TOGETHER_LARGE if large else TOGETHER_AT_ONCE if at_once else TOGETHER
     width = TRIES_LARGE if large else TRIES
     front: list[tuple[tuple[Edit, ...], int]] = [((offer.edit,), offer.change) for offer in offers]

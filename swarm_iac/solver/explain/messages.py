@@ -238,7 +238,7 @@ def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, .
 def closed(scene: Scene, node: str) -> Reason:
     """A node's state as a fact."""
     it = scene.stack.nodes[node]
-    why = f" ({it.why})" if it.why else ""
+    why = f" ({it.reason})" if it.reason else ""
     return Reason(rule="node_is_ready", text=f"{node} is in state {it.state}{why}", path=f"nodes.{node}.state")
 
 

@@ -16,7 +16,7 @@ from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import SwarmError
-from swarm_iac.provider.operations import in_flight
+from swarm_iac.provider.plugin import in_flight
 from swarm_iac.run_options import VARIABLES
 
 Stack = Annotated[
