@@ -20,12 +20,13 @@ WISH = {
     "user": "ada",
     "each": {
         "gpus": "3 x H100", "vcpus": 7, "pinned": True, "memory": "11 GB", "scratch": "13 GB", "cache": "17 GB",
+        "licences": 31,
     },
     "network": {"egress": "19 Mbit/s", "ingress": "23 Mbit/s", "between": "29 Mbit/s"},
 }  # fmt: skip
 HELD = {
     "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
-    "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s",
+    "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s", "licences": 30,
 }  # fmt: skip
 SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s"}
 M, G = 10**6, 10**9
@@ -80,6 +81,13 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"), "verb": "enter",
         "limit": "bandwidth", "limited": "52 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
         "files": False, "zero": "JSON", "part_of": "",
+    },
+    "licences": {
+        "name": "licences", "key": "each.licences", "path": "each.licences", "reads": "31 licences", "column": "licences",
+        "demand": 31, "held": 30, "less": (1, 0), "edit": ("each.licences", 1), "step": 1,
+        "hardware": None, "has": None, "taken": None, "rules": ("", "", ""), "verb": "",
+        "limit": "licences", "limited": "31 licences: Licences held at once; no machine has any.",
+        "files": False, "zero": "", "part_of": "",
     },
 }  # fmt: skip
 
