@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, create_model, model_validator
 
 from swarm_iac.model import resource
-from swarm_iac.model.base import Account, Moment, Name, Value
+from swarm_iac.model.base import Account, Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.settings import Tuning
@@ -50,7 +50,9 @@ class LimitException(Ceiling):
 
     user: Account = Field(description="The user whose ceiling is replaced.")
     until: datetime.date = Field(description="Last day on which it holds.")
-    why: str = Field(max_length=200, description="The reason, for whoever reads it next.")
+    reason: str = Field(max_length=200, description="Why, for the next reader.")
+
+    _former = model_validator(mode="before")(with_former("reason"))
 
 
 class Limits(Value):
@@ -94,7 +96,9 @@ class Node(Value):
         default=None,
         description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
     )
-    why: str = Field(default="", max_length=200, description="Why it is in this state.")
+    reason: str = Field(default="", max_length=200, description="Why it is in this state.")
+
+    _former = model_validator(mode="before")(with_former("reason"))
 
     @property
     def labelled(self) -> dict[str, str]:
@@ -161,8 +165,8 @@ class Stack(Value):
         return self.tuning[name] if name else Tuning()
 
     def runs_as(self, allocation: Allocation) -> str:
-        """Name of the allocation on its node: that of the workload it was `formerly`, where there is one."""
-        workload = self.workloads[allocation.workload].formerly or allocation.workload
+        """Name of the allocation on its node: that of the workload it was renamed from, where there is one."""
+        workload = self.workloads[allocation.workload].renamed_from or allocation.workload
         return f"{workload}-{allocation.index}"
 
     def users(self) -> frozenset[str]:

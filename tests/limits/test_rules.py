@@ -222,7 +222,7 @@ def test_memory_that_is_bound_nowhere_may_lie_anywhere() -> None:
 
 
 def test_expired_exception_blocks_growth_and_never_evicts() -> None:
-    day = {"user": "ada", "gpus": 4, "until": "2026-05-31", "why": "paper"}
+    day = {"user": "ada", "gpus": 4, "until": "2026-05-31", "reason": "paper"}
     of = stack(limits={"user": {"gpus": 2}, "except": [day]})
     before, after = datetime.date(2026, 5, 31), datetime.date(2026, 6, 1)
     assert rules(of, *pair(of), today=before) == []

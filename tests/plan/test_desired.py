@@ -142,7 +142,7 @@ def test_restart_says_otherwise_for_failures() -> None:
 
 def test_a_renamed_workload_runs_on_as_it_was() -> None:
     before, new = stack(), stack()
-    chat = new.workloads.pop("chat").model_copy(update={"formerly": "chat"})
+    chat = new.workloads.pop("chat").model_copy(update={"renamed_from": "chat"})
     renamed = new.model_copy(update={"workloads": {**new.workloads, "talk": chat}})
     placed = tuple(
         one.model_copy(update={"workload": "talk", "name": f"talk-{one.index}"}) if one.workload == "chat" else one

@@ -63,7 +63,7 @@ def crowded(seed: int) -> tuple[Stack, Stack]:
         "user": rng.choice([{}, {}, {"gpus": 3}, {"memory": "9 GB"}, {"bandwidth": "8 Gbit/s"}, *MORE]),
         "node": rng.choice([{}, {}, {"gpus": 3}, {"vcpus": 6}, *MORE]),
         "cluster": rng.choice([{}, {}, {"gpus": 5}, {"storage": "150 GB"}, *MORE]),
-        "except": rng.choice([[], [{"user": "bo", "gpus": 2, "until": "2030-01-01", "why": "test"}]]),
+        "except": rng.choice([[], [{"user": "bo", "gpus": 2, "until": "2030-01-01", "reason": "test"}]]),
     }
     rest: dict[str, Any] = {
         "hardware": HARDWARE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import unittest.mock
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import TypedDict
 from swarm_iac.limits import amounts, judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve
+from swarm_iac.solver import Scale, Solution, solve
 from swarm_iac.solver.exact.search import EFFORT
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import misfit
@@ -156,9 +155,7 @@ def reached(solution: Solution) -> Pairs:
 
 def as_large(stack: Stack, last: Placement = Placement()) -> Solution:
     """What the path of large fleets answers."""
-    module = sys.modules["swarm_iac.solver.decide.solve"]
-    with unittest.mock.patch.multiple(module, NODES=0, EXACT=0):
-        return solve(stack, last)
+    return solve(stack, last, scale=Scale(pairs=0, nodes=0))
 
 
 def as_small(stack: Stack, last: Placement = Placement()) -> Solution:

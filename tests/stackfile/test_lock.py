@@ -155,7 +155,7 @@ def test_proof_reads_as_it_was_written_and_knows_its_lock() -> None:
 def test_a_workload_under_another_name_keeps_its_lock() -> None:
     of = stack()
     held = lock.make(of, placed(of))
-    now = stack(("  chat:\n", "  talk:\n    formerly: chat\n"), ("  tidy:\n", "  neat:\n    formerly: tidy\n"))
+    now = stack(("  chat:\n", "  talk:\n    renamed_from: chat\n"), ("  tidy:\n", "  neat:\n    renamed_from: tidy\n"))
     assert lock.validity(held, now), "its name is unknown there"
     fresh = lock.renamed(held, now)
     assert lock.validity(fresh, now) == ()

@@ -231,16 +231,20 @@ def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
 
     times = starts(decision, {}, 0)
     for gone in decision.placement.unplaced:
-        yield gone.workload, len(gone.missing), "; ".join(filter(None, (_because(gone), times.get(gone.workload))))
+        yield gone.workload, len(gone.missing), "; ".join(filter(None, (because(gone), times.get(gone.workload))))
 
 
 def growing_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """One row per workload that keeps its size, since there is no room for the one that it asks for."""
+    from swarm_iac.cli.decisions.start_times import starts
+
+    times = starts(decision, {}, 0)
     for one in decision.placement.growing:
-        yield one.workload, one.keeps, one.wants, _because(one)
+        yield one.workload, one.keeps, one.wants, "; ".join(filter(None, (because(one), times.get(one.workload))))
 
 
-def _because(one: Waiting) -> str:
+def because(one: Waiting) -> str:
+    """Why it waits, and the count of the nodes."""
     return "; ".join([*(reason.text for reason in one.reasons), *([one.nodes] if one.nodes else [])])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from swarm_iac.cli.decisions.deciding import ranges
 from swarm_iac.decision import Decision
+from swarm_iac.model.placement import Placement
 from swarm_iac.units import Bytes, Cpus
 
 
@@ -16,9 +17,15 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
     return {
         "node": node,
         "state": found.state,
-        "why": found.why,
+        "reason": found.reason,
         "place": _place(decision, node),
         "allocations": [{**one.model_dump(mode="json"), "user": stack.workloads[one.workload].user} for one in here],
+        "coming": sorted(one.name for one in here if not one.ended and _home(decision.last, one.name) != node),
+        "leaving": {
+            one.name: _home(decision.placement, one.name)
+            for one in decision.last.going()
+            if one.node == node and _home(decision.placement, one.name) != node
+        },
         "free": {
             "gpus": has.gpus.count - len({gpu for one in here for gpu in one.gpus}),
             "vcpus": int(has.vcpus) - sum(int(one.vcpus) for one in here),
@@ -30,9 +37,11 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
 def lines(decision: Decision, node: str) -> list[str]:
     """The answer for people."""
     found = as_json(decision, node)
-    state, free = found["state"] + (f" ({found['why']})" if found["why"] else ""), found["free"]
+    state, free = found["state"] + (f" ({found['reason']})" if found["reason"] else ""), found["free"]
+    count = sum("ended" not in one for one in found["allocations"])
+    leaves = f", {len(found['leaving'])} leaving" if found["leaving"] else ""
     told = [
-        f"{node}: {state}, {sum('ended' not in one for one in found['allocations'])} allocations",
+        f"{node}: {state}, {count} allocation{'s'[: count != 1]}{leaves}",
         f"  {found['place']}  nodes.{node}",
     ]
     if found["allocations"]:
@@ -43,13 +52,22 @@ def lines(decision: Decision, node: str) -> list[str]:
             told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
             continue
         gpus = f"GPU{'s'[: len(one['gpus']) != 1]} {ranges(one['gpus'])}, " if one["gpus"] else ""
-        told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory (swarm why {one['workload']})")
+        comes = "; comes with the next `swarm up`" if one["name"] in found["coming"] else ""
+        told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory{comes} (swarm why {one['workload']})")
+    if found["leaving"]:
+        told.append("\nWhat leaves it with the next `swarm up`")
+        told += [f"  {name}: {f'moves to {to}' if to else 'stops'}" for name, to in found["leaving"].items()]
     told.append("\nWhat is free")
     told.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
     if found["state"] in ("cordon", "drain", "lost"):
         words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
         told.append(f"  nothing new comes while it is {words}; swarm ready {node} ends that")
     return told
+
+
+def _home(placement: Placement, name: str) -> str | None:
+    """The node of what has not come to its end."""
+    return next((one.node for one in placement.going() if one.name == name), None)
 
 
 def _place(decision: Decision, node: str) -> str:

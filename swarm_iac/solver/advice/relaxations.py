@@ -15,7 +15,7 @@ from swarm_iac.model.resource import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.conflict import GANG, without
-from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, Tally, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, USER_RULES, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import Room
 from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget
@@ -51,7 +51,7 @@ class Offers:
     def of(self, conflict: Conflict) -> list[Offer]:
         """Offers for each rule and holder, and for asking less often or more urgently; sure ones first, then cheap ones."""
         found = [offer for rule in conflict.rules for offer in self._of_rule(rule)]
-        found += [*self._ended(), *self._fewer(), *self._urgent()]
+        found += [*self._ended(conflict), *self._fewer(), *self._urgent()]
         found += [offer for name in conflict.holders[:HOLDERS] for offer in self._given_up(name)]
         return sorted(found, key=lambda offer: (not offer.whole, offer.change, offer.edit.path))
 
@@ -171,14 +171,19 @@ class Offers:
                 yield Offer("request", edit, 4000 + 1000 * gone, whole)
                 return
 
-    def _ended(self) -> Iterator[Offer]:
-        """An exception whose end blocks growth goes on."""
-        if self.today is None or self.ask.members == self.ask.wanted:
+    def _ended(self, conflict: Conflict) -> Iterator[Offer]:
+        """An exception whose end blocks growth, or leaves its user too little, goes on."""
+        grows = self.ask.members != self.ask.wanted
+        if self.today is None or not (grows or any(rule in USER_RULES for rule in conflict.rules)):
             return
+        most = self.room.scene.users[self.ask.user]
         for i, one in enumerate(self.stack.limits.exceptions):
             if one.user == self.ask.user and one.until < self.today:
+                room = self.room.copy()
+                for j, key in enumerate(KEYS):
+                    room.users[self.ask.user][j] += max(0, (one.limit(key) or 0) - most[j])
                 edit = Edit(path=f"limits.except[{i}].until", value=(self.today + EXTENSION).isoformat())
-                yield Offer("limit", edit, 500, True)
+                yield Offer("limit", edit, 500, grows or self._fits(room))
 
     def _ceiling(self, budget: Budget) -> Iterator[Offer]:
         """The user's or the cluster's ceiling, raised to what all replicas need."""

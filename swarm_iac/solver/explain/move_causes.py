@@ -115,7 +115,7 @@ def _closed(scene: Scene, was: Allocation, head: str) -> Reason | None:
     if node is None:
         return Reason(rule="node_left", text=f"{head}, because {was.node} left the stack", path="nodes")
     if node.state in ("drain", "lost"):
-        why = f" ({node.why})" if node.why else ""
+        why = f" ({node.reason})" if node.reason else ""
         text = f"{head}, because {was.node} is in state {node.state}{why}"
         return Reason(rule="node_is_ready", text=text, path=f"nodes.{was.node}.state")
     return None

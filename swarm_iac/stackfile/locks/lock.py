@@ -34,7 +34,7 @@ MAX_BYTES = 64_000_000
 MAX_NODES = 5_000_000
 
 #: How a workload runs, how long, how it stops, changes and is called, and how urgent it is: changing these moves nothing.
-_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
+_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "renamed_from"}
 #: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
@@ -278,12 +278,12 @@ def _lock(
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
-    """The lock with every workload that has another name now under that name, as `formerly` in the stack says.
+    """The lock with every workload that has another name now under that name, as `renamed_from` in the stack says.
 
     What an older lock does not say of users is taken from the stack.
     """
     lock = _owned(lock, stack)
-    names = {one.formerly: name for name, one in stack.workloads.items() if one.formerly}
+    names = {one.renamed_from: name for name, one in stack.workloads.items() if one.renamed_from}
     found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
     if not found and not any(one.workload in names for one in lock.placement.unplaced):
         return lock
@@ -307,7 +307,7 @@ def _owned(lock: Lock, stack: Stack) -> Lock:
     if all(one.user for one in ones):
         return lock
     users = {name: one.user for name, one in stack.workloads.items()}
-    users |= {one.formerly: one.user for one in stack.workloads.values() if one.formerly}
+    users |= {one.renamed_from: one.user for one in stack.workloads.values() if one.renamed_from}
     owned = (one if one.user else one.model_copy(update={"user": users.get(one.workload)}) for one in ones)
     return replace(lock, placement=lock.placement.model_copy(update={"allocations": tuple(owned)}))
 
