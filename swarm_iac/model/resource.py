@@ -58,7 +58,7 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limit(Noun):
+class LimitKey(Noun):
     """What `limits` calls it, for users, nodes and the cluster. Where two rows have the same one, it holds for each of them."""
 
     key: str
@@ -101,7 +101,7 @@ class Resource(Noun):
     capacity: Capacity | None = None
     #: What one replica takes of the machine's; None: all that it asks for.
     taken: Callable[[Workload], int] | None = None
-    limit: Limit | None = None
+    limit: LimitKey | None = None
     uplink: Uplink | None = None
     #: Does a job keep it that came to its end?
     files: bool = False
@@ -245,7 +245,7 @@ def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
     return lowered
 
 
-_BANDWIDTH = Limit(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
+_BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
 
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
 RESOURCES: tuple[Resource, ...] = (
@@ -254,13 +254,13 @@ RESOURCES: tuple[Resource, ...] = (
         pieces="gpus",
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node"),
         taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == _WHOLE else 0,  # parts are counted by cards
-        limit=Limit(int, "GPUs", "gpus", "Whole GPUs."),
+        limit=LimitKey(int, "GPUs", "gpus", "Whole GPUs."),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
     Resource(
         Cpus, "vCPUs", "vcpus", "each.vcpus", lambda wish: int(wish.each.vcpus), cpu_step,
         capacity=Capacity("vcpus", lambda has: int(has.vcpus), "vcpus_fit_node", "vcpus_fit_node"),
-        limit=Limit(Cpus, "vCPUs", "vcpus", "vCPUs."),
+        limit=LimitKey(Cpus, "vCPUs", "vcpus", "vCPUs."),
         zero="lock and JSON", head="CPUs",
     ),
     Resource(
@@ -272,13 +272,13 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         Bytes, "memory", "memory", "each.memory", lambda wish: int(wish.each.memory), giga_step,
         capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
-        limit=Limit(Bytes, "memory", "memory", "RAM."),
+        limit=LimitKey(Bytes, "memory", "memory", "RAM."),
         zero="lock and JSON",
     ),
     Resource(
         Bytes, "storage", "storage", "each.scratch", _disk, giga_step,
         capacity=Capacity("nvme", lambda has: int(has.nvme), "storage_fits_node", "storage_fits_node"),
-        limit=Limit(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
+        limit=LimitKey(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),
     Resource(
@@ -297,7 +297,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         int, "licences", "licences", "each.licences", lambda wish: wish.each.licences, one_by_one,
-        limit=Limit(int, "licences", "licences", "Licences held at once; no machine has any."),
+        limit=LimitKey(int, "licences", "licences", "Licences held at once; no machine has any."),
     ),
 )  # fmt: skip
 
@@ -307,7 +307,7 @@ LIMITED: dict[str, tuple[Resource, ...]] = {
     for key in dict.fromkeys(row.limit.key for row in RESOURCES if row.limit)
 }
 #: The limits by their keys.
-LIMITS: dict[str, Limit] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
+LIMITS: dict[str, LimitKey] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
 #: Those that an allocation holds an amount of, and not pieces with numbers.
 SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
 
@@ -347,7 +347,7 @@ def limits() -> dict[str, Any]:
     return {key: (_type(LIMITS[key].unit) | None, _limit(LIMITS[key], rows[0])) for key, rows in LIMITED.items()}
 
 
-def _limit(one: Limit, row: Resource) -> Any:
+def _limit(one: LimitKey, row: Resource) -> Any:
     return Field(default=None, description=one.description, exclude_if=_missing if row.silent else None)
 
 
