@@ -89,10 +89,6 @@ CASES: dict[str, dict[str, Any]] = {
         "limit": "licences", "limited": "31 licences: Licences held at once; no machine has any.",
         "files": False, "zero": "", "part_of": "",
     },
-    "licences": {
-        "demand": 31, "held": 30, "has": None, "hardware": None, "reads": "31 licences", "path": "each.licences",
-        "limit": "licences", "edit": ("each.licences", 1), "column": "licences", "step": 1, "ended": 0, "rules": ("", "", ""),
-    },
 }  # fmt: skip
 
 #: What bounds a process or a device on its node, and is not counted.
@@ -107,7 +103,7 @@ def test_every_row_has_a_case_and_every_size_a_row() -> None:
     assert {row.key for row in RESOURCES} == asked - NOT_COUNTED
     assert {row.capacity.key for row in RESOURCES if row.capacity} == set(Hardware.model_fields) - NO_AMOUNTS
     assert set(LIMITED) == set(Ceiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}
-    assert set(LimitException.model_fields) == {*LIMITED, "user", "until", "why"}
+    assert set(LimitException.model_fields) == {*LIMITED, "user", "until", "reason"}
 
 
 def facts(row: Resource) -> dict[str, Any]:
