@@ -15,7 +15,7 @@ from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spen
 from swarm_iac.solver.exact.fleet_model import Board, Values
 from swarm_iac.solver.exact.goals import Aim
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.repair.gpu_bounds import PriorityBounds, Bounds
+from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds
 from swarm_iac.solver.repair.greedy import completed, refill
 from swarm_iac.solver.snapshot.snapshot import WHOLE
 from swarm_iac.solver.snapshot.tasks import Pairs, fixed_by
