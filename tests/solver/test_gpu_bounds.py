@@ -14,9 +14,9 @@ from hypothesis.strategies import SearchStrategy
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.explain.counting import possible
-from swarm_iac.solver.repair.gpu_bounds import Beside, level_bounds
+from swarm_iac.solver.repair.gpu_bounds import PriorityBounds, level_bounds
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.snapshot import Scene, scene_of
@@ -59,8 +59,8 @@ def check(change: bool, before: Stack, now: Stack) -> None:
         return  # what runs over several NUMA nodes may stay, and has no place of its own
     task = narrow(scene, settled)
     counts: Pairs = fixed_by(task) + greedy(task)
-    asked = Beside(scene, most, Limit(left=10.0), settled)
-    every_level = level_bounds(scene, counts, most, "normal", Limit(left=10.0), settled=settled)
+    asked = PriorityBounds(scene, most, TimeLimit(left=10.0), settled)
+    every_level = level_bounds(scene, counts, most, "normal", TimeLimit(left=10.0), settled=settled)
     found = [(moves, other) for _, moves, other in every(now, last) if moves <= now.solve.moves]
     for level in {ask.priority for ask in scene.asks.values() if ask.gpus}:
         above = sum(held(scene, counts, one)[0] for one in {ask.priority for ask in scene.asks.values()} if one > level)

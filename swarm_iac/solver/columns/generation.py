@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from swarm_iac.solver.backend.time_limit import COLUMN, PRICED, Limit
+from swarm_iac.solver.backend.time_limit import COLUMN, PRICED, TimeLimit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.pricing import Priced, Pricer
 from swarm_iac.solver.columns.problem import Cap, Problem, Shape
@@ -66,7 +66,7 @@ def generate(
     slack: float,
     prices: tuple[float, ...] | None = None,
     bound: float = float("inf"),
-    stop: Limit = Limit(),
+    stop: TimeLimit = TimeLimit(),
     tell: Callable[[float], None] = lambda bound: None,
 ) -> Generated:
     """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
@@ -141,13 +141,17 @@ class _Charged:
         return self.known[shape]
 
 
-def _cost(pricer: Pricer, stop: Limit) -> float:
+def _cost(pricer: Pricer, stop: TimeLimit) -> float:
     """Deterministic time of writing one pricing problem down."""
     return PRICED + stop.kind * len(pricer.tops)
 
 
 def _priced(
-    pool: ThreadPoolExecutor, pricers: list[Pricer], charges: dict[int, tuple[float, ...]], stop: Limit, promise: list[float]
+    pool: ThreadPoolExecutor,
+    pricers: list[Pricer],
+    charges: dict[int, tuple[float, ...]],
+    stop: TimeLimit,
+    promise: list[float],
 ) -> Iterator[tuple[int, Priced]]:
     """What each shape carries best at its charges; shapes that are alike and charged alike are priced once.
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.cpsat import cp_model, ended_by, one_worker, run, solved
 from swarm_iac.solver.backend.linear import Linear
-from swarm_iac.solver.backend.time_limit import PRICED, Limit
+from swarm_iac.solver.backend.time_limit import PRICED, TimeLimit
 from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
 
@@ -128,7 +128,7 @@ def fewest_moves(
     columns: Sequence[Column],
     *,
     rounds: int,
-    stop: Limit = Limit(),
+    stop: TimeLimit = TimeLimit(),
 ) -> Stay:
     """The bound after so many rounds of pricing, starting from columns that some placement has. Kinds are worth 0 here."""
     program = _Program(problem, wanted)
@@ -171,7 +171,7 @@ def fewest_moves(
     return state
 
 
-def _whole(program: _Program, wanted: Sequence[int], stop: Limit) -> tuple[int | None, dict[Column, int]]:
+def _whole(program: _Program, wanted: Sequence[int], stop: TimeLimit) -> tuple[int | None, dict[Column, int]]:
     """The fewest moves with a whole number of nodes for each column found."""
     shapes = program.problem.shapes
     model = cp_model.CpModel()

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 
 from swarm_iac.model.placement import Goal
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_of
@@ -87,7 +87,7 @@ def fewer(
     """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
     if counted.bound == counted.value or watch.stopped:
         return counts, counted
-    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, Limit(watch.ended, left))
+    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, TimeLimit(watch.ended, left))
     if least.found is not None and moves_of(scene, settled, least.found) < counted.value:
         counts = homeward(scene, settled, least.found)
     moves = moves_of(scene, settled, counts)

@@ -13,7 +13,7 @@ from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.exact.search import Found, Score, bounded, stricter
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_goal
-from swarm_iac.solver.repair.gpu_bounds import Beside
+from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
@@ -57,7 +57,7 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
         rest = replace(task, base=room_with(scene, fixed), free=free)
         return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
 
-    gpus = Beside(scene, most, columns(scene, watch))
+    gpus = PriorityBounds(scene, most, columns(scene, watch))
     best = attempt(scene, task, most, counts, True, watch, left=left, gpus=gpus, again=by_columns)
     return _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores)
 
@@ -103,7 +103,7 @@ def _all_at_once(
 
     `counts`: all that runs stays, and what has no place takes what is free.
     """
-    gpus = Beside(scene, most, columns(scene, watch), settled)
+    gpus = PriorityBounds(scene, most, columns(scene, watch), settled)
     first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left * WIDE)
     left -= first[0].spent
 

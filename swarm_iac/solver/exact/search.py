@@ -15,7 +15,7 @@ from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spen
 from swarm_iac.solver.exact.fleet_model import Board, Values
 from swarm_iac.solver.exact.goals import Aim
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.repair.gpu_bounds import Beside, Bounds
+from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds
 from swarm_iac.solver.repair.greedy import completed, refill
 from swarm_iac.solver.snapshot.snapshot import WHOLE
 from swarm_iac.solver.snapshot.tasks import Pairs, fixed_by
@@ -66,7 +66,7 @@ def search(
     watch: Watch,
     in_all: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: Beside | None = None,
+    gpus: PriorityBounds | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
@@ -181,7 +181,14 @@ def _holds_for_all(board: Board, aim: Aim) -> bool:
 
 
 def _in_turn(
-    board: Board, aim: Aim, bound: int, values: Values, effort: float, watch: Watch, players: _Players, bounds: Beside | None
+    board: Board,
+    aim: Aim,
+    bound: int,
+    values: Values,
+    effort: float,
+    watch: Watch,
+    players: _Players,
+    bounds: PriorityBounds | None,
 ) -> tuple[Values, int, float]:
     """The best values, a bound, and the deterministic time it took: GPUs first, then replicas beside so many GPUs.
 
@@ -204,7 +211,14 @@ def _in_turn(
 
 
 def _most_gpus(
-    board: Board, aim: Aim, bound: int, values: Values, effort: float, watch: Watch, players: _Players, bounds: Beside | None
+    board: Board,
+    aim: Aim,
+    bound: int,
+    values: Values,
+    effort: float,
+    watch: Watch,
+    players: _Players,
+    bounds: PriorityBounds | None,
 ) -> tuple[Values, int, float]:
     """The same of its GPUs: a short search, then, where `bounds` are sought, a long one up to what they allow."""
     gpus, most, took = aim.split()[0], bound // aim.base, 0.0

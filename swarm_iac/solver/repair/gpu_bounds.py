@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole_fleet import bound_of
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, problem_of
@@ -62,7 +62,7 @@ def level_bounds(
     counts: Pairs,
     possible: dict[str, int],
     effort: str,
-    stop: Limit,
+    stop: TimeLimit,
     *,
     settled: Settled = NOBODY,
 ) -> Bounds:
@@ -94,7 +94,7 @@ def level_bounds(
                 most = max(now[level], int(most + 1e-6) + closed)
                 found.own[level] = min(most, found.own.get(level, counted[level]))
 
-        def open_still(level: int = level, share: Limit = share) -> bool:
+        def open_still(level: int = level, share: TimeLimit = share) -> bool:
             return gap(level) > CLOSE * counted[level] and not share()
 
         own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere))
@@ -111,12 +111,12 @@ def level_bounds(
 
 
 @dataclass
-class Beside:
+class PriorityBounds:
     """Bounds on one priority after the other, while a search goes through them. `limit`: the effort of all of them."""
 
     scene: Scene
     possible: dict[str, int]
-    limit: Limit
+    limit: TimeLimit
     settled: Settled = field(default_factory=lambda: NOBODY)
 
     def of(self, level: int, counts: Pairs, *, deep: bool) -> int | None:
@@ -137,7 +137,7 @@ class Beside:
             found = relaxed_bound(problem, groups, self.limit, stand, moves, priced.caps, elsewhere)
             found = int(priced.bound + 1e-6) if found is None else min(found, int(priced.bound + 1e-6))
         else:
-            brief = Limit(self.limit.stop, min(BRIEF, self.limit.left))
+            brief = TimeLimit(self.limit.stop, min(BRIEF, self.limit.left))
             before = brief.left
             found = relaxed_bound(problem, groups, brief, stand, moves, elsewhere=elsewhere)
             self.limit.spend(before - brief.left)
@@ -145,7 +145,7 @@ class Beside:
         return None if found is None else found + sum(size(ask) * elsewhere[ask.name] for ask in mine)
 
 
-def _together(scene: Scene, asks: list[Ask], possible: dict[str, int], effort: str, stop: Limit) -> int:
+def _together(scene: Scene, asks: list[Ask], possible: dict[str, int], effort: str, stop: TimeLimit) -> int:
     problem = _problem(scene, asks, possible, size, priorities=False)[0]
     bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop).bound + 1e-6)
     elsewhere = _elsewhere(scene)

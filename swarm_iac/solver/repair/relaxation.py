@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, spent
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.pricing import FINE, Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Cap, Problem, Row
 from swarm_iac.solver.snapshot.snapshot import Ask
@@ -42,7 +42,7 @@ Stand = Mapping[tuple[int, int], int]
 def relaxed_bound(
     problem: Problem,
     groups: list[list[Ask]],
-    stop: Limit,
+    stop: TimeLimit,
     stand: Stand = MappingProxyType({}),
     moves: int = 0,
     caps: Sequence[Cap] = (),
