@@ -68,8 +68,10 @@ the fleet. What a stack file does not name keeps its default from `policies/limi
 %s
 
 `bandwidth` and `licences` have no ceiling by default. No machine has licences: the limit of the cluster says how many there
-are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job gives them back when it ends. A workload whose least wish exceeds a ceiling is a mistake in the file; one that
-does not fit what is left of it stays unplaced, and `swarm why` names the ceiling.
+are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job gives them back when it ends.
+
+A workload whose least wish exceeds a ceiling is a mistake in the file; one that does not fit what is left of it stays
+unplaced, and `swarm why` names the ceiling.
 
 An entry of **`except`** replaces values for one user until its last day. Where several hold, the largest value counts.
 After that day nothing of the user's may be added or grow; what runs is not stopped.
