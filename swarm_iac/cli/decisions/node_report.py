@@ -1,4 +1,4 @@
-"""Why does a node carry what it carries? Its state, what stands on it, and what is free."""
+"""What does `swarm why NODE` show? The state of a node, its allocations and its free capacity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swarm_iac.units import Bytes, Cpus
 
 
 def as_json(decision: Decision, node: str) -> dict[str, Any]:
-    """The answer for machines; memory in bytes, CPUs in thousandths."""
+    """The answer as JSON; memory in bytes, CPUs in thousandths."""
     stack = decision.stack
     found, has, here = stack.nodes[node], stack.hardware_of(node), decision.placement.on(node)
     return {
@@ -35,7 +35,7 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
 
 
 def lines(decision: Decision, node: str) -> list[str]:
-    """The answer for people."""
+    """The answer as text."""
     found = as_json(decision, node)
     state, free = found["state"] + (f" ({found['reason']})" if found["reason"] else ""), found["free"]
     count = sum("ended" not in one for one in found["allocations"])
@@ -45,28 +45,28 @@ def lines(decision: Decision, node: str) -> list[str]:
         f"  {found['place']}  nodes.{node}",
     ]
     if found["allocations"]:
-        told.append("\nWhat stands there")
+        told.append("\nAllocations")
     for one in found["allocations"]:
         if one.get("ended"):
             files = f", and keeps {one['storage']} of files" if one["storage"] != str(Bytes(0)) else ""
             told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
             continue
         gpus = f"GPU{'s'[: len(one['gpus']) != 1]} {ranges(one['gpus'])}, " if one["gpus"] else ""
-        comes = "; comes with the next `swarm up`" if one["name"] in found["coming"] else ""
+        comes = "; arrives with the next `swarm up`" if one["name"] in found["coming"] else ""
         told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory{comes} (swarm why {one['workload']})")
     if found["leaving"]:
-        told.append("\nWhat leaves it with the next `swarm up`")
+        told.append("\nLeaving with the next `swarm up`")
         told += [f"  {name}: {f'moves to {to}' if to else 'stops'}" for name, to in found["leaving"].items()]
-    told.append("\nWhat is free")
+    told.append("\nFree capacity")
     told.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
     if found["state"] in ("cordon", "drain", "lost"):
         words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
-        told.append(f"  nothing new comes while it is {words}; swarm ready {node} ends that")
+        told.append(f"  takes no new work while it is {words}; to reopen it: swarm ready {node}")
     return told
 
 
 def _home(placement: Placement, name: str) -> str | None:
-    """The node of what has not come to its end."""
+    """The node of an allocation that has not finished."""
     return next((one.node for one in placement.going() if one.name == name), None)
 
 
