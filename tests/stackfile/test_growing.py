@@ -244,7 +244,7 @@ def test_every_command_says_it(root: Path) -> None:
     assert "keeps its size until there is capacity" in solved
     why = swarm("why", "a", "-s", "lab", at=root).out
     assert "a: runs with 2 GPUs until there is capacity for 3 GPUs" in why
-    assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
+    assert "Why it cannot grow" in why and "most that is free is 2 on n1" in why
     assert "swarm what-if" in why
     assert "stopped on" not in why and "What left its node" not in why, "it runs on"
 
