@@ -22,7 +22,6 @@ KNOWN_CIRCLES = {
 #: Classes of one name, and why.
 SAME_CLASSES = {
     "Board": "limits and the exact search, until both are renamed",
-    "Limit": "what is counted of a resource; the time that a linear program has, until the solver's is renamed",
     "Problem": "a mistake in a file; a problem of linear programming",
 }
 

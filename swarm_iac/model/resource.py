@@ -283,6 +283,10 @@ RESOURCES: tuple[Resource, ...] = (
         zero="JSON", head="in",
         key_in=_rate_key("ingress"), editing=_rate_edit("ingress"), lowering=_lower_rate("ingress"),
     ),
+    Resource(
+        int, "licences", "licences", "each.licences", lambda wish: wish.each.licences, one_by_one,
+        limit=Limit(int, "licences", "licences", "Licences held at once; no machine has any."),
+    ),
 )  # fmt: skip
 
 #: Those that `limits` bound, by the key there.

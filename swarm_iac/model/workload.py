@@ -65,6 +65,7 @@ class Each(Value):
     )
     cache: Bytes = Field(default=Bytes(0), description="Quota of its cache directory, which is kept across restarts.")
     io: DiskIo = Field(default=DiskIo(), description="Limits on the scratch disk.")
+    licences: int = Field(default=0, ge=0, le=1_000_000, description="Licences that it holds of those in `limits`.")
     gpu_power: Watts | None = Field(default=None, description="Power limit of its GPUs, instead of the node's.")
     gpu_clock: Hertz | None = Field(default=None, description="Locked clock of its GPUs, instead of the node's.")
 

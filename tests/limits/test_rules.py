@@ -11,6 +11,7 @@ from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import Bytes
+from tests.sized import sizes
 
 STACK: dict[str, Any] = {
     "fleet": "lab",
@@ -54,8 +55,7 @@ def put(of: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tuple
     key, _, index = name.rpartition("-")
     wish = of.workloads[key]
     values: dict[str, Any] = {
-        "workload": key, "index": int(index), "vcpus": wish.each.vcpus, "memory": wish.each.memory, "storage": wish.storage,
-        "egress": wish.egress, "ingress": wish.ingress,
+        "workload": key, "index": int(index), **sizes(wish),
     } | other  # fmt: skip
     return Allocation(name=name, node=node, gpus=gpus, cpus=cpus, **values)
 

@@ -13,6 +13,7 @@ from swarm_iac.plan import desired, rows
 from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.format import size
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
+from tests.sized import sizes
 
 
 def stack() -> Stack:
@@ -60,8 +61,7 @@ def allocation(name: str, node: str, **values: object) -> Allocation:
     return Allocation.model_validate(
         {
             "name": name, "workload": name.rpartition("-")[0], "index": int(name[-1]), "node": node,
-            "vcpus": workload.each.vcpus, "memory": workload.each.memory, "storage": workload.storage,
-            "egress": workload.egress, **values,
+            **sizes(workload), **values,
         }
     )  # fmt: skip
 

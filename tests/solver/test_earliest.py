@@ -14,6 +14,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.advice.earliest import End, Start, earliest, ends
+from tests.sized import sizes
 from tests.solver.fleets import stack_of
 
 HARDWARE: dict[str, dict[str, Any]] = {
@@ -73,8 +74,7 @@ def fits(stack: Stack, stands: tuple[Allocation, ...], workload: str) -> bool:
             more.append(
                 Allocation(
                     name=f"{workload}-{index}", workload=workload, index=index, node=node,
-                    gpus=tuple(free[: wish.each.gpus.count]), vcpus=wish.each.vcpus, memory=wish.each.memory,
-                    storage=wish.storage, egress=wish.egress, ingress=wish.ingress,
+                    gpus=tuple(free[: wish.each.gpus.count]), **sizes(wish),
                 )
             )  # fmt: skip
         then = Placement(allocations=tuple(sorted((*stands, *more), key=lambda one: one.name)))

@@ -11,7 +11,7 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.gpu_bounds import level_bounds
 from swarm_iac.solver.snapshot.snapshot import scene_of
@@ -105,4 +105,4 @@ def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     wishes = {"one": {"each": {"gpus": 2}}, "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
     stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
     scene = scene_of(stack, Placement())
-    assert level_bounds(scene, Counter(), possible(scene), "normal", Limit()).together == {1: 4000}
+    assert level_bounds(scene, Counter(), possible(scene), "normal", TimeLimit()).together == {1: 4000}

@@ -132,6 +132,20 @@ def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp
     )
 
 
+def test_an_uplink_that_carries_some_members_of_a_gang_is_not_said_to_carry_none(tmp_path: Path) -> None:
+    """More is left than one needs, and less than all of them do."""
+    text = (
+        HEAD + "limits: {user: {gpus: 90, vcpus: 90, memory: 9 TB}}\nracks:\n  r1: {uplink: 500 Gbit/s}\n"
+        "hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nic: 400 Gbit/s}}\n"
+        'nodes:\n  "n[1-3]": {hardware: h, rack: r1, ssh: "root@{name}"}\nworkloads:\n'
+        "  w: {user: ada, gang: 3, each: {gpus: 8}, network: {egress: 200 Gbit/s}}\n"
+    )
+    assert texts(pending(tmp_path, text))[0] == (
+        "needs 200 Gbit/s more of its rack's uplink for each of 3 members; the most that is left is 500 Gbit/s in r1 "
+        "(racks.r1.uplink)"
+    )
+
+
 def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> None:
     limits = "limits: {user: {gpus: 8}, except: [{user: ada, gpus: 16, until: 2026-05-01, reason: paper}]}\n"
     rest = FULL.replace("n1:", "n[1-3]:").replace("priority: high, ", "")

@@ -181,7 +181,7 @@ class Offers:
             if one.user == self.ask.user and one.until < self.today:
                 room = self.room.copy()
                 for j, key in enumerate(KEYS):
-                    room.users[self.ask.user][j] += max(0, int(getattr(one, key) or 0) - most[j])
+                    room.users[self.ask.user][j] += max(0, (one.limit(key) or 0) - most[j])
                 edit = Edit(path=f"limits.except[{i}].until", value=(self.today + EXTENSION).isoformat())
                 yield Offer("limit", edit, 500, grows or self._fits(room))
 

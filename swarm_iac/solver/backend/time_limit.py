@@ -15,7 +15,7 @@ def never() -> bool:
 
 
 @dataclass
-class Limit:
+class TimeLimit:
     """True, when called, once the search is to end."""
 
     stop: Callable[[], bool] = never
@@ -43,6 +43,6 @@ class Limit:
             count += 1
         return count
 
-    def part(self, share: float) -> Limit:
+    def part(self, share: float) -> TimeLimit:
         """A limit of its own, with a share of what is left."""
-        return Limit(self.stop, self.left * share, self.kind)
+        return TimeLimit(self.stop, self.left * share, self.kind)

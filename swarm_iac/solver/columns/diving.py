@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.generation import generate
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.pricing import Pricer
@@ -27,7 +27,7 @@ def dive(
     mix: Mix,
     *,
     rounds: int,
-    stop: Limit = Limit(),
+    stop: TimeLimit = TimeLimit(),
 ) -> Plan:
     """A whole number of nodes for each column. `rounds` of pricing on each level."""
     plan: Plan = Counter()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.diving import Plan, dive
 from swarm_iac.solver.columns.generation import Generated, generate
 from swarm_iac.solver.columns.greedy_fill import Floor, passes, tightest
@@ -48,7 +48,7 @@ class Filled:
     columns: int
 
 
-def fill_fleet(problem: Problem, *, rounds: int, stop: Limit = Limit(), tell: Tell = _nobody) -> Filled:
+def fill_fleet(problem: Problem, *, rounds: int, stop: TimeLimit = TimeLimit(), tell: Tell = _nobody) -> Filled:
     """The best placement found with so many rounds of pricing. `stop` is a guard; once true, what is there is finished.
 
     `tell` hears of the best greedy pass, and of every better bound.
@@ -72,18 +72,18 @@ def bound_of(
     problem: Problem,
     *,
     rounds: int,
-    stop: Limit = Limit(),
+    stop: TimeLimit = TimeLimit(),
     first: Sequence[tuple[int, Pattern]] = (),
-) -> float:
+) -> Generated:
     """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with."""
-    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1].bound
+    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1]
 
 
 def _generated(
     problem: Problem,
     greedy: list[Floor],
     rounds: int,
-    stop: Limit,
+    stop: TimeLimit,
     tell: Callable[[float], None],
     first: Sequence[tuple[int, Pattern]] = (),
 ) -> tuple[Master, Generated]:
@@ -100,7 +100,7 @@ def _generated(
     return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop, tell=tell)
 
 
-def _refilled(problem: Problem, plan: Plan, stop: Limit) -> Floor:
+def _refilled(problem: Problem, plan: Plan, stop: TimeLimit) -> Floor:
     """The plan, and what still fits beside it: the highest level first, then the largest."""
     floor = Floor(problem)
     start = [0]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.whole_fleet import Nodes, fill_fleet
 from swarm_iac.solver.exact.goals import LEVELS
 from swarm_iac.solver.repair.gpu_bounds import Bounds
@@ -45,7 +45,7 @@ def fill(
     task: Task,
     start: Pairs,
     effort: str,
-    stop: Limit,
+    stop: TimeLimit,
     tell: Callable[[Pairs, Bounds], None] = lambda counts, bounds: None,
 ) -> Answer:
     """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm_iac.solver.backend.time_limit import Limit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.snapshot.snapshot import Scene
 
@@ -27,9 +27,9 @@ def in_all(scene: Scene, table: dict[str, float]) -> float:
     return table[scene.stack.solve.effort] * min(MOST, 1 + len(scene.asks) * len(scene.bins) / PAIRS)
 
 
-def columns(scene: Scene, watch: Watch, *, large: bool = False) -> Limit:
+def columns(scene: Scene, watch: Watch, *, large: bool = False) -> TimeLimit:
     """How long columns may be looked for."""
     table = COLUMNS_OF_LARGE if large else COLUMNS
     if large:
-        return Limit(watch.ended, table[scene.stack.solve.effort], KIND)
-    return Limit(watch.ended, in_all(scene, table) * (1 if scene.running else ANEW))
+        return TimeLimit(watch.ended, table[scene.stack.solve.effort], KIND)
+    return TimeLimit(watch.ended, in_all(scene, table) * (1 if scene.running else ANEW))

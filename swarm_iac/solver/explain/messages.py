@@ -179,8 +179,10 @@ def _rack(room: Room, ask: Ask, budget: Budget) -> Reason:
     bounded = [rack for rack, left in room.racks.items() if left[i] < ENDLESS // 2]
     name = max(bounded or room.racks, key=lambda rack: (room.racks[rack][i], rack))
     need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if budget.row is None else ask.need[UPLINK[i]]
-    left = noun.text(max(0, room.racks[name][i]))
-    text = f"needs {noun.text(need)} more of its rack's {key}; the most that is left is {left} in {name}"
+    left = max(0, room.racks[name][i])
+    # Room for one member is no room for all of them.
+    each = f" for each of {ask.members} members" if ask.gang and need <= left else ""
+    text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
     return Reason(rule=budget.told, text=text, path=f"racks.{name}.{key}")
 
 
