@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from swarm_iac.cli.engine import has_state, reaching, repository, state_folder
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
-from swarm_iac.model import cost
+from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
@@ -188,7 +188,7 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
         note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, (note, split(decision.stack, one))))
         cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
-        gpus = ranges(one.gpus) or "-"
+        gpus = device.told(one.gpus) or "-"
         user = decision.stack.workloads[one.workload].user
         yield (
             one.name,
@@ -211,7 +211,7 @@ def kept_of(one: Allocation) -> str:
 
 def split(stack: Stack, one: Allocation) -> str:
     """Words for a replica whose GPUs and cores lie on several NUMA nodes, though one could hold them; nothing for others."""
-    parts = stack.hardware_of(one.node).apart(one.gpus, one.cpus) if one.node in stack.nodes else ()
+    parts = stack.hardware_of(one.node).apart(one.cards, one.cpus) if one.node in stack.nodes else ()
     return f"split over NUMA nodes {' and '.join(map(str, parts))}" if parts else ""
 
 

@@ -16,7 +16,7 @@ from swarm_iac.cli.engine import reaching
 from swarm_iac.cli.machines.believed import believed, disowned
 from swarm_iac.decision import Decision, stood
 from swarm_iac.errors import Refused, SwarmError
-from swarm_iac.model import deadline
+from swarm_iac.model import deadline, device
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Node
@@ -284,7 +284,7 @@ def allocation_rows(view: View) -> Iterator[tuple[object, ...]]:
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing else ""
         apart = deciding.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
-        gpus = ranges(one.gpus) or "-"
+        gpus = device.told(one.gpus) or "-"
         cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
         user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"
         yield one.name, user, one.node, gpus, cpus, memory, health

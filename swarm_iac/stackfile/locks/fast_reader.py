@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
-from swarm_iac.model.base import CARDS, CPUS
+from swarm_iac.model.base import CPUS
+from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Quantity
 
@@ -21,13 +22,16 @@ Read = tuple[list[Allocation], list[Unplaced], dict[str, str], dict[str, str]]
 
 _NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
+#: A part of a GPU is "3:0.25".
+_GPU = r'(?:[0-9]{1,5}|"[0-9]{1,5}:0\.[0-9]{1,3}")'
+_GPUS = rf"\[({_GPU}(?:, {_GPU})*)\]"
 _LIST = r"\[([0-9]{1,5}(?:, [0-9]{1,5})*)\]"
 #: Text with a unit: as a bare number it would be read as YAML reads numbers.
 _SIZE = r"(0|[0-9]{1,15}(?:\.[0-9]{1,9})? [A-Za-z/]{1,8})"
 _DIGEST = r'    digest: "([0-9a-f]{12})"\n'
 _BLOCK = re.compile(
     rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n(?:    user: ({_ACCOUNT})\n)?"
-    rf"(?:    gpus: {_LIST}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
+    rf"(?:    gpus: {_GPUS}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
     rf"    vcpus: ([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)\n    memory: {_SIZE}\n"
     rf"(?:    storage: {_SIZE}\n)?(?:    egress: {_SIZE}\n)?(?:    ingress: {_SIZE}\n)?(    ended: true\n)?{_DIGEST}"
 )
@@ -43,6 +47,7 @@ def read(text: str, head: str) -> Read | None:
     if not text.startswith(head):
         return None
     cpus, size, rate = _reader(Cpus.parse), _reader(Bytes.parse), _reader(BitsPerSecond.parse)
+    devices = cache(_devices)
     allocations: dict[str, Allocation] = {}
     digests: dict[str, str] = {}
     names: set[str] = set()
@@ -57,7 +62,7 @@ def read(text: str, head: str) -> Read | None:
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
                 name=name, workload=workload, index=int(index), node=node, user=user,
-                gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
+                gpus=devices(gpus or ""), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
                 vcpus=cpus(vcpus), memory=size(memory), storage=size(storage or "0"),
                 egress=rate(egress or "0"), ingress=rate(ingress or "0"), ended=bool(ended),
             )  # fmt: skip
@@ -84,6 +89,12 @@ def _numbers(text: str | None, end: int = 100_000) -> tuple[int, ...]:
     if found and max(found) >= end:
         raise ValueError(text)
     return found
+
+
+def _devices(text: str) -> tuple[Device, ...]:
+    """Raises ValueError for what is no GPU."""
+    words = text.split(", ") if text else ()
+    return tuple(Device.parse(word.strip('"') if word.startswith('"') else int(word)) for word in words)
 
 
 def _reader(parse: Callable[[object], Size]) -> Callable[[str], Size]:
