@@ -114,28 +114,28 @@ def decide(
     name: str,
     *,
     today: datetime.date,
-    environment: Mapping[str, str] = os.environ,
+    frozen: bool = False,
     write: bool = True,
     progress: Progress | None = None,
     ends: Ends | None = None,
 ) -> Decision:
-    """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when frozen, LimitExceeded.
+    """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when `frozen`, LimitExceeded.
 
     A fresh solution is kept as the candidate, unless told not to `write`. `ends` is asked where something is to be decided,
     or waits for room; without it a job has ended when the lock says so.
     """
-    return _decide(root, name, _existing(root, name), today, environment, write=write, progress=progress, ends=ends)
+    return _decide(root, name, _existing(root, name), today, frozen, write=write, progress=progress, ends=ends)
 
 
 def decide_file(
     path: Path,
     *,
     today: datetime.date,
-    environment: Mapping[str, str] = os.environ,
+    frozen: bool = False,
     progress: Progress | None = None,
 ) -> Decision:
     """The placement for a stack file anywhere, from the lock beside it. Writes nothing; raises as `decide` does."""
-    return _decide(path.parent, path.stem, Files(path), today, environment, progress=progress)
+    return _decide(path.parent, path.stem, Files(path), today, frozen, progress=progress)
 
 
 def keep(decision: Decision, progress: Progress | None = None) -> bool:
@@ -255,7 +255,7 @@ def _decide(
     name: str,
     files: Files,
     today: datetime.date,
-    environment: Mapping[str, str],
+    frozen: bool,
     *,
     write: bool = True,
     progress: Progress | None = None,
@@ -278,7 +278,7 @@ def _decide(
     now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
     if not stale:
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
-    if environment.get("SWARM_FROZEN", "") not in ("", "0"):
+    if frozen:
         raise StaleLock(
             f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
             hint=f"run `swarm solve --stack {name}` and commit the lock file with the stack file",

@@ -23,7 +23,7 @@ from swarm_iac.model.state import Observed
 from swarm_iac.observe import Ended, observe
 from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
-from swarm_iac.reach.address import patience
+from swarm_iac.run_options import RunOptions
 
 __all__ = ["Fleet", "Lineage", "main"]
 
@@ -34,10 +34,10 @@ def main(root: Path | None = None) -> Fleet:
     Raises pulumi.RunError, which the engine prints without a traceback.
     """
     folder = root or Path.cwd()
-    name = pulumi.get_stack()
+    name, options = pulumi.get_stack(), RunOptions.of(os.environ)
     try:
         today = datetime.date.today()
-        decision = decide(folder, name, today=today, ends=_ends())
+        decision = decide(folder, name, today=today, frozen=options.frozen, ends=_ends(options))
         nodes = desired(decision.stack, decision.placement)
         needed = stood(decision, today)
     except SwarmError as error:
@@ -63,12 +63,11 @@ def main(root: Path | None = None) -> Fleet:
     return fleet
 
 
-def _ends() -> Ended | None:
+def _ends(options: RunOptions) -> Ended | None:
     """What asks the machines which jobs came to their end; None where they are out of reach on purpose."""
-    if os.environ.get("SWARM_OFFLINE", "") not in ("", "0"):
+    if options.offline:
         return None
-    config = os.environ.get("SWARM_SSH_CONFIG", "")
-    ask = partial(observe, ssh_config=Path(config).absolute() if config else None, timeout=patience())
+    ask = partial(observe, ssh_config=options.ssh_config, timeout=options.node_timeout)
 
     def beside(targets: Mapping[str, str]) -> dict[str, Observed]:
         with ThreadPoolExecutor(1) as pool:  # Pulumi's event loop runs in this thread

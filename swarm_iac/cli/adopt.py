@@ -10,6 +10,7 @@ from swarm_iac.cli import engine
 from swarm_iac.cli.engine import Say
 from swarm_iac.cli.machines import fleet_status
 from swarm_iac.errors import Refused, SwarmError
+from swarm_iac.run_options import VARIABLES
 
 HEADS = ("lineage", "fleet", "serial", "nodes", "allocations")
 
@@ -79,7 +80,7 @@ def adopt(root: Path, stack: str, lineage: str, say: Say) -> None:
     if "swarm:index:Lineage" in state:
         # Made by a run that the nodes refused: it stands for nothing.
         _run(root, stack, ["stack", "rm", "--force", "--yes", "--preserve-config"], say)
-    _run(root, stack, ["up", "--yes", "--skip-preview", "--target", "**Lineage**"], say, {"SWARM_ADOPT": lineage})
+    _run(root, stack, ["up", "--yes", "--skip-preview", "--target", "**Lineage**"], say, {VARIABLES["adopt"]: lineage})
 
 
 def _run(root: Path, stack: str, words: list[str], say: Say, more: dict[str, str] | None = None) -> None:

@@ -16,6 +16,7 @@ from swarm_iac.cli.terminal import interrupt
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.provider.plugin import process_identity
+from swarm_iac.run_options import VARIABLES, RunOptions
 
 Say = Callable[[str], None]
 #: What takes the engine's lock.
@@ -53,7 +54,8 @@ def reaching(root: Path) -> dict[str, str]:
     Raises Refused for a sandbox's configuration that no sandbox wrote here: ssh runs what stands in it.
     """
     sandbox = root / ".sandbox" / "ssh_config"
-    values = {name: os.environ[name] for name in ("SWARM_SSH_CONFIG", "SWARM_NODE_TIMEOUT") if os.environ.get(name)}
+    names = [VARIABLES[name] for name in ("ssh_config", "node_timeout")]
+    values = {name: os.environ[name] for name in names if os.environ.get(name)}
     if "SWARM_SSH_CONFIG" not in values and os.path.lexists(sandbox):
         if not _written_by_a_sandbox(sandbox.parent):
             raise Refused(
@@ -65,6 +67,11 @@ def reaching(root: Path) -> dict[str, str]:
         # Emulated machines that share two cores are slow to answer, and not dark for it.
         values.setdefault("SWARM_NODE_TIMEOUT", "90")
     return values
+
+
+def options(root: Path) -> RunOptions:
+    """Options of a command in `root`: those of its environment, and how the nodes of a sandbox there are reached."""
+    return RunOptions.of({**os.environ, **reaching(root)})
 
 
 def _written_by_a_sandbox(folder: Path) -> bool:
@@ -95,7 +102,7 @@ def pulumi(
         stderr=pipe,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
     ) as process:
-        process_identity.note(process.pid)
+        process_identity.note(process.pid, RunOptions.of(variables).state_home)
         try:
             out, err = process.communicate()
         except BaseException:
@@ -104,14 +111,14 @@ def pulumi(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
-def ending(verb: str, status: int, in_hand: bool) -> list[str]:
-    """What is to be said after a run that did not end well. `in_hand`: the provider never said that it had ended."""
+def ending(verb: str, status: int, in_flight: bool) -> list[str]:
+    """What is to be said after a run that did not end well. `in_flight`: the provider never said that it had ended."""
     if verb not in ("up", "destroy") or status in (0, 128 + signal.SIGINT, -signal.SIGINT):
         return []
     lines = []
     if status < 0:
         lines.append(f"the engine (pulumi) was ended by {signal.Signals(-status).name} in the middle of its run")
-    elif in_hand:
+    elif in_flight:
         lines.append("the provider (pulumi-resource-swarm) ended in the middle of a change: killed, or out of memory")
     lines.append(f"this run failed; completed steps remain in place, and `swarm {verb}` resumes from the current state")
     return lines

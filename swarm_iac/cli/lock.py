@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from swarm_iac.errors import Retryable
 from swarm_iac.provider.plugin import process_identity
+from swarm_iac.run_options import RunOptions
 
 Say = Callable[[str], None]
 
@@ -32,7 +34,9 @@ class Owner:
 
     @cached_property
     def _known(self) -> process_identity.Mark | None:
-        return process_identity.known(self.process, self.since) if self.host == socket.gethostname() else None
+        if self.host != socket.gethostname():
+            return None
+        return process_identity.known(self.process, self.since, RunOptions.of(os.environ).state_home)
 
     @property
     def here(self) -> bool:

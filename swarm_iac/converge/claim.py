@@ -1,7 +1,7 @@
 """May this run act? A few nodes are asked for a claim first, so that of two runs from one state only one acts anywhere.
 
 The nodes are the first that answer, by name, so two runs ask the same ones; the very first alone, so that one run is ahead
-of the other. On a node one run at a time has the claim (swarm_node/claim.py), until its connection ends; a run that is
+of the other. On a node one run at a time has the claim (swarm_node/records/claim.py), until its connection ends; a run that is
 killed holds nobody up. When a run has its claims it has its serial recorded there: one that read the machines before that,
 and asks later, is refused too.
 
@@ -29,9 +29,9 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.base import Value
 from swarm_iac.printable import printable
 from swarm_iac.reach import ask
-from swarm_iac.reach.address import patience
 from swarm_iac.reach.answer import decode
 from swarm_iac.reach.program import archive
+from swarm_iac.run_options import NODE_TIMEOUT
 
 #: Nodes whose answer counts, and nodes that are tried for that: one that does not answer decides nothing.
 _COUNT, _TRIED = 4, 8
@@ -75,32 +75,37 @@ Targets = Mapping[str, tuple[str, Mapping[str, Any]]]  # node → address and re
 
 @contextlib.contextmanager
 def claimed(
-    targets: Targets, *, ssh_config: Path | None = None, on_progress: Callable[[str], None] = lambda line: None
+    targets: Targets,
+    *,
+    ssh_config: Path | None = None,
+    timeout: float = NODE_TIMEOUT,
+    on_progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[None]:
     """With the claim on those nodes that decide. Raises Refused, in words of whoever has it, before anything was changed.
 
-    `targets`: node → address and request ({lineage, serial, fleet, run, who}) of all nodes that can be asked.
+    `targets`: node → address and request ({lineage, serial, fleet, run, who}) of all nodes that can be asked. `timeout`: a
+    node that says nothing for so long has not answered. [s]
     """
     talks: list[_Talk] = []
     over = threading.Event()
     try:
-        waiting = [_Talk(node, *targets[node], ssh_config) for node in sorted(targets)[:_TRIED]]
+        waiting = [_Talk(node, *targets[node], ssh_config, timeout) for node in sorted(targets)[:_TRIED]]
         while waiting and sum(talk.answered for talk in talks) < _COUNT:
             count = _COUNT - sum(talk.answered for talk in talks) if any(talk.answered for talk in talks) else 1
             some, waiting = waiting[:count], waiting[count:]
             talks += some
-            _all(_Talk.begin, some)
+            _all(_Talk.begin, some, timeout)
             if count == 1 and some[0].answer.held:
                 time.sleep(_AHEAD)
         threading.Thread(target=_live, args=(talks, over), daemon=True).start()
         _decide(talks)
-        _all(_Talk.go, [talk for talk in talks if talk.answer.granted])
+        _all(_Talk.go, [talk for talk in talks if talk.answer.granted], timeout)
         for line in _decide(talks):
             on_progress(line)
         yield
     finally:
         over.set()
-        _all(_Talk.end, talks)
+        _all(_Talk.end, talks, timeout)
 
 
 def _decide(talks: list[_Talk]) -> list[str]:
@@ -117,12 +122,12 @@ def _decide(talks: list[_Talk]) -> list[str]:
     return [f"{node}: {why}; no other node says so, and the run goes on" for node, why in refused.items()]
 
 
-def _all(what: Callable[[_Talk], None], talks: Iterable[_Talk]) -> None:
+def _all(what: Callable[[_Talk], None], talks: Iterable[_Talk], timeout: float) -> None:
     """At once. A node that hangs is cut off, and has not answered."""
     doing = [(talk, threading.Thread(target=what, args=(talk,), daemon=True)) for talk in talks]
     for _, thread in doing:
         thread.start()
-    until = time.monotonic() + patience()
+    until = time.monotonic() + timeout
     for talk, thread in doing:
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
@@ -139,11 +144,12 @@ def _live(talks: list[_Talk], over: threading.Event) -> None:
 class _Talk:
     """One node's claim, for as long as its process runs."""
 
-    def __init__(self, node: str, address: str, request: Mapping[str, Any], ssh_config: Path | None) -> None:
+    def __init__(self, node: str, address: str, request: Mapping[str, Any], ssh_config: Path | None, timeout: float) -> None:
         self.node = node
         self.address = address
         self.request = request
         self.ssh_config = ssh_config
+        self.timeout = timeout
         self.answer = _Answer()
         self.process: subprocess.Popen[bytes] | None = None
         self.lock = threading.Lock()
@@ -190,7 +196,7 @@ class _Talk:
     def _read(self) -> _Answer:
         """The next line; what is none is no answer."""
         assert self.process and self.process.stdout
-        handle, found, until = self.process.stdout.fileno(), b"", time.monotonic() + patience()
+        handle, found, until = self.process.stdout.fileno(), b"", time.monotonic() + self.timeout
         while not found.endswith(b"\n") and len(found) < _LONGEST:
             if not select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
                 return _Answer()

@@ -21,6 +21,7 @@ from swarm_iac.converge.ready import barred, ready
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
 from swarm_iac.printable import printable
+from swarm_iac.run_options import NODE_TIMEOUT
 
 Progress = Callable[[str], None]
 #: How Ansible begins the lines in which all goes well.
@@ -32,6 +33,7 @@ def converge(
     desired: Mapping[str, Desired],
     *,
     ssh_config: Path | None = None,
+    timeout: float = NODE_TIMEOUT,
     lineage: str,
     serial: int,
     run: str = "",
@@ -45,8 +47,8 @@ def converge(
 
     A failed step skips those that wait for it; all others go on. When `stop` is set, the steps in hand end and no
     further one begins. `check`: nothing changes, and each result says whether it would. `lineage`, `serial` and `run` (see
-    `claimed`) are what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. Raises ToolMissing,
-    never for one node.
+    `claimed`) are what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. `timeout`: a node that
+    is silent for so long is dark. [s] Raises ToolMissing, never for one node.
     """
     stop = stop or threading.Event()
     folder = play.folder()
@@ -56,7 +58,7 @@ def converge(
         guard = {"lineage": lineage, "serial": serial, "run": run or secrets.token_hex(8), "who": who, "commit": commit}
         while chosen := course.next(stop):
             each = _Run(folder, chosen, on_progress, stop, check)
-            course.take(each.go(desired, ssh_config, guard, course.began))
+            course.take(each.go(desired, ssh_config, guard, course.began, timeout))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return course.done
@@ -131,14 +133,19 @@ class _Run:
         self.outcomes = Outcomes(steps, on_progress, values=check)
 
     def go(
-        self, desired: Mapping[str, Desired], ssh_config: Path | None, guard: Mapping[str, Any], began: Mapping[str, float]
+        self,
+        desired: Mapping[str, Desired],
+        ssh_config: Path | None,
+        guard: Mapping[str, Any],
+        began: Mapping[str, float],
+        timeout: float,
     ) -> dict[str, StepResult]:
         """Run, and a result for every step. `began`: when each was first asked. [s since 1970]"""
         # ansible-runner takes a third of a second to import; a plan without steps does without.
         import ansible_runner
 
         waited = {step.id: time.time() - began[step.id] for step in self.steps}
-        hosts = play.inventory(self.folder, self.steps, desired, ssh_config, guard, waited)
+        hosts = play.inventory(self.folder, self.steps, desired, ssh_config, guard, waited, timeout)
         runner = ansible_runner.run(
             private_data_dir=str(self.folder),
             playbook=str(assets.playbooks() / "converge.yml"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from swarm_iac.converge.tasks import VERB_OF
 from swarm_iac.model.base import Value
 from swarm_iac.model.step import Step, StepResult
 from swarm_iac.printable import printable
@@ -71,7 +72,7 @@ class Outcomes:
 
     def __init__(self, steps: Iterable[Step], on_progress: Callable[[str], None], *, values: bool = False) -> None:
         self.steps = {step.id: step for step in steps}
-        self.asked = {(step.node, step.verb.value) for step in self.steps.values()}
+        self.asked = {(step.node, step.verb) for step in self.steps.values()}
         self.results: dict[str, StepResult] = {}
         self.trouble: dict[str, str] = {}
         self.on_progress = on_progress
@@ -90,7 +91,7 @@ class Outcomes:
         host, result = data.get("host", ""), data.get("res") or {}
         if kind == "runner_on_start" and data.get("task_action") == "swarm_step":
             # Ansible announces a task before it looks whether the host has anything to do there.
-            if (host, data.get("role")) in self.asked:
+            if (host, VERB_OF.get(data.get("task", ""))) in self.asked:
                 self.on_progress(f"{host}: {data.get('task', '')}")
         elif kind in ("runner_on_ok", "runner_on_failed") and isinstance(result.get("outcomes"), list):
             for told in result["outcomes"]:

@@ -19,11 +19,13 @@ import psutil
 
 from swarm_iac import assets
 from swarm_iac.converge import limit
+from swarm_iac.converge.tasks import WORDS
 from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step, Verb
-from swarm_iac.reach.address import parse, patience
+from swarm_iac.reach.address import parse
 from swarm_iac.reach.program import agent_digest, archive
+from swarm_iac.run_options import NODE_TIMEOUT
 
 #: How many signs of life in a row may stay out before a node counts as dark.
 _SIGNS = 4
@@ -74,10 +76,11 @@ def inventory(
     ssh_config: Path | None,
     guard: Mapping[str, Any],
     waited: Mapping[str, float],
+    timeout: float = NODE_TIMEOUT,
 ) -> dict[str, Any]:
     """Ansible's inventory of one run: each node with its own steps by verb, as text. Raises ValueError for a bad address.
 
-    `waited`: for how long each step has been asked already. [s]
+    `waited`: for how long each step has been asked already. [s] `timeout`: a node that is silent for so long is dark. [s]
     """
     verbs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     steps = tuple(steps)
@@ -98,14 +101,14 @@ def inventory(
         }
         for node, found in verbs.items()
     }
-    quiet = patience()
     shared = {
         "ansible_python_interpreter": "/usr/bin/python3",
         "swarm_digest": agent_digest(),
         "swarm_archive": str(folder / "archive"),
         "swarm_stop": str(folder / "stop"),
+        "swarm_words": {verb.value: words for verb, words in WORDS.items()},
         # A node that goes dark in the middle of a step: mitogen's own 30 s × 10 would hold everyone up for minutes.
-        "mitogen_ssh_keepalive_interval": max(1, round(quiet / _SIGNS)),
+        "mitogen_ssh_keepalive_interval": max(1, round(timeout / _SIGNS)),
         "mitogen_ssh_keepalive_count": _SIGNS,
     }
     return {"all": {"hosts": hosts, "vars": shared}}

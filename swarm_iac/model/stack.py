@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Account, Moment, Name, Value
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Hertz, Price, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Price
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
 
@@ -64,26 +65,6 @@ class Limits(Value):
             given = [getattr(one, name) for one in held if getattr(one, name) is not None]
             values[name] = max(given) if given else values[name]
         return Ceiling.model_construct(**values)
-
-
-class Tuning(Value):
-    """Named settings of a node. What is left out is not touched."""
-
-    gpu_power: Watts | None = Field(default=None, description="Power limit of each GPU.")
-    gpu_clock: Hertz | None = Field(default=None, description="Locked graphics clock of each GPU.")
-    gpu_persistence: bool | None = Field(default=None, description="Persistence mode of each GPU.")
-    governor: Literal["performance", "powersave", "schedutil", "ondemand", "conservative"] | None = Field(
-        default=None, description="CPU frequency governor, where the machine has one."
-    )
-    tcp: Literal["cubic", "bbr", "reno"] | None = Field(default=None, description="TCP congestion control.")
-    hugepages: Bytes | None = Field(
-        default=None, description="Memory in 2 MiB huge pages; the node has so much less for workloads."
-    )
-    swappiness: int | None = Field(default=None, ge=0, le=200, description="vm.swappiness.")
-    sysctl: dict[
-        Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$", max_length=80)],
-        Annotated[str, Field(pattern=r"^[A-Za-z0-9 ._-]+$", max_length=80)] | int,
-    ] = Field(default={}, description="Any other kernel setting by its name.")
 
 
 class Node(Value):

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 from swarm_iac.model import device
 from swarm_iac.model.base import CPUS, Card, Name, Value
 from swarm_iac.model.device import Device
+from swarm_iac.model.settings import SettingsState
 from swarm_iac.model.workload import OnBoot
 
 
@@ -41,14 +42,6 @@ class GpuState(Value):
     persistence: bool | None = None
     power_w: int | None = Field(default=None, description="Power limit. [W]")
     clock_mhz: int | None = Field(default=None, description="Locked graphics clock. [MHz]")
-
-
-class SettingsState(Value):
-    """Settings of the machine itself. What is not named is not managed."""
-
-    sysctl: dict[str, str] = {}
-    hugepages_2m: int | None = Field(default=None, description="Number of 2 MiB pages.")
-    governor: str | None = None
 
 
 class SliceState(Value):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from typing import TYPE_CHECKING
 
 from swarm_iac.provider.plugin.lazy_imports import LOADING, without_fork_handlers, without_sdk
+from swarm_iac.run_options import RunOptions
 
 if TYPE_CHECKING:
     from swarm_iac.provider.operations.machines import Machines
@@ -18,10 +20,11 @@ def main() -> None:
     without_sdk()
     from swarm_iac.provider.operations.machines import RealMachines
 
-    run(RealMachines())
+    options = RunOptions.of(os.environ)
+    run(RealMachines(options), options)
 
 
-def run(machines: Machines) -> None:
+def run(machines: Machines, options: RunOptions) -> None:
     """Serve with these machines."""
     without_fork_handlers()
     from pulumi.runtime.proto import provider_pb2_grpc
@@ -31,7 +34,10 @@ def run(machines: Machines) -> None:
 
     asyncio.run(
         serve(
-            lambda server, busy: provider_pb2_grpc.add_ResourceProviderServicer_to_server(Servicer(machines, busy), server),
+            lambda server, busy: provider_pb2_grpc.add_ResourceProviderServicer_to_server(
+                Servicer(machines, busy, options), server
+            ),
+            options,
             warm=_warm,
         )
     )

@@ -10,10 +10,12 @@ its traceback would land in the user's preview.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from typing import Any
 
 from swarm_iac.provider.plugin.lazy_imports import without_sdk
+from swarm_iac.run_options import RunOptions
 
 _PACK = "swarm-limits"
 _POLICY = "limits"
@@ -28,7 +30,8 @@ def main() -> None:
 
     from swarm_iac.provider.plugin.serve import serve
 
-    asyncio.run(serve(lambda server, busy: analyzer_pb2_grpc.add_AnalyzerServicer_to_server(_analyzer(), server)))
+    options = RunOptions.of(os.environ)
+    asyncio.run(serve(lambda server, busy: analyzer_pb2_grpc.add_AnalyzerServicer_to_server(_analyzer(), server), options))
 
 
 def _analyzer() -> Any:

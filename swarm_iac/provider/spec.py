@@ -10,10 +10,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
@@ -79,7 +77,6 @@ class Inputs:
 
     nodes: dict[str, Desired] = field(default_factory=dict)
     lineage: str = ""
-    ssh_config: Path | None = None
     solve: Solve = field(default_factory=Solve)
     lost: frozenset[str] = frozenset()
     stood: Mapping[str, str] = field(default_factory=dict)
@@ -88,15 +85,13 @@ class Inputs:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Inputs:
-        """What the engine sent. How nodes are reached is of the run's environment alone (SWARM_SSH_CONFIG).
+        """What the engine sent. It says nothing of how nodes are reached: that is of the run alone (RunOptions.ssh_config).
 
         Any account of this host can call the provider's port, and ssh runs what stands in its configuration.
         """
-        config = os.environ.get("SWARM_SSH_CONFIG", "")
         return cls(
             nodes=unpack(raw.get("spec")),
             lineage=str(raw.get("lineage") or ""),
-            ssh_config=Path(config).absolute() if config else None,
             **_unpack_guard(raw.get("guard"), raw.get("wish")),
         )
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +18,6 @@ _ADDRESS = re.compile(
 CONNECT = 5
 #: The same for a change: it follows an observation, so the machine was there, and may be busy. [s]
 PATIENCE = 15
-
-
-def patience(variables: Mapping[str, str] = os.environ) -> float:
-    """A node that says nothing for so long is dark. SWARM_NODE_TIMEOUT, else 20. [s]"""
-    try:
-        return float(variables.get("SWARM_NODE_TIMEOUT", "20"))
-    except ValueError:
-        return 20.0
 
 
 @dataclass(frozen=True)

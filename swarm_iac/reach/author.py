@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 
-def who() -> str:
-    """user@host; SWARM_WHO takes its place, for a pipeline that acts for a person."""
-    if os.environ.get("SWARM_WHO"):
-        return os.environ["SWARM_WHO"]
+def who(named: str = "") -> str:
+    """user@host; `named` takes its place, for a pipeline that acts for a person."""
+    if named:
+        return named
     try:
         user = getpass.getuser()
     except (OSError, KeyError):

@@ -23,7 +23,7 @@ def _install() -> ModuleType:
     if name not in sys.modules:
         sys.modules[name] = module
         spec.loader.exec_module(module)
-    return importlib.import_module(f"{name}.install")
+    return importlib.import_module(f"{name}.machine.install")
 
 
 @functools.cache

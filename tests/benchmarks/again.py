@@ -114,7 +114,7 @@ def _judged(root: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
         refused = _frozen(root, today)
     except StackFileError:
         return  # as its edit was: it is drawn without its lock, and refused beside it
-    now = decide(root, NAME, today=today, environment={}, write=False)
+    now = decide(root, NAME, today=today, write=False)
     if bool(refused) != bool(now.stale):
         yield "frozen", f"frozen mode says {refused or 'nothing'}, and {now.stale or 'nothing'} is decided again"
     fresh = now if now.stale else resolve(root, NAME, today=today)
@@ -153,7 +153,7 @@ def _felt(placement: Placement, stack: Stack) -> list[Allocation]:
 def _frozen(root: Path, today: datetime.date) -> str:
     """Why CI's frozen mode refuses the lock; empty where it does not."""
     try:
-        decide(root, NAME, today=today, environment={"SWARM_FROZEN": "1"}, write=False)
+        decide(root, NAME, today=today, frozen=True, write=False)
     except StaleLock as stale:
         return str(stale)
     return ""
@@ -208,7 +208,7 @@ def _steady(root: Path, today: datetime.date, solved: Decision) -> Iterator[tupl
         return
     if refused:
         yield "unsteady", f"right after a solve: {refused}"
-    then = decide(root, NAME, today=today, environment={}, write=False)
+    then = decide(root, NAME, today=today, write=False)
     if then.placement.allocations != solved.placement.allocations:
         yield "unsteady", "right after a solve, another placement is decided"
     if then.last.allocations and _changes(then):

@@ -11,7 +11,7 @@ import pytest
 from swarm_iac.cli import engine
 from swarm_iac.cli.machines import fleet_status
 from swarm_iac.plan.show.summary import Summary
-from swarm_iac.provider.operations import in_flight
+from swarm_iac.run_options import VARIABLES
 from tests.cli.typed import swarm
 
 STACK = """\
@@ -126,7 +126,7 @@ def test_preview_ends_with_what_the_provider_left(
 ) -> None:
     def pulumi(*_: object, more: dict[str, str]) -> subprocess.CompletedProcess[str]:
         if left is not None:
-            Path(more[in_flight.SUMMARY]).write_text(left.model_dump_json())
+            Path(more[VARIABLES["summary"]]).write_text(left.model_dump_json())
         return subprocess.CompletedProcess([], status)
 
     monkeypatch.setattr(engine, "pulumi", pulumi)

@@ -38,7 +38,7 @@ def decided(root: Path, text: str) -> Decision:
     (root / "stacks").mkdir(exist_ok=True)
     (root / "Pulumi.yaml").write_text("name: lab\n")
     (root / "stacks" / "lab.yaml").write_text(text)
-    return decide(root, "lab", today=TODAY, environment={})
+    return decide(root, "lab", today=TODAY)
 
 
 @pytest.fixture

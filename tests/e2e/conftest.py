@@ -17,8 +17,10 @@ from typing import IO, Any
 
 import pytest
 
+from swarm_iac import assets
 from swarm_iac.sandbox import Sandbox
 
+sys.path.insert(0, str(assets.playbooks() / "module_utils"))
 BASE_PORT = int(os.environ.get("SWARM_E2E_PORT", "2400"))
 NODES = ("gpu-01", "gpu-02", "gpu-03")
 SWARM = [sys.executable, "-m", "swarm_iac.cli"]
@@ -100,7 +102,10 @@ class Fleet:
 
     def dump(self) -> dict[str, str]:
         """Everything that this tool may touch, node by node, by tests/e2e/dump.sh."""
-        script = (Path(__file__).parent / "dump.sh").read_text()
+        from swarm_node.concerns.settings import SINGLE
+
+        settings = " ".join(one.path for one in SINGLE)
+        script = f"SETTINGS='{settings}'\n{(Path(__file__).parent / 'dump.sh').read_text()}"
         return {node: self.node(node, script) for node in NODES}
 
     def edit(self, old: str, new: str) -> None:

@@ -4,7 +4,7 @@ export LC_ALL=C
 echo "== settings"
 sysctl -a 2>/dev/null | grep -E '^(vm\.(swappiness|nr_hugepages|overcommit|dirty|min_free)|net\.(core|ipv4\.tcp)|kernel\.(numa|sched|pid_max|threads)|fs\.(file-max|nr_open))' | grep -vE 'tcp_fastopen_key|tcp_mem|netdev_rss_key|tcp_(available|allowed)_congestion'
 cat /sys/kernel/mm/hugepages/*/nr_hugepages /sys/devices/system/node/node*/hugepages/*/nr_hugepages
-cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null
+for file in $SETTINGS; do echo "$file $(cat "$file")"; done 2>/dev/null  # where the node program's own settings are kept
 echo "== gpus"
 # The stand-in writes a line for each card at the first change of any; these are its defaults.
 grep -vE ' 0 (700000|350000) 0 0 0 0$' /run/swarm-nvml/state 2>/dev/null

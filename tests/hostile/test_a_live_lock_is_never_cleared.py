@@ -76,7 +76,7 @@ def test_a_lock_is_cleared_only_of_a_process_that_is_known_to_be_gone(
 ) -> None:
     from swarm_iac.provider.plugin import process_identity
 
-    process_identity.note(engine.pid)
+    process_identity.note(engine.pid, noted.parents[1])
     (file,) = noted.glob("*.json")
     assert file.stat().st_mode & 0o077 == 0 or noted.stat().st_mode & 0o077 == 0
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))

@@ -20,6 +20,7 @@ from swarm_iac.model.step import Plan, Step, StepResult, Verb
 from swarm_iac.provider import spec
 from swarm_iac.provider.operations import fleet_operations
 from swarm_iac.provider.operations.fleet_operations import Before
+from swarm_iac.run_options import RunOptions
 
 JOB = UnitState(user="ada", command="train", restart=False, gang=True)
 
@@ -44,23 +45,18 @@ class Fleet:
     def agent(self) -> str:
         return ""
 
-    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+    def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         return {name: self.seen[name] for name in targets}
 
     def claimed(self, nodes: Mapping[str, Desired], **more: Any) -> AbstractContextManager[str]:
         return nullcontext("a-run")
 
     def converge(
-        self, plan: Plan, desired: Mapping[str, Desired], *, ssh_config: Path | None, lineage: str, serial: int, run: str,
+        self, plan: Plan, desired: Mapping[str, Desired], *, lineage: str, serial: int, run: str,
         on_progress: Callable[[str], None], stop: threading.Event,
     ) -> dict[str, StepResult]:  # fmt: skip
         self.ran += plan.steps
         return {step.id: StepResult(id=step.id, ok=True) for step in plan.steps}
-
-
-@pytest.fixture(autouse=True)
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 NODES = {"a": node("a", "train-0"), "b": node("b", "train-1"), "evil": node("evil", "other-0")}
@@ -77,10 +73,15 @@ def observed(name: str, claims: Mapping[str, AllocationState] | None = None, **h
     return Observed(node=name, ledger=LedgerHead(lineage="L", serial=3, fleet="lab"), state=state, health=told)
 
 
-def run(evil: Observed, nodes: Mapping[str, Desired] = NODES, serial: int = 3) -> tuple[Fleet, fleet_operations.Outcome]:
+def run(
+    evil: Observed, nodes: Mapping[str, Desired] = NODES, serial: int = 3, own: Path | None = None
+) -> tuple[Fleet, fleet_operations.Outcome]:
     machines = Fleet({"a": observed("a"), "b": observed("b"), "evil": evil})
     before = Before(inputs(), {"serial": serial}, {})
-    done = fleet_operations.apply(machines, inputs(nodes), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]
+    options = RunOptions(state_home=own)
+    done = fleet_operations.apply(
+        machines, inputs(nodes), before, options, on_progress=lambda line: None, stop=threading.Event()
+    )  # type: ignore[arg-type]
     return machines, done
 
 
@@ -119,13 +120,13 @@ def test_what_is_asked_for_on_that_node_waits_for_what_it_gives_back() -> None:
     assert "evil/release/x-0" in next(step.after for step in machines.ran if step.id == "evil/slice/new-0")
 
 
-def test_what_a_killed_run_placed_counts_though_the_state_knows_nothing_of_it() -> None:
+def test_what_a_killed_run_placed_counts_though_the_state_knows_nothing_of_it(tmp_path: Path) -> None:
     from swarm_iac.provider.operations import pending_placement
 
-    pending_placement.begin("L", 4, [("evil", "train-9")], 3)
-    machines, _ = run(observed("evil", {"train-9": member()}))
+    pending_placement.begin(tmp_path, "L", 4, [("evil", "train-9")], 3)
+    machines, _ = run(observed("evil", {"train-9": member()}), own=tmp_path)
     assert {"a/stop/train-0", "b/stop/train-1"} <= {step.id for step in machines.ran}, "a gang starts whole"
-    again, _ = run(observed("evil", {"train-9": member()}), serial=5)
+    again, _ = run(observed("evil", {"train-9": member()}), serial=5, own=tmp_path)
     assert {step.node for step in again.ran} == {"evil"}, "the state has caught up"
 
 
@@ -154,4 +155,4 @@ def test_a_state_that_most_nodes_disown_is_refused_as_ever() -> None:
     machines = Fleet({name: observed(name).model_copy(update={"ledger": taken}) for name in NODES})
     before = Before(inputs(), {"serial": 3}, {})
     with pytest.raises(Refused, match="a, b, evil: belongs to fleet lab"):
-        fleet_operations.apply(machines, inputs(), before, on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]
+        fleet_operations.apply(machines, inputs(), before, RunOptions(), on_progress=lambda line: None, stop=threading.Event())  # type: ignore[arg-type]

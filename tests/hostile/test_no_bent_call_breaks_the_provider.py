@@ -28,6 +28,7 @@ from swarm_iac.provider import spec
 from swarm_iac.provider.operations import fleet_operations, servicer
 from swarm_iac.provider.operations.servicer import Servicer
 from swarm_iac.provider.plugin.serve import Busy
+from swarm_iac.run_options import RunOptions
 from tests.hostile.bent import RAW_JSON, as_json, bent, cases, harmless
 from tests.plan.test_render import scene
 from tests.provider.pretend import act
@@ -46,7 +47,7 @@ class Machines:
     def agent(self) -> str:
         return ""
 
-    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+    def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         found = {name: self.nodes.get(name) or {"node": name, "error": "nobody there"} for name in targets}
         return {name: Observed.model_validate({"node": name, "state": node.get("state") or {}, "ledger": node.get("ledger"),
                                                "error": node.get("error", "")}) for name, node in found.items()}  # fmt: skip
@@ -77,7 +78,13 @@ def parts(wanted: Any) -> dict[str, Any]:
     asked = {"fleet": "f", "lineage": "l", "digest": "d", "spec": spec.pack(wanted), "wish": json.dumps(WISH),
              "guard": spec.pack_guard(CONTEXT.stack)}  # fmt: skip
     done = fleet_operations.apply(
-        Machines(), asked, fleet_operations.Before(), on_progress=lambda _: None, stop=threading.Event(), guarded=False
+        Machines(),
+        asked,
+        fleet_operations.Before(),
+        RunOptions(),
+        on_progress=lambda _: None,
+        stop=threading.Event(),
+        guarded=False,
     )
     known = {name: json.loads(one.model_dump_json(exclude_defaults=True)) for name, one in SEEN.items()}
     leaving = {"n9": {"node": "n9", "address": "root@n9", "fleet": "f"}}
@@ -143,7 +150,7 @@ def request(verb: str, preview: bool, old: dict[str, Any], new: dict[str, Any]) 
 
 
 def test_no_bent_call_ends_without_words(valid: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    options = RunOptions(state_home=tmp_path)
     published: list[str] = []
 
     async def publish(request: Any, steps: Any) -> None:
@@ -160,7 +167,9 @@ def test_no_bent_call_ends_without_words(valid: dict[str, Any], monkeypatch: pyt
         async def ask() -> tuple[Any, str]:
             context = Call()
             try:
-                return await getattr(Servicer(Machines(), Busy()), verb)(request(verb, preview, valid, new), context), ""  # type: ignore[arg-type]
+                return await getattr(Servicer(Machines(), Busy(), options), verb)(
+                    request(verb, preview, valid, new), context
+                ), ""  # type: ignore[arg-type]
             except grpc.aio.AbortError:
                 return None, context.words
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.machines.fleet_status import ssh_config
 from swarm_iac.errors import Refused
 from swarm_iac.sandbox import DEFAULT_NODES, access
 from swarm_iac.sandbox.places import Places
@@ -33,7 +32,7 @@ def sandbox(checkout: Path) -> Path:
 
 def test_what_the_sandbox_wrote_is_used(checkout: Path) -> None:
     written = sandbox(checkout)
-    assert ssh_config(checkout) == written
+    assert engine.options(checkout).ssh_config == written
 
 
 @pytest.mark.parametrize(

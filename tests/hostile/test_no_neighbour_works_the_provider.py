@@ -19,31 +19,20 @@ from pulumi.runtime.proto import provider_pb2_grpc
 
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.provider import spec
+from swarm_iac.provider.operations.machines import RealMachines
 from swarm_iac.provider.operations.servicer import Servicer
 from swarm_iac.provider.plugin.serve import Busy
 from swarm_iac.provider.plugin.wire import to_struct
+from swarm_iac.run_options import RunOptions
 
 URN = "urn:pulumi:dev::lab::swarm:index:Fleet::lab"
 
 
-class Recorder:
-    """Machines that remember how they were reached."""
-
-    def __init__(self) -> None:
-        self.configs: list[Path | None] = []
-
-    def agent(self) -> str:
-        return ""
-
-    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
-        self.configs.append(ssh_config)
-        return {name: Observed(node=name, error="nobody there") for name in targets}
-
-
-async def called(machines: Recorder, interceptors: tuple[Any, ...], call: Any) -> Any:
+async def called(options: RunOptions, interceptors: tuple[Any, ...], call: Any) -> Any:
     """A real server and a real client."""
     server = grpc.aio.server(interceptors=interceptors)
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Servicer(machines, Busy()), server)  # type: ignore[arg-type]
+    servicer = Servicer(RealMachines(options), Busy(), options)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)  # type: ignore[arg-type, unused-ignore]
     port = server.add_insecure_port("127.0.0.1:0")
     for each in interceptors:
         each.port = port
@@ -62,8 +51,13 @@ def inputs(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("own", ["", "/own/config"])
 def test_a_caller_never_says_how_nodes_are_reached(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWARM_SSH_CONFIG", own)
-    machines = Recorder()
+    configs: list[Path | None] = []
+
+    def observe(targets: Mapping[str, str], *, ssh_config: Path | None, **_: Any) -> dict[str, Observed]:
+        configs.append(ssh_config)
+        return {name: Observed(node=name, error="nobody there") for name in targets}
+
+    monkeypatch.setattr("swarm_iac.observe.observe", observe)
     struct = to_struct(inputs(sshConfig="/tmp/evil"))
 
     async def ask(stub: Any) -> Any:
@@ -72,15 +66,15 @@ def test_a_caller_never_says_how_nodes_are_reached(own: str, monkeypatch: pytest
         except grpc.aio.AioRpcError as error:  # rows cannot be published: there is no engine
             return error
 
-    asyncio.run(called(machines, (), ask))
-    assert machines.configs == [Path(own) if own else None]
+    asyncio.run(called(RunOptions.of({"SWARM_SSH_CONFIG": own}), (), ask))
+    assert configs == [Path(own) if own else None]
 
 
 def test_a_program_that_gives_one_is_told() -> None:
     async def ask(stub: Any) -> Any:
         return await stub.Check(pb.CheckRequest(urn=URN, news=to_struct(inputs(sshConfig="/x"))))
 
-    (failure,) = asyncio.run(called(Recorder(), (), ask)).failures
+    (failure,) = asyncio.run(called(RunOptions(), (), ask)).failures
     assert failure.property == "sshConfig" and "SWARM_SSH_CONFIG" in failure.reason
 
 
@@ -93,8 +87,8 @@ def test_only_the_account_that_runs_the_provider_may_call_it(other: bool) -> Non
 
     guard = OnlyOwner(os.geteuid() + other)
     if not other:
-        assert asyncio.run(called(Recorder(), (guard,), ask)) is not None
+        assert asyncio.run(called(RunOptions(), (guard,), ask)) is not None
         return
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        asyncio.run(called(Recorder(), (guard,), ask))
+        asyncio.run(called(RunOptions(), (guard,), ask))
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED

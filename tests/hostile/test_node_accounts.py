@@ -12,8 +12,10 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import directories, ledger, systemd, units  # isort: skip
-from swarm_node.run import Context, NodeError  # isort: skip
+from swarm_node.concerns import accounts, directories, units  # isort: skip
+from swarm_node.machine import systemd  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import Context, NodeError  # isort: skip
 
 GROUPS = {0: "root", 6: "disk", 27: "sudo", 42: "shadow", 50: "staff", 100: "users", 992: "kvm", 998: "docker", 1001: "ada"}
 
@@ -38,20 +40,20 @@ def test_who_is_root_by_another_name_is_never_given_a_workload(
 ) -> None:
     known(monkeypatch, 100, group)
     with pytest.raises(NodeError, match=f"ada is in the group {GROUPS[group]}, and .*; take it out of there"):
-        units.account(machine(tmp_path), "ada")
+        accounts.account(machine(tmp_path), "ada")
 
 
 def test_the_primary_group_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, gid=998)
     with pytest.raises(NodeError, match="ada is in the group docker, and it starts containers as root"):
-        units.account(machine(tmp_path), "ada")
+        accounts.account(machine(tmp_path), "ada")
 
 
 @pytest.mark.parametrize("uid", [1, 33, 999, 65534])
 def test_an_account_of_the_system_is_never_given_a_workload(uid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, uid=uid)
     with pytest.raises(NodeError, match=rf"ada \(uid {uid}\) is an account of the system"):
-        units.account(machine(tmp_path), "ada")
+        accounts.account(machine(tmp_path), "ada")
 
 
 def test_the_machine_says_where_people_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,9 +61,9 @@ def test_the_machine_says_where_people_begin(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "etc/login.defs").write_text("# UID_MIN 1\nUID_MIN\t\t\t 5000\nSYS_UID_MIN 100\n")
     known(monkeypatch, uid=4999)
     with pytest.raises(NodeError, match="from uid 5000 on"):
-        units.account(machine(tmp_path), "ada")
+        accounts.account(machine(tmp_path), "ada")
     known(monkeypatch, 100, 992, uid=5000)
-    units.account(machine(tmp_path), "ada")
+    accounts.account(machine(tmp_path), "ada")
 
 
 @pytest.mark.parametrize("concern", ["unit", "directory"])

@@ -11,7 +11,9 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import audit, ledger, run, step  # isort: skip
+from swarm_node.machine import run  # isort: skip
+from swarm_node.program import step  # isort: skip
+from swarm_node.records import audit, ledger  # isort: skip
 
 
 def asked(serial: int) -> dict[str, Any]:

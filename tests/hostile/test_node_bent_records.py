@@ -21,8 +21,10 @@ from swarm_iac.reach.answer import decode
 from tests.hostile.bent import RAW_JSON, as_json, bent, cases, harmless, torn
 from tests.node.conftest import GUARD, FakeNvml
 
-from swarm_node import audit, boot, ledger, observe, step, units  # isort: skip
-from swarm_node.run import Context, NodeError  # isort: skip
+from swarm_node.concerns import units  # isort: skip
+from swarm_node.program import boot, observe, step  # isort: skip
+from swarm_node.records import audit, ledger  # isort: skip
+from swarm_node.machine.run import Context, NodeError  # isort: skip
 
 UNIT = {"user": "ada", "command": "/bin/sleep 9", "env": {"A": "b"}, "grace_s": 5, "port": 80, "healthy": "/", "active": True}
 HELD: dict[str, Any] = {

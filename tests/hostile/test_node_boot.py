@@ -9,7 +9,9 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import boot, gpus, ledger, settings, traffic, units  # isort: skip
+from swarm_node.concerns import gpus, settings, traffic, units  # isort: skip
+from swarm_node.program import boot  # isort: skip
+from swarm_node.records import ledger  # isort: skip
 
 
 def unit(**more: Any) -> dict[str, Any]:
@@ -52,3 +54,15 @@ def test_an_end_that_cannot_be_read_never_keeps_others_from_starting(tmp_path: P
     monkeypatch.setattr(units, "apply", lambda context, name, want: ran.append(name))
     assert boot.run(str(tmp_path)) == 1
     assert ran == ["web-1"]
+
+
+def test_an_allocation_that_is_damaged_never_costs_the_others_what_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part runs in a process of its own and writes the ledger, which the next one has to see."""
+    booted: dict[str, Any] = {"torn-0": {"workload": "a", "unit": "torn"}, "web-1": unit()}
+    booked(tmp_path, settings={"sysctl": {"vm.swappiness": "1"}}, allocations=booted)
+    monkeypatch.setattr(settings, "apply", lambda context, *_: context.ledger.save_original("first", 1))
+    monkeypatch.setattr(units, "apply", lambda context, *_: context.ledger.save_original("second", 2))
+    assert boot.run(str(tmp_path), apart=True) == 1
+    assert ledger.load(str(tmp_path), whole=False).data["originals"] == {"first": 1, "second": 2}

@@ -12,8 +12,10 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import confine, ledger, units  # isort: skip
-from swarm_node.run import Context  # isort: skip
+from swarm_node.concerns import units  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.workload import confine  # isort: skip
+from swarm_node.machine.run import Context  # isort: skip
 
 #: What GPU software, or jobs as people write them, use; lists of others close it.
 NEEDED = ("MemoryDenyWriteExecute", "PrivateDevices", "ProcSubset", "RemoveIPC", "PrivateNetwork", "PrivateTmp", "ProtectHome", "@debug",

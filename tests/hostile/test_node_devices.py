@@ -14,8 +14,11 @@ from swarm_iac.model.state import Desired, LedgerHead, NodeState, Observed
 from swarm_iac.plan import rows, steps
 from tests.node.conftest import GUARD
 
-from swarm_node import devices, ledger, observe, systemd  # isort: skip
-from swarm_node.run import Context  # isort: skip
+from swarm_node.concerns import devices  # isort: skip
+from swarm_node.machine import systemd  # isort: skip
+from swarm_node.program import observe  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import Context  # isort: skip
 
 SHOWN = {"DevicePolicy": "closed", "DeviceAllow": "/dev/nvidia0 rw"}
 
@@ -39,10 +42,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def seen(here: Any) -> Any:
-    def ask(what: str, call: Any, *arguments: Any) -> Any:
-        return call(here, *arguments)
-
-    return observe._allocation("web-0", here.ledger.get("allocations", "web-0"), ask)["slice"].get("gpus_open")
+    wrong: list[str] = []
+    found = observe._state(here, wrong)["allocations"]["web-0"]
+    assert len(wrong) == 0, wrong
+    return found["slice"].get("gpus_open")
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o664, 0o661])

@@ -19,8 +19,11 @@ from tests.hostile import HOSTILE, TEMPLATES
 from tests.node.conftest import GUARD
 from tests.node.test_units import systemd_reads
 
-from swarm_node import launch, ledger, lives, systemd, units  # isort: skip
-from swarm_node.run import Context, NodeError  # isort: skip
+from swarm_node.concerns import units  # isort: skip
+from swarm_node.machine import systemd  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.workload import launch, lives  # isort: skip
+from swarm_node.machine.run import Context, NodeError  # isort: skip
 
 ATTACK = {
     "PATH": "/home/ada/bin",
@@ -221,12 +224,12 @@ def test_a_unit_of_an_earlier_version_is_never_stopped_with_its_users_variables(
     more = {"ExecStart": [["/usr/bin/env", argv]], "Environment": ["PATH=/home/ada/bin", *own], "SetCredential": []}
     file.write_text("as an earlier version wrote it")
     found(here, text, monkeypatch, asked, **more)
-    assert [one["path"] for one in units.renew(here)] == ["allocations.web-1.unit"]
+    assert [one["path"] for one in units.renewed(here)] == ["allocations.web-1.unit"]
     assert file.read_text() == text and ran == [["systemctl", "daemon-reload"]]
-    assert units.renew(here) == [] and len(ran) == 1
+    assert units.renewed(here) == [] and len(ran) == 1
     file.write_text("as somebody changed it")
     found(here, text, monkeypatch, asked, **{**more, "User": "bo"})
-    assert units.renew(here) == [] and file.read_text() == "as somebody changed it"
+    assert units.renewed(here) == [] and file.read_text() == "as somebody changed it"
 
 
 def test_the_holder_takes_no_variables(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Does anything that hangs on a node, a driver inside the kernel too, hold up what has nothing to do with it?
 
-None of this has a limit on 3f04825 (which has no swarm_node.watch, so that this file does not load there).
+None of this has a limit on 3f04825 (which has no swarm_node/machine/watch.py, so that this file does not load there).
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.model.step import Verb
 from tests.node.conftest import GUARD
 
-from swarm_node import boot, gpus, ledger, observe, settings, step, units, watch  # isort: skip
-from swarm_node.run import NodeError  # isort: skip
+from swarm_node.concerns import gpus, settings, units  # isort: skip
+from swarm_node.machine import watch  # isort: skip
+from swarm_node.program import boot, observe, step  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import NodeError  # isort: skip
 
 
 def deaf(*_: Any) -> None:
@@ -35,7 +39,7 @@ def asked(*steps: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LIMITS_S", dict.fromkeys(watch.LIMITS_S, 0.5))
+    monkeypatch.setattr(step, "LIMITS_S", dict.fromkeys(step.LIMITS_S, 0.5))
     monkeypatch.setattr(watch.apart, "__defaults__", (0.5,))
 
 
@@ -48,7 +52,7 @@ def machine(tmp_path: Path) -> Path:
 
 
 def test_every_kind_of_step_has_an_end() -> None:
-    assert step.HANDLERS.keys() == watch.LIMITS_S.keys()
+    assert step.HANDLERS.keys() == step.LIMITS_S.keys() == {verb.value for verb in Verb}
 
 
 def test_a_step_that_hears_nothing_is_ended_and_the_next_one_runs(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,10 +170,10 @@ def test_what_ends_without_a_word_is_a_failure(tmp_path: Path) -> None:
 
 def test_who_asked_never_waits_for_a_step_that_cannot_be_ended() -> None:
     """Whoever reads our output reads it to its end: nobody that hangs may hold it open."""
-    package = Path(watch.__file__).parent.parent
+    package = Path(watch.__file__).parents[2]
     code = (
         "import sys, time, signal, os; sys.path.insert(0, sys.argv[1])\n"
-        "from swarm_node import watch\n"
+        "from swarm_node.machine import watch\n"
         "watch._GONE_S, watch.os.killpg = 0.1, lambda *_: None\n"
         "def deaf():\n signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(8)\n"
         "try: watch.apart(deaf, 0.3, grace=0.3)\n"

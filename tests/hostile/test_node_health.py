@@ -15,8 +15,11 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import ledger, observe, systemd, units  # isort: skip
-from swarm_node.run import Context  # isort: skip
+from swarm_node.concerns import units  # isort: skip
+from swarm_node.machine import systemd  # isort: skip
+from swarm_node.program import health  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import Context  # isort: skip
 
 ANSWERS = {
     "no status": b"HTTP/1.1 abc\r\n\r\n",
@@ -89,14 +92,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS.keys())
 def test_no_answer_is_ever_more_than_an_answer(answer: bytes, server: Any, machine: Any) -> None:
     here = machine(web={"healthy": "/", "port": server(answer).port}, other={"healthy": ""})
-    assert observe._health(here, 5) == {"web-0": "starting", "other-0": "healthy"}
+    assert health.all_of(here, 5) == {"web-0": "starting", "other-0": "healthy"}
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/\x00", "/é", "/?q=%20", "/\ud800"])
 def test_no_path_is_ever_more_than_a_path(path: str, server: Any, machine: Any) -> None:
     there = server(b"HTTP/1.1 200 OK\r\n\r\n")
     here = machine(web={"healthy": path, "port": there.port})
-    assert observe._health(here, 5)["web-0"] in ("healthy", "unknown", "starting")
+    assert health.all_of(here, 5)["web-0"] in ("healthy", "unknown", "starting")
     line = there.asked[-1]
     assert not line or (line.startswith(b"GET /") and line.count(b" ") == 2 and line.endswith(b" HTTP/1.1"))
 
@@ -107,7 +110,7 @@ def test_answers_that_drip_never_take_longer_than_all_may_take(server: Any, mach
     checks = {f"drip{number}": {"healthy": "/", "port": dripping.port} for number in range(20)}
     here = machine(**checks, web={"healthy": "/", "port": well.port})
     began = time.monotonic()
-    found = observe._health(here, 2)
+    found = health.all_of(here, 2)
     assert time.monotonic() - began < 3
     assert found["web-0"] == "healthy"
     assert {found[f"{name}-0"] for name in checks} == {"unknown"}
@@ -124,7 +127,7 @@ def test_commands_that_hang_never_darken_their_node(machine: Any, server: Any, m
 
     monkeypatch.setattr(here, "run", real)
     began = time.monotonic()
-    found = observe._health(here, 2)
+    found = health.all_of(here, 2)
     assert time.monotonic() - began < 4
     assert found == {"a-0": "unknown", "b-0": "unknown", "c-0": "healthy", "web-0": "healthy"}
 
@@ -134,14 +137,14 @@ def test_an_exception_about_one_allocation_never_reaches_another(machine: Any, m
     probe = units.probe
     monkeypatch.setattr(units, "probe", lambda *all_of, **_: 1 / 0 if all_of[2]["healthy"] else probe(*all_of))
     here.ledger.state["allocations"]["torn-0"]["unit"] = ["not", "a", "unit"]
-    assert observe._health(here, 2) == {"bad-0": "unknown", "torn-0": "unknown", "web-0": "healthy"}
+    assert health.all_of(here, 2) == {"bad-0": "unknown", "torn-0": "unknown", "web-0": "healthy"}
 
 
 def test_root_never_goes_where_an_answer_sends_it(server: Any, machine: Any) -> None:
     secret = server(b"HTTP/1.1 200 OK\r\n\r\n")
     sends = server(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d/secret\r\n\r\n" % secret.port)
     here = machine(web={"healthy": "/", "port": sends.port})
-    assert observe._health(here, 5) == {"web-0": "healthy"}
+    assert health.all_of(here, 5) == {"web-0": "healthy"}
     assert secret.asked == [b""]
 
 

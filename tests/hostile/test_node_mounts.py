@@ -15,8 +15,10 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import directories, ledger, mounts  # isort: skip
-from swarm_node.run import Context  # isort: skip
+from swarm_node.concerns import directories  # isort: skip
+from swarm_node.machine import mounts  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import Context  # isort: skip
 
 CAN = os.geteuid() == 0 and shutil.which("unshare") is not None
 
@@ -24,8 +26,9 @@ CAN = os.geteuid() == 0 and shutil.which("unshare") is not None
 SCRIPT = """
 import os, subprocess, sys
 sys.path.insert(0, sys.argv[1]); place = sys.argv[2]; kind = sys.argv[3]
-from swarm_node import directories, ledger
-from swarm_node.run import Context
+from swarm_node.concerns import directories
+from swarm_node.records import ledger
+from swarm_node.machine.run import Context
 directories.MOUNT = place
 home = place + "/scratch/web-1"
 def tmpfs(path):
@@ -57,7 +60,7 @@ finally:
 @pytest.mark.skipif(not CAN, reason="only root mounts")
 @pytest.mark.parametrize("kind", ["over it", "in it", "behind a link"])
 def test_a_directory_is_never_kept_by_what_its_user_mounts(kind: str, tmp_path: Path) -> None:
-    package = str(Path(ledger.__file__).parent.parent)
+    package = str(Path(ledger.__file__).parents[2])
     argv = ["unshare", "-m", "--propagation", "private", sys.executable, "-c", SCRIPT, package, str(tmp_path), kind]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "True False\n", done.stderr

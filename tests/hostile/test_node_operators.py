@@ -19,7 +19,7 @@ from swarm_iac import assets
 from swarm_iac.reach import ask
 from tests.node.conftest import GUARD
 
-from swarm_node import step  # isort: skip
+from swarm_node.program import step  # isort: skip
 
 REPOSITORY = Path(__file__).parents[2]
 

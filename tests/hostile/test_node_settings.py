@@ -12,8 +12,9 @@ import pytest
 
 from tests.node.conftest import GUARD
 
-from swarm_node import ledger, settings  # isort: skip
-from swarm_node.run import Context, NodeError  # isort: skip
+from swarm_node.concerns import settings  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import Context, NodeError  # isort: skip
 
 BYTES = {
     "dirty_bytes": "dirty_ratio",

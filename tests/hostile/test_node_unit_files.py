@@ -12,8 +12,10 @@ import pytest
 from tests.hostile import HOSTILE
 from tests.node.conftest import GUARD
 
-from swarm_node import ledger, slices, storage, systemd, units  # isort: skip
-from swarm_node.run import Context, NodeError  # isort: skip
+from swarm_node.concerns import slices, storage, units  # isort: skip
+from swarm_node.machine import systemd  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import Context, NodeError  # isort: skip
 
 BREAKS = [*HOSTILE, "/x\nExecStartPre=+/bin/sh -c id", "/x\rUser=root", "/x /y", "%h", "/x\\", '/x"', "/x\0", "$HOME"]
 

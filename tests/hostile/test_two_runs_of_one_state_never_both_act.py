@@ -16,8 +16,9 @@ from swarm_iac.model.step import Step, Verb
 from tests.hostile.conftest import Nodes
 from tests.node.conftest import GUARD  # puts the node program where it can be imported
 
-from swarm_node import ledger, step  # isort: skip
-from swarm_node.run import NodeError  # isort: skip
+from swarm_node.program import step  # isort: skip
+from swarm_node.records import ledger  # isort: skip
+from swarm_node.machine.run import NodeError  # isort: skip
 
 pytestmark = pytest.mark.engine
 

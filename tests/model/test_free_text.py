@@ -9,7 +9,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from swarm_iac.model.base import Account, Name
-from swarm_iac.model.stack import Stack, Tuning
+from swarm_iac.model.settings import Tuning
+from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Run
 
 #: Commands, variables and checks are run as their user with no shell; the others reach no node.

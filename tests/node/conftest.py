@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import types
 from collections.abc import Iterator
@@ -90,12 +91,26 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Path]:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that stands for `/` of a machine."""
+    from swarm_node.machine.run import Context
+
+    poke = Context.poke
+
+    def kernel(self: Context, path: str, text: str) -> None:
+        """Where the kernel lists all choices, it marks the one that is written, and takes no other."""
+        listed = self.read(path) or ""
+        words = listed.translate({ord(letter): None for letter in "[]"}).split()
+        if "[" in listed and text not in words:
+            raise OSError(errno.EINVAL, "Invalid argument", path)
+        poke(self, path, " ".join(f"[{one}]" if one == text else one for one in words) if "[" in listed else text)
+
+    monkeypatch.setattr(Context, "poke", kernel)
     for path, text in {
         "proc/sys/vm/swappiness": "60\n",
         "proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
         "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
         "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",
     }.items():

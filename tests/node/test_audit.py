@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from swarm_node import audit, step
+from swarm_node.program import step
+from swarm_node.records import audit
 
 from swarm_iac.observe.history import together
 

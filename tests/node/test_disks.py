@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, step, storage
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import storage
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.program import step
+from swarm_node.records import ledger
 
 from tests.node.conftest import GUARD
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import gpus, ledger
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import gpus
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
 
 WANT = {"0": {"persistence": True, "power_w": 600, "clock_mhz": 1410}, "1": {"power_w": 500}}
 

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import launch, ledger, lives, secrets, step, units
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import accounts, units
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.program import step
+from swarm_node.records import ledger
+from swarm_node.workload import launch, lives, secrets
 
 from tests.hostile import HOSTILE, TEMPLATES
 from tests.node.conftest import GUARD
@@ -127,4 +130,4 @@ def test_root_by_another_name_never_runs_a_workload(tmp_path: Path, monkeypatch:
     root = pwd.getpwuid(0)
     monkeypatch.setattr(pwd, "getpwnam", lambda name: root)
     with pytest.raises(NodeError, match="toor is another name for root"):
-        units.account(machine(tmp_path), "toor")
+        accounts.account(machine(tmp_path), "toor")

@@ -10,8 +10,9 @@ from swarm_iac.reach.program import agent_digest, archive
 
 _INSTALL = """
 import sys; sys.path.insert(0, sys.argv[1])
-from swarm_node import install, ledger
-from swarm_node.run import Context
+from swarm_node.machine import install
+from swarm_node.records import ledger
+from swarm_node.machine.run import Context
 with ledger.opened(check=False, root=sys.argv[2]) as book:
     print([change["new"] for change in install.apply(Context(book, root=sys.argv[2]))], install.installed(sys.argv[2]))
 """
@@ -32,5 +33,5 @@ def test_program_installs_itself_once_under_its_digest(tmp_path: Path) -> None:
     (home / "older").mkdir()
     installed = str(home / "current")
     assert _python("-c", _INSTALL, installed, str(root)) == f"[] {name}"
-    assert list(home.glob("current/swarm_node/__pycache__/gpus.*.pyc"))
+    assert list(home.glob("current/swarm_node/concerns/__pycache__/gpus.*.pyc"))
     assert archive() == archive()

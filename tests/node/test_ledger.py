@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from swarm_node import ledger
-from swarm_node.run import Context, NodeError
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
 
 
 def _write(root: Path, lineage: str = "L1", serial: int = 5) -> None:

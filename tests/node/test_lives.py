@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import boot, ledger, lives, units
-from swarm_node.run import Context
+from swarm_node.concerns import units
+from swarm_node.machine.run import Context
+from swarm_node.program import boot
+from swarm_node.records import ledger
+from swarm_node.workload import lives
 
 from tests.node.conftest import GUARD
 from tests.node.test_units import systemd_reads

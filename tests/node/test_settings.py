@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, settings
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import settings
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
 
+from swarm_iac.model.settings import SettingsState, Tuning
+from swarm_iac.model.settings import settings as held
+from tests.tuning import TUNING
+
+#: Every setting that a stack file can ask for, and two sysctls.
 WANT = {
+    **held(Tuning.model_validate(TUNING)).model_dump(mode="json", exclude_none=True),
     "sysctl": {"vm.swappiness": "10", "net.ipv4.tcp_rmem": "4096 131072 7000000"},
-    "hugepages_2m": 4,
-    "governor": "performance",
 }
 
 
@@ -31,12 +36,14 @@ def _all(root: Path) -> dict[str, str]:
     return {str(place): " ".join(place.read_text().split()) for place in found}
 
 
+def test_every_setting_of_a_stack_file_is_one_that_a_node_sets() -> None:
+    assert {one.name for one in settings.SINGLE} == SettingsState.model_fields.keys() - {"sysctl"}
+
+
 def test_second_run_never_changes_anything(machine: Path) -> None:
     paths = {change["path"] for change in _apply(machine, WANT)}
-    assert paths == {
-        'settings.sysctl["vm.swappiness"]',
-        'settings.sysctl["net.ipv4.tcp_rmem"]', "settings.hugepages_2m", "settings.governor",
-    }  # fmt: skip
+    sysctls = {'settings.sysctl["vm.swappiness"]', 'settings.sysctl["net.ipv4.tcp_rmem"]'}
+    assert paths == sysctls | {f"settings.{field}" for field in SettingsState.model_fields if field != "sysctl"}
     assert _apply(machine, WANT) == []
     assert _read(machine, WANT) == WANT
 
@@ -53,6 +60,7 @@ def test_what_is_no_longer_wanted_gets_its_original_back(machine: Path) -> None:
     _apply(machine, WANT)
     _apply(machine, {"sysctl": {"vm.swappiness": "20"}})
     assert _read(machine, WANT)["governor"] == "powersave"
+    assert _read(machine, WANT)["transparent_hugepages"] == "madvise"
     _apply(machine, {})
     assert _all(machine) == before
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import devices, ledger, slices, systemd
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import devices, slices
+from swarm_node.machine import systemd
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
 
 WANT: dict[str, Any] = {
     "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_high": 190_000_000,

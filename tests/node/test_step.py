@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from swarm_node import ledger, step
+from swarm_node.program import step
+from swarm_node.records import ledger
 
 GUARD = {"fleet": "dev", "lineage": "L1", "serial": 1}
 

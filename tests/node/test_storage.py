@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import directories, ledger, storage
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import directories, storage
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
 
 MOUNTS = "36 25 254:16 / /srv/swarm rw,nosuid shared:1 - xfs /dev/vdb rw,attr2,inode64,logbufs=8,prjquota\n"
 #: `xfs_quota -x -c 'report -p -n -N -b'` on a node.

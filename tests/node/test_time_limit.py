@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node import ledger, lives, observe, systemd, units
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import units
+from swarm_node.machine import systemd
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.program import health
+from swarm_node.records import ledger
+from swarm_node.workload import lives
 
 from tests.node.test_lives import ONE, here, job, says
 from tests.node.test_units import context, systemd_reads, want
@@ -97,7 +101,7 @@ def test_since_when_it_runs_and_how_it_ended_is_observed(tmp_path: Path, monkeyp
     runs = {"ActiveState": "active", "ActiveEnterTimestampMonotonic": str(since)}
     ended = {"ActiveState": "failed", "ActiveEnterTimestampMonotonic": str(since)}
     monkeypatch.setattr(systemd, "show", lambda context, unit: runs if unit == "swarm-web_1.service" else ended)
-    began, words = observe._runs(Context(ledger.load(str(tmp_path)), check=True, root=str(tmp_path)))
+    began, words = health.runs(Context(ledger.load(str(tmp_path)), check=True, root=str(tmp_path)))
     assert words == {"out-0": "time-limit"} and began.keys() == {"web-1"}
     assert abs(began["web-1"] - (time.time() - 100)) < 5
 

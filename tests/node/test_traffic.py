@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from swarm_node import tc, traffic
+from swarm_node.concerns import traffic
+from swarm_node.machine import tc
 
 CLASSES = """\
 class htb 1:1 root rate 300Mbit ceil 300Mbit burst 375000b cburst 375000b 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from swarm_node import launch, ledger, systemd, units
-from swarm_node.run import Context, NodeError
+from swarm_node.concerns import accounts, units
+from swarm_node.machine import systemd
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.records import ledger
+from swarm_node.workload import launch
 
 from tests.hostile import HOSTILE
 
@@ -94,7 +97,7 @@ def test_a_command_without_words_is_a_holder() -> None:
 
 def test_root_never_runs_a_workload(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="root"):
-        units.account(context(tmp_path), "root")
+        accounts.account(context(tmp_path), "root")
 
 
 def test_a_unit_changed_by_hand_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from swarm_iac.model.hardware import Gpus, Hardware, Rack
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.stack import Node, Stack, Team, Tuning
+from swarm_iac.model.settings import Tuning
+from swarm_iac.model.stack import Node, Stack, Team
 from swarm_iac.model.workload import DiskIo, Each, Network, Replicas, Run, Stop, Workload
 from swarm_iac.plan import desired, rows
 from swarm_iac.plan.state import cpulist

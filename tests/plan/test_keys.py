@@ -9,19 +9,17 @@ import pytest
 import yaml
 
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.stack import Tuning
-from swarm_iac.model.state import Desired, SettingsState
+from swarm_iac.model.settings import HELD, SettingsState
+from swarm_iac.model.state import Desired, LedgerHead, Observed
 from swarm_iac.model.workload import Each, Run, Stop
-from swarm_iac.plan import desired, rows
+from swarm_iac.plan import desired, rows, steps
+from swarm_iac.plan.state import format
 from swarm_iac.solver import solve
 from swarm_iac.stackfile import loads
+from tests.tuning import TUNING
 
 TODAY = datetime.date(2026, 1, 1)
 #: One value for each key, other than its default.
-TUNING = {
-    "gpu_power": "500 W", "gpu_clock": "1410 MHz", "gpu_persistence": True, "governor": "performance", "tcp": "bbr",
-    "hugepages": "2 GiB", "swappiness": 5, "sysctl": {"net.core.somaxconn": 1024},
-}  # fmt: skip
 EACH = {
     "gpus": 1, "vcpus": 3, "pinned": True, "memory": "2 GB", "tasks": 99, "scratch": "1 GB", "cache": "1 GB",
     "io": {"read": "5 MB/s"}, "gpu_power": "450 W", "gpu_clock": "1005 MHz",
@@ -50,7 +48,7 @@ def _filled(section: str, values: dict[str, Any]) -> list[Any]:
 
 def test_every_key_is_here() -> None:
     """A new key fails here until it has a value above."""
-    for model, values in ((Tuning, TUNING), (Each, EACH), (Run, RUN), (Stop, STOP)):
+    for model, values in ((Each, EACH), (Run, RUN), (Stop, STOP)):
         assert values.keys() == model.model_fields.keys(), model.__name__
 
 
@@ -69,10 +67,24 @@ def test_a_key_of_a_workload_reaches_its_slice_and_its_row(section: str, key: st
     assert rows({"n1": plain}) != rows({"n1": changed})
 
 
-def test_every_setting_of_a_machine_has_a_place_in_its_row() -> None:
-    plain = _desired()
-    for key, value in {"sysctl": {"vm.swappiness": "1"}, "hugepages_2m": 4, "governor": "powersave"}.items():
-        settings = plain.state.settings.model_copy(update={key: value})
-        other = plain.model_copy(update={"state": plain.state.model_copy(update={"settings": settings})})
-        assert rows({"n1": plain}) != rows({"n1": other}), key
-    assert SettingsState.model_fields.keys() == {"sysctl", "hugepages_2m", "governor"}
+@pytest.mark.parametrize("key", [key for key in TUNING if not key.startswith("gpu_")])
+def test_a_setting_that_was_changed_by_hand_is_set_again(key: str) -> None:
+    wanted = _desired({key: TUNING[key]})
+    bent = {
+        "sysctl": dict.fromkeys(wanted.state.settings.sysctl, "0"),
+        **dict.fromkeys((one.field for one in HELD.values()), None),
+    }
+    found = wanted.state.model_copy(update={"settings": SettingsState.model_validate(bent)})
+    head = LedgerHead(lineage="l", serial=1, fleet="keys")
+    seen = Observed(node="n1", ledger=head, agent="a", state=found, health=dict.fromkeys(found.allocations, "healthy"))
+    (step,) = steps({"n1": seen}, {"n1": wanted}, agent="a").steps
+    assert (step.id, len(step.changes)) == ("n1/settings", 1)
+    assert step.want == {"settings": wanted.state.settings.model_dump(mode="json", exclude_none=True)}
+
+
+def test_a_setting_is_read_as_the_stack_file_calls_it() -> None:
+    node = rows({"n1": _desired({"hugepages": "2 GiB", "transparent_hugepages": "never"})})["Node", "n1"]
+    assert (node["hugepages"], node["transparentHugepages"]) == ("1024 x 2 MiB", "never")
+    assert format.setting("settings.hugepages_2m") == "hugepages"
+    assert format.setting("settings.transparent_hugepages") == "transparent hugepages"
+    assert format.value("settings.hugepages_2m", 4) == "4 x 2 MiB"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm_iac.model.settings import SettingsState
 from swarm_iac.model.stack import Solve
-from swarm_iac.model.state import Desired, GpuState, LedgerHead, NodeState, Observed, SettingsState
+from swarm_iac.model.state import Desired, GpuState, LedgerHead, NodeState, Observed
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import steps
 from tests.plan import fleets

@@ -35,7 +35,7 @@ class Pretend:
     def agent(self) -> str:
         return ""
 
-    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+    def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         with self.open() as nodes:
             for name in targets:
                 nodes.setdefault(name, {})
@@ -65,7 +65,6 @@ class Pretend:
         plan: Plan,
         desired: Mapping[str, Desired],
         *,
-        ssh_config: Path | None,
         lineage: str,
         serial: int,
         run: str,

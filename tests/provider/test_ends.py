@@ -23,7 +23,7 @@ def sight(health: str, *, hold: bool = False) -> Sight:
     }
     found = fleets.observed({"n1": fleets.node({"train-0": one("train-0", (0, 1), health=health)})}, {"train-0": health})
     seen: dict[str, Observed] = {"n1": found["n1"].model_copy(update={"booted": 1_795_287_780})}
-    return Sight(Asked.of({"spec": spec.pack(desired), "lineage": "l"}, {}, {}), seen, "")
+    return Sight(Asked.of({"spec": spec.pack(desired), "lineage": "l"}, {}, {}, None), seen, "")
 
 
 @pytest.mark.parametrize(("how", "shown"), [("done", "ok"), ("failed", "failed")])
@@ -46,7 +46,7 @@ def recorded(health: str) -> Sight:
     wish = fleets.node({"train-0": given_back(one("train-0", (0, 1))), "train-1": one("train-1", (0, 1))})
     desired = {name: each.model_copy(update={"ended": ("train-0",)}) for name, each in fleets.desired({"n1": wish}).items()}
     seen = fleets.observed({"n1": fleets.node({"train-0": state})}, {"train-0": health})
-    return Sight(Asked.of({"spec": spec.pack(desired), "lineage": "l"}, {}, {}), seen, "")
+    return Sight(Asked.of({"spec": spec.pack(desired), "lineage": "l"}, {}, {}, None), seen, "")
 
 
 def test_who_gets_the_place_of_a_finished_job_starts_when_it_is_over() -> None:
@@ -61,7 +61,7 @@ def test_a_node_with_the_files_of_a_finished_job_may_leave_the_stack() -> None:
     was, now = sight("done"), fleets.desired({"n2": fleets.node({})})
     before = {"spec": spec.pack(was.asked.kept), "lineage": "l"}
     found = {**was.observed, **fleets.observed({"n2": fleets.node({})})}
-    left = Sight(Asked.of({"spec": spec.pack(now), "lineage": "l"}, before, {"serial": 1}), found, "")
+    left = Sight(Asked.of({"spec": spec.pack(now), "lineage": "l"}, before, {"serial": 1}, None), found, "")
     left.guard(0)
     assert [step.id for step in left.plan.steps if step.allocation] == ["n1/release/train-0"]
 

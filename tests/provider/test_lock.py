@@ -78,7 +78,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path, notes: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        process_identity.note(other.pid)
+        process_identity.note(other.pid, notes.parents[1])
         (noted,) = notes.glob("*.json")
         noted.write_text(json.dumps({**json.loads(noted.read_text()), "ticks": 1, "began": 1577836800}))
         path = written(tmp_path, other.pid, socket.gethostname(), "2020-01-01T00:00:05Z")
@@ -91,7 +91,7 @@ def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path, 
 def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Path, notes: Path) -> None:
     """An orphan is a zombie until init looks; its run is over."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process_identity.note(child.pid)
+    process_identity.note(child.pid, notes.parents[1])
     assert child.stdin
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

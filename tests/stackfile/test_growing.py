@@ -38,10 +38,10 @@ workloads:
 """
 
 
-def decided(root: Path, text: str, today: datetime.date = TODAY, **environment: str) -> Decision:
+def decided(root: Path, text: str, today: datetime.date = TODAY, frozen: bool = False) -> Decision:
     (root / "stacks").mkdir(exist_ok=True)
     (root / "stacks" / "lab.yaml").write_text(text)
-    return decide(root, "lab", today=today, environment=environment)
+    return decide(root, "lab", today=today, frozen=frozen)
 
 
 def edited(text: str, *pairs: tuple[str, str]) -> str:
@@ -77,7 +77,7 @@ def test_it_keeps_what_it_has(root: Path, edit: tuple[str, str], keeps: str, wan
     assert not judge(now.stack, now.placement, TODAY)
 
     keep(now)
-    again = decided(root, text, SWARM_FROZEN="1")
+    again = decided(root, text, frozen=True)
     assert again.stale == () and again.proof is not None, "once decided it stands"
     assert again.placement.by_name()["a-0"] == before
     assert [(one.keeps, one.wants) for one in again.placement.growing] == [(keeps, wants)]
@@ -99,7 +99,7 @@ def test_a_lock_gives_nobody_more_than_the_stack_file_says(root: Path) -> None:
         text = file.read_text()
         file.write_text(edited(text, (old, new)))
         with pytest.raises(StaleLock):
-            decided(root, edited(FLEET, GROWS[0][0]), SWARM_FROZEN="1")
+            decided(root, edited(FLEET, GROWS[0][0]), frozen=True)
         found = decided(root, edited(FLEET, GROWS[0][0])).placement.by_name()["a-0"]
         assert (str(found.vcpus), str(found.memory), str(found.storage)) == ("1", "100 GB", "100 GB")
         file.write_text(text)
@@ -110,10 +110,34 @@ def test_it_grows_once_there_is_room(root: Path) -> None:
     keep(decided(root, larger))
     room = edited(larger, ("each: {gpus: 6", "each: {gpus: 5"))
     with pytest.raises(StaleLock):
-        decided(root, room, SWARM_FROZEN="1")
+        decided(root, room, frozen=True)
     now = decided(root, room)
     assert len(now.placement.by_name()["a-0"].gpus) == 3
     assert now.placement.growing == () and now.wish is None
+
+
+def test_it_grows_at_once_where_those_that_lost_their_places_left_it_room(tmp_path: Path) -> None:
+    """In its new size it competes with what has to leave its node; that stops then, and no second solve is needed."""
+    text = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nvme: 1 TB}}
+nodes:
+  n[1-2]: {hardware: h, ssh: "root@{name}"}
+workloads:
+  four: {user: ada, priority: high, each: {gpus: 4, vcpus: 8, memory: 9 GB}, replicas: 3}
+  two: {user: ada, each: {gpus: 2, vcpus: 8, memory: 9 GB}}
+  one: {user: ada, priority: high, each: {gpus: 1, vcpus: 8, memory: 9 GB}}
+"""
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(tmp_path, text))
+    node = {one.name: one.node for one in decided(tmp_path, text).placement.allocations}
+    assert node["two-0"] == node["one-0"], "the other node has two of four GPUs"
+    other = "n1" if node["one-0"] == "n2" else "n2"
+    grows = ("gpus: 1, vcpus: 8", "gpus: 1, vcpus: 16")
+    found = decided(tmp_path, edited(text, grows, ("workloads:", f"  {other}: {{state: drain}}\nworkloads:")))
+    assert not found.placement.growing and found.placement.by_name()["one-0"].vcpus == 16000
+    assert {one.workload for one in found.placement.unplaced} == {"four"}
 
 
 def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
@@ -122,7 +146,7 @@ def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
     keep(decided(root, larger))
     ready = edited(larger, (", state: cordon, why: fans", ""))
     with pytest.raises(StaleLock, match="a waits to grow, and nodes changed since that was decided"):
-        decided(root, ready, SWARM_FROZEN="1")
+        decided(root, ready, frozen=True)
     now = decided(root, ready)
     assert (now.placement.by_name()["a-0"].node, now.placement.growing) == ("n2", ())
 
@@ -157,7 +181,7 @@ def test_a_gang_keeps_its_members_until_all_of_it_has_room(root: Path) -> None:
     assert now.placement.allocations == now.last.allocations
     assert [(one.keeps, one.wants) for one in now.placement.growing] == [("2 members", "4 members")]
     keep(now)
-    assert decided(root, larger, SWARM_FROZEN="1").stale == ()
+    assert decided(root, larger, frozen=True).stale == ()
     ready = decided(root, edited(larger, (", state: cordon, why: fans", "")))
     assert len([one for one in ready.placement.allocations if one.workload == "a"]) == 4 and not ready.placement.growing
 
@@ -174,7 +198,7 @@ def test_of_a_service_that_cannot_grow_a_part_may_lose_its_place(root: Path) -> 
     assert [one.workload for one in now.placement.growing] == ["a"] == [one.workload for one in now.placement.unplaced]
     assert not judge(now.stack, now.placement, TODAY)
     keep(now)
-    assert decided(root, now.files.stack.read_text(), SWARM_FROZEN="1").stale == ()
+    assert decided(root, now.files.stack.read_text(), frozen=True).stale == ()
 
 
 def test_who_wants_it_to_stop_says_so(root: Path) -> None:

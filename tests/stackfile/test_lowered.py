@@ -40,10 +40,10 @@ def edited(text: str, *pairs: tuple[str, str]) -> str:
     return text
 
 
-def decided(root: Path, text: str, **environment: str) -> Decision:
+def decided(root: Path, text: str, frozen: bool = False) -> Decision:
     (root / "stacks").mkdir(exist_ok=True)
     (root / "stacks" / "lab.yaml").write_text(text)
-    return decide(root, "lab", today=TODAY, environment=environment)
+    return decide(root, "lab", today=TODAY, frozen=frozen)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def names(decision: Decision) -> set[str]:
 @pytest.mark.parametrize("limit", [LOWERED, ("limits:\n", "limits:\n  cluster: {gpus: 5}\n")])
 def test_the_file_stays_valid_and_everything_runs_on(root: Path, limit: tuple[str, str]) -> None:
     """`a` alone is above it. The same lock goes on to hold, in CI as well."""
-    now = decided(root, edited(FLEET, limit), SWARM_FROZEN="1")
+    now = decided(root, edited(FLEET, limit), frozen=True)
     assert now.stale == () and names(now) == {"a-0", "b-0", "b-1", "c-0"}
 
 

@@ -33,10 +33,10 @@ solve: {moves: 0}
 """
 
 
-def decided(root: Path, text: str, today: datetime.date = TODAY, **environment: str) -> Decision:
+def decided(root: Path, text: str, today: datetime.date = TODAY, frozen: bool = False) -> Decision:
     (root / "stacks").mkdir(exist_ok=True)
     (root / "stacks" / "quota.yaml").write_text(text)
-    return decide(root, "quota", today=today, environment=environment)
+    return decide(root, "quota", today=today, frozen=frozen)
 
 
 def edited(old: str, new: str) -> str:
@@ -71,7 +71,7 @@ def test_a_change_that_could_matter(root: Path, old: str, new: str, said: str, p
     """It is decided again, frozen mode refuses, and everything that had a place keeps it (a stop for `high` aside)."""
     text = edited(old, new)
     with pytest.raises(StaleLock, match=said):
-        decided(root, text, SWARM_FROZEN="1")
+        decided(root, text, frozen=True)
     now = decided(root, text)
     assert said in now.stale[0]
     assert ("b-0" in now.placement.by_name()) is placed
@@ -92,7 +92,7 @@ def test_a_change_that_could_matter(root: Path, old: str, new: str, said: str, p
     ],
 )
 def test_a_change_that_could_not(root: Path, old: str, new: str) -> None:
-    now = decided(root, edited(old, new), SWARM_FROZEN="1")
+    now = decided(root, edited(old, new), frozen=True)
     assert now.stale == ()
     assert now.proof is not None
 
@@ -117,4 +117,4 @@ def test_without_its_proof(root: Path) -> None:
     """Nobody knows from what it was decided: a lock of an earlier version, or two branches merged."""
     (root / "stacks" / "quota.proof.yaml").unlink()
     with pytest.raises(StaleLock, match="b has no place, and no proof says from what that was decided"):
-        decided(root, FLEET, SWARM_FROZEN="1")
+        decided(root, FLEET, frozen=True)

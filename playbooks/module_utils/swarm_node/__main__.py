@@ -15,11 +15,11 @@ def main(arguments: List[str]) -> int:
     """Exit status 0 when an answer was given (failures of steps stand in the answer), 2 when the question is unknown."""
     verb = arguments[0] if arguments else ""
     if verb == "boot":
-        from .boot import run
+        from .program.boot import run
 
         return run(apart=True)
     if verb == "claim":
-        from .claim import hold
+        from .records.claim import hold
 
         hold()
         return 0
@@ -33,17 +33,17 @@ def main(arguments: List[str]) -> int:
 def _answer(verb: str, words: List[str]) -> Any:
     # Each is imported where it is asked for: starting Python is most of what a short answer costs.
     if verb == "observe":
-        from .observe import watched
+        from .program.observe import watched
 
         return watched(float(words[0]) if words else 0)
     if verb == "step":
-        from .step import perform
+        from .program.step import perform
 
         return perform(json.load(sys.stdin), apart=True)
     if verb == "history":
-        from .audit import lines
+        from .records.audit import lines
 
         return lines(most=int(words[0]) if words else 200)
-    from .install import alone
+    from .machine.install import alone
 
     return alone()

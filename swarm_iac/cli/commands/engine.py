@@ -15,6 +15,7 @@ from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.provider.operations import in_flight
+from swarm_iac.run_options import VARIABLES
 
 Stack = Annotated[
     str,
@@ -51,20 +52,20 @@ def _run(
     if extra and not extra[0].startswith("-"):
         stack, *extra = extra  # the stack, as all commands take it; pulumi's own options begin with a dash
     stack, root = deciding.inside(stack), engine.repository()
-    more = {"SWARM_ALLOW_STOP": str(allow_stop)} if allow_stop else {}
-    more |= {"SWARM_RETRY": "1"} if retry else {}
-    more |= {"SWARM_ONLY": only} if only else {}
+    more = {VARIABLES["allow_stop"]: str(allow_stop)} if allow_stop else {}
+    more |= {VARIABLES["retry"]: "1"} if retry else {}
+    more |= {VARIABLES["only"]: only} if only else {}
     if verb == "up":
         more |= engine.at_once(root, stack, say)
     with tempfile.TemporaryDirectory() as folder:
-        file, foreseen = Path(folder) / "in-hand", Path(folder) / "foreseen"
-        more |= {in_flight.NAME: str(file)} | ({in_flight.SUMMARY: str(foreseen)} if verb == "preview" else {})
+        file, summary = Path(folder) / "in-flight", Path(folder) / "summary"
+        more |= {VARIABLES["in_flight"]: str(file)} | ({VARIABLES["summary"]: str(summary)} if verb == "preview" else {})
         status = engine.pulumi(root, stack, [verb, *extra], say, more=more).returncode
-        in_hand = in_flight.left_in_hand(file)
-        changes = verb == "preview" and _sum_up(stack, foreseen, status, quiet="--json" in extra)
+        cut_short = in_flight.was_in_flight(file)
+        changes = verb == "preview" and _sum_up(stack, summary, status, quiet="--json" in extra)
     if status < 0:
         say("")  # it ended in the middle of a line
-    for line in engine.ending(verb, status, in_hand):
+    for line in engine.ending(verb, status, cut_short):
         say(line)
     if status == 0:
         exit_codes.tell(detailed, changes)

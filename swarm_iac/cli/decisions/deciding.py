@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarm_iac.cli.engine import has_state, reaching, repository, state_folder
+from swarm_iac.cli.engine import has_state, options, repository, state_folder
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.reach.address import patience
+from swarm_iac.run_options import RunOptions
 from swarm_iac.stackfile import nearest_policy
 
 if TYPE_CHECKING:
@@ -77,12 +78,6 @@ def inside(name: str) -> str:
     return found[1]
 
 
-def ssh_config(root: Path) -> Path | None:
-    """The OpenSSH configuration that `swarm env` would set; None: the user's own."""
-    named = reaching(root).get("SWARM_SSH_CONFIG")
-    return Path(named) if named else None
-
-
 def never_applied(root: Path, name: str) -> bool:
     """Is it known that no `swarm up` ran? `swarm solve` writes a lock, too.
 
@@ -99,8 +94,8 @@ def asking(name: str, *, every: bool = False, most: float = math.inf) -> Ended:
     from swarm_iac.observe import Ended, observe
 
     found = home(name)
-    root = found[0] if found else Path(name).parent
-    return Ended(partial(observe, ssh_config=ssh_config(root), timeout=min(most, patience(reaching(root)))), every)
+    run = options(found[0] if found else Path(name).parent)
+    return Ended(partial(observe, ssh_config=run.ssh_config, timeout=min(most, run.node_timeout)), every)
 
 
 def ends(name: str) -> Ended | None:
@@ -114,10 +109,10 @@ def current(name: str, progress: Progress | None = None, *, write: bool = True, 
 
     `ends`: says which jobs came to their end; a draft has none.
     """
-    today, found = datetime.date.today(), home(name)
+    today, found, frozen = datetime.date.today(), home(name), RunOptions.of(os.environ).frozen
     if found is None:
-        return decide_file(Path(name), today=today, progress=progress)
-    return decide(*found, today=today, write=write, progress=progress, ends=ends)
+        return decide_file(Path(name), today=today, frozen=frozen, progress=progress)
+    return decide(*found, today=today, frozen=frozen, write=write, progress=progress, ends=ends)
 
 
 def peek(name: str, progress: Progress | None = None) -> Decision:

@@ -7,13 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from swarm_iac.cli.engine import reaching
+from swarm_iac.cli.engine import options
 from swarm_iac.decision import Decision
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
 from swarm_iac.plan.state.completion import came_to_end
-from swarm_iac.reach.address import patience
 from swarm_iac.units import Seconds
 
 if TYPE_CHECKING:
@@ -42,12 +41,11 @@ def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *,
     timed = {one.node for one in placement.going() if stack.workloads[one.workload].time.end}
     seen: dict[str, Observed] = {}
     if timed and not offline:
-        from swarm_iac.cli.decisions.deciding import ssh_config
         from swarm_iac.observe import observe
 
         targets = {node: stack.nodes[node].ssh for node in sorted(timed)}
-        most = min(_PATIENCE, patience(reaching(decision.root)))
-        seen = observe(targets, ssh_config=ssh_config(decision.root), timeout=most)
+        run = options(decision.root)
+        seen = observe(targets, ssh_config=run.ssh_config, timeout=min(_PATIENCE, run.node_timeout))
     now = int(time.time())
     start = _starts(stack, placement, [workload], seen, now).get(workload)
     return start, told(start, now) if start else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from swarm_iac.decision import Decision
@@ -9,6 +10,7 @@ from swarm_iac.model.state import Desired, Observed
 from swarm_iac.plan.state import ownership
 from swarm_iac.printable import printable
 from swarm_iac.provider.operations import pending_placement
+from swarm_iac.run_options import RunOptions
 
 
 def disowned(decision: Decision, seen: Mapping[str, Observed]) -> dict[str, Observed]:
@@ -35,8 +37,9 @@ def believed(
     placed = {node: set(each.state.allocations) for node, each in wanted.items()}
     ours = (*last, *decision.dropped)
     homes = {(one.node, stack.runs_as(one) if one.workload in stack.workloads else one.name) for one in ours}
+    own = RunOptions.of(os.environ).state_home
     homes = homes.union(
-        *(pending_placement.of(lineage) for lineage in {one.ledger.lineage for one in seen.values() if one.ledger})
+        *(pending_placement.of(own, lineage) for lineage in {one.ledger.lineage for one in seen.values() if one.ledger})
     )
     for node, name in homes:
         placed.setdefault(node, set()).add(name)

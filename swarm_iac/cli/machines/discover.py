@@ -6,11 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from swarm_iac.cli.decisions.deciding import ssh_config
-from swarm_iac.cli.engine import reaching
+from swarm_iac.cli.engine import options
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Facts
-from swarm_iac.reach.address import patience
 from swarm_iac.units import BitsPerSecond, Bytes
 
 #: What YAML takes for more than text.
@@ -25,7 +23,8 @@ def found(addresses: list[str]) -> tuple[str, dict[str, str]]:
     for text in addresses:
         name, _, address = text.rpartition("=")
         targets[name or _name(address)] = address
-    seen = observe(targets, ssh_config=ssh_config(Path.cwd()), timeout=patience(reaching(Path.cwd())))
+    run = options(Path.cwd())
+    seen = observe(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
     shapes: dict[str, str] = {}
     lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
     for name, one in seen.items():

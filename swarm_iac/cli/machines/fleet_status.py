@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli.decisions import deciding
-from swarm_iac.cli.decisions.deciding import ranges, ssh_config
+from swarm_iac.cli.decisions.deciding import ranges
 from swarm_iac.cli.decisions.start_times import starts as pending_starts
-from swarm_iac.cli.engine import reaching
+from swarm_iac.cli.engine import options
 from swarm_iac.cli.machines.believed import believed, disowned
 from swarm_iac.decision import Decision, stood
 from swarm_iac.errors import Refused, SwarmError
@@ -27,7 +27,6 @@ from swarm_iac.plan.state import runtimes
 from swarm_iac.plan.state.completion import runs_on
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import unlike
-from swarm_iac.reach.address import patience
 from swarm_iac.stackfile.reading.messages import nearest
 
 if TYPE_CHECKING:
@@ -411,7 +410,8 @@ def history(name: str) -> tuple[list[Run], dict[str, str]]:
 
     decision = deciding.current(name)
     targets = {node: one.ssh for node, one in decision.stack.nodes.items()}
-    return read(targets, ssh_config=ssh_config(decision.root), timeout=patience(reaching(decision.root)))
+    run = options(decision.root)
+    return read(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
 
 
 def history_rows(runs: list[Run]) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm_iac.cli.decisions import deciding
-from swarm_iac.cli.decisions.deciding import ssh_config
+from swarm_iac.cli.engine import options
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
 
@@ -50,7 +50,7 @@ def find(name: str, allocation: str) -> Chosen:
         raise SwarmError(f"{allocation} has {len(all_of)} replicas", hint=f"name one: {', '.join(one.name for one in all_of)}")
     one = all_of[0]
     user, node = decision.stack.workloads[one.workload].user, decision.stack.nodes[one.node]
-    return Chosen(decision.stack.runs_as(one), user, one.node, node.ssh, ssh_config(decision.root))
+    return Chosen(decision.stack.runs_as(one), user, one.node, node.ssh, options(decision.root).ssh_config)
 
 
 def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False, words: bool = False) -> int:

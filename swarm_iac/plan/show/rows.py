@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarm_iac.model import device
+from swarm_iac.model.settings import HELD, Held, SettingsState
 from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
 from swarm_iac.plan.state import format
 from swarm_iac.printable import printable_all
@@ -51,16 +52,25 @@ def _given(properties: Properties) -> Properties:
 
 
 def _node(state: NodeState) -> Properties:
-    pages = state.settings.hugepages_2m
     return _given({
         "sysctl": dict(sorted(state.settings.sysctl.items())),
-        "hugepages": None if pages is None else f"{pages} x 2 MiB",
-        "governor": state.settings.governor,
+        **{_name(key): _held(state.settings, held) for key, held in HELD.items()},
         "gpus": {str(gpu): _gpu(one) for gpu, one in sorted(state.gpus.items()) if one != GpuState()},
         "interface": state.interface,
         "bandwidth": format.bandwidth(state.interface_bps) if state.interface_bps else None,
         "disk": state.disk,
     })  # fmt: skip
+
+
+def _name(key: str) -> str:
+    """A key of the stack file as rows call it: `on_boot` is onBoot."""
+    first, *others = key.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _held(state: SettingsState, held: Held) -> str | None:
+    found = getattr(state, held.field)
+    return None if found is None else held.read(found)
 
 
 def _gpu(state: GpuState) -> Properties:

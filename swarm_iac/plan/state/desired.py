@@ -6,7 +6,8 @@ from typing import Any
 
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.stack import Stack, Tuning
+from swarm_iac.model.settings import Tuning, settings
+from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
@@ -15,7 +16,6 @@ from swarm_iac.model.state import (
     GpuState,
     Handover,
     NodeState,
-    SettingsState,
     SliceState,
     UnitState,
 )
@@ -25,7 +25,6 @@ from swarm_iac.plan.state.mismatch import declared
 from swarm_iac.units import Bytes
 
 PAGE = 4096
-HUGE_PAGE = 2 * 2**20
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed.
 HIGH = 95
 
@@ -56,7 +55,7 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
         address=stack.nodes[name].ssh,
         fleet=stack.fleet,
         state=NodeState(
-            settings=_settings(tuning),
+            settings=settings(tuning),
             gpus=_gpus(stack, hardware, tuning, allocations),
             interface=hardware.interface,
             interface_bps=int(hardware.nic) if hardware.interface else 0,
@@ -86,21 +85,6 @@ def handover(workload: Workload) -> Handover:
         return "together"
     ways: dict[str, Handover] = {"surge": "healthy-first", "roll": "one-by-one", "recreate": "stop-first"}
     return ways[workload.on_update] if workload.kind == "serve" else "stop-first"
-
-
-def _settings(tuning: Tuning) -> SettingsState:
-    sysctl = {
-        name if "." in name else name.replace("/", "."): " ".join(str(value).split()) for name, value in tuning.sysctl.items()
-    }
-    if tuning.swappiness is not None:
-        sysctl["vm.swappiness"] = str(tuning.swappiness)
-    if tuning.tcp is not None:
-        sysctl["net.ipv4.tcp_congestion_control"] = tuning.tcp
-    return SettingsState(
-        sysctl=dict(sorted(sysctl.items())),
-        hugepages_2m=None if tuning.hugepages is None else int(tuning.hugepages) // HUGE_PAGE,
-        governor=tuning.governor,
-    )
 
 
 def _gpus(stack: Stack, hardware: Hardware, tuning: Tuning, allocations: tuple[Allocation, ...]) -> dict[int, GpuState]:

@@ -7,16 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from swarm_iac.model import device
+from swarm_iac.model.settings import HELD
 from swarm_iac.plan.state.desired import HIGH, PAGE
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
 _MB = 10**6
+#: Path of each setting → as the stack file calls it.
+_SETTINGS = {f"settings.{held.field}": key.replace("_", " ") for key, held in HELD.items()}
 
 
 def setting(path: str) -> str:
-    """`settings.sysctl["vm.swappiness"]` as `vm.swappiness`, and `settings.hugepages_2m` as `hugepages 2m`."""
+    """`settings.sysctl["vm.swappiness"]` as `vm.swappiness`, and `settings.hugepages_2m` as `hugepages`."""
     sysctl = re.fullmatch(r'settings\.sysctl\["(.+)"\]', path)
-    return sysctl[1] if sysctl else path.removeprefix("settings.").replace("_", " ")
+    return sysctl[1] if sysctl else _SETTINGS.get(path) or path.removeprefix("settings.").replace("_", " ")
 
 
 def size(value: int) -> str:
@@ -55,7 +58,7 @@ def high(memory_high: int | None, memory_max: int | None) -> str | None:
 _READERS: dict[str, Callable[[int], str]] = {
     "power_w": lambda value: str(Watts(value)),
     "clock_mhz": lambda value: f"{value} MHz",
-    "hugepages_2m": lambda value: f"{value} x 2 MiB",
+    **{held.field: held.read for held in HELD.values()},
     "interface_bps": lambda value: bandwidth(value) if value else "-",
     "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
     "memory_high": size,

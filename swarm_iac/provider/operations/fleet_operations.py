@@ -9,7 +9,6 @@ No gRPC in here: what comes in and goes out are values, so that the laws can be 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from swarm_iac.provider.operations.failures import divergences, failed_rows, row
 from swarm_iac.provider.operations.machines import Machines
 from swarm_iac.provider.operations.reconcile import Asked, Sight, as_rows, home
 from swarm_iac.provider.plugin.wire import Row, Rows
+from swarm_iac.run_options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,29 @@ class Outcome:
     refused: Refused | None = None
 
 
-def read(machines: Machines, before: Before) -> Outcome:
+def read(machines: Machines, before: Before, options: RunOptions) -> Outcome:
     """Rows as the machines are, and in `drift` the steps that would make them as last asked."""
-    if _offline():
+    if options.offline:
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
     # A reading is of everything: a node that is asked for now may not have been known then.
-    seen = Sight.look(machines, Asked.of(before.inputs, before.inputs, before.outputs), retry=_set("SWARM_RETRY"))
+    asked = Asked.of(before.inputs, before.inputs, before.outputs, options.state_home)
+    seen = Sight.look(machines, asked, retry=options.retry)
     return Outcome(seen.rows(before.rows), seen.outputs(), warnings=seen.warnings())
 
 
-def foresee(machines: Machines, news: Mapping[str, Any], before: Before) -> Outcome:
+def foresee(machines: Machines, news: Mapping[str, Any], before: Before, options: RunOptions) -> Outcome:
     """Rows as they would be after `apply`, and whether that would refuse them. Changes nothing."""
-    asked = Asked.of(news, before.inputs, before.outputs)
+    asked = Asked.of(news, before.inputs, before.outputs, options.state_home)
     outputs: dict[str, Any] = {**before.outputs, **spec.outputs(asked.kept)}
-    if _offline():
+    if options.offline:
         rows = as_rows(asked.kept)
-        in_flight.foreseen(_by_rows(before.rows, rows).model_dump_json())
+        in_flight.leave(options.summary, _by_rows(before.rows, rows).model_dump_json())
         return Outcome(rows, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
-    seen = Sight.look(machines, asked, **_wish())
-    in_flight.foreseen(summary(seen.plan, {}, 0).model_dump_json())
+    seen = Sight.look(machines, asked, retry=options.retry, only=options.only)
+    in_flight.leave(options.summary, summary(seen.plan, {}, 0).model_dump_json())
     refused = None
     try:
-        seen.guard(_allowed())
+        seen.guard(options.allow_stop)
     except Refused as error:
         refused = error  # whoever is to allow it must see all of it
     wanted = seen.wanted
@@ -101,6 +102,7 @@ def apply(
     machines: Machines,
     news: Mapping[str, Any],
     before: Before,
+    options: RunOptions,
     *,
     on_progress: Callable[[str], None],
     stop: threading.Event,
@@ -110,20 +112,20 @@ def apply(
 
     `guarded`: also when more would stop than anyone can have meant (plan.guards).
     """
-    if _offline():
+    if options.offline:
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
-    asked = Asked.of(news, before.inputs, before.outputs)
+    asked = Asked.of(news, before.inputs, before.outputs, options.state_home)
     on_progress("reading the machines")
-    # Whoever destroys means all of it.
-    first = Sight.look(machines, asked, **(_wish() if guarded else {}))
+    # To destroy means all of it.
+    first = Sight.look(machines, asked, retry=guarded and options.retry, only=options.only if guarded else "")
     if guarded:
-        first.guard(_allowed())
+        first.guard(options.allow_stop)
     now, failures = first, {}
     if first.plan.steps:
         places = [(step.node, step.allocation) for step in first.plan.steps if _places(step)]
-        us: Any = {"ssh_config": asked.inputs.ssh_config, "lineage": asked.inputs.lineage, "serial": first.serial + 1}
+        us: Any = {"lineage": asked.inputs.lineage, "serial": first.serial + 1}
         with machines.claimed(first.ours, **us, on_progress=on_progress) as run:
-            pending_placement.begin(asked.inputs.lineage, first.serial + 1, places, asked.serial)
+            pending_placement.begin(options.state_home, asked.inputs.lineage, first.serial + 1, places, asked.serial)
             results = machines.converge(first.plan, asked.all, **us, run=run, on_progress=on_progress, stop=stop)
         on_progress("reading the machines again")
         now = first.again(machines, results)
@@ -144,9 +146,16 @@ def apply(
     return Outcome(found, outputs, failures, tuple(dict.fromkeys(first.warnings() + now.warnings())))
 
 
-def give_back(machines: Machines, before: Before, *, on_progress: Callable[[str], None], stop: threading.Event) -> Outcome:
+def give_back(
+    machines: Machines,
+    before: Before,
+    options: RunOptions,
+    *,
+    on_progress: Callable[[str], None],
+    stop: threading.Event,
+) -> Outcome:
     """Restore every machine. Rows that are left belong to what could not be given back."""
-    done = apply(machines, {**before.inputs, "spec": ""}, before, on_progress=on_progress, stop=stop, guarded=False)
+    done = apply(machines, {**before.inputs, "spec": ""}, before, options, on_progress=on_progress, stop=stop, guarded=False)
     failures = dict(done.failures)
     for name in done.outputs["leaving"]:
         why = [text for row, text in done.failures.items() if home(row, before.rows) == name]
@@ -158,25 +167,3 @@ def give_back(machines: Machines, before: Before, *, on_progress: Callable[[str]
 
 def _places(step: Step) -> bool:
     return bool(step.allocation) and step.verb not in (Verb.STOP, Verb.RELEASE)
-
-
-def _allowed() -> int:
-    """How many running allocations a person allowed this run to stop. Raises Refused for what is no number."""
-    text = os.environ.get("SWARM_ALLOW_STOP", "") or "0"
-    if not text.isdigit():
-        raise Refused(f"SWARM_ALLOW_STOP is {text[:40]!r} and no number", hint="write how many may be stopped, such as 12")
-    return int(text)
-
-
-def _offline() -> bool:
-    """Are the machines out of reach on purpose?"""
-    return _set("SWARM_OFFLINE")
-
-
-def _wish() -> dict[str, Any]:
-    """What a person said for this run alone: see Sight.look."""
-    return {"retry": _set("SWARM_RETRY"), "only": os.environ.get("SWARM_ONLY", "")}
-
-
-def _set(variable: str) -> bool:
-    return os.environ.get(variable, "") not in ("", "0")

@@ -1,43 +1,35 @@
-"""Was a change under way when the provider ended, and what does a preview come to? Left in files for whoever started it.
+"""Was a change under way when the provider ended, and what does a preview come to? Left in files for the caller.
 
-It cannot say the first itself once it was killed; the second is the last line, which only the last to write can say.
+The provider cannot say the first itself once it was killed; the second is the last line, which only the last to write
+can say.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
-#: Names the file, for the provider; whoever starts the engine sets it and looks afterwards.
-NAME = "SWARM_IN_HAND"
-#: Names the file for what a preview comes to: a plan.summary as JSON.
-SUMMARY = "SWARM_SUMMARY"
-_IN_HAND, _ENDED = "in hand", "ended"
+_IN_FLIGHT, _ENDED = "in flight", "ended"
 
 
-def begun() -> None:
+def began(file: Path | None) -> None:
     """A change begins."""
-    _write(NAME, _IN_HAND)
+    leave(file, _IN_FLIGHT)
 
 
-def ended() -> None:
+def ended(file: Path | None) -> None:
     """It ended, well or not."""
-    _write(NAME, _ENDED)
+    leave(file, _ENDED)
 
 
-def left_in_hand(path: Path) -> bool:
+def was_in_flight(file: Path) -> bool:
     """Did a change begin and never end?"""
-    return path.exists() and path.read_text() == _IN_HAND
+    return file.exists() and file.read_text() == _IN_FLIGHT
 
 
-def foreseen(text: str) -> None:
-    """What the preview comes to."""
-    _write(SUMMARY, text)
-
-
-def _write(name: str, words: str) -> None:
-    if os.environ.get(name):
-        # Who asked for it may be gone by now; that is no reason to fail.
+def leave(file: Path | None, text: str) -> None:
+    """Write it, where a file was asked for."""
+    if file is not None:
+        # The caller may be gone by now; that is no reason to fail.
         with contextlib.suppress(OSError):
-            Path(os.environ[name]).write_text(words)
+            file.write_text(text)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from swarm_iac.model.state import Desired, Observed
     from swarm_iac.model.step import Plan, StepResult
+    from swarm_iac.run_options import RunOptions
 
 
 class Machines(Protocol):
@@ -19,14 +19,13 @@ class Machines(Protocol):
     def agent(self) -> str:
         """Digest of the node program that should be installed; "": any."""
 
-    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+    def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         """Read each node. `targets`: node → address. Never raises for one node: see Observed.error."""
 
     def claimed(
         self,
         nodes: Mapping[str, Desired],
         *,
-        ssh_config: Path | None,
         lineage: str,
         serial: int,
         on_progress: Callable[[str], None],
@@ -38,7 +37,6 @@ class Machines(Protocol):
         plan: Plan,
         desired: Mapping[str, Desired],
         *,
-        ssh_config: Path | None,
         lineage: str,
         serial: int,
         run: str,
@@ -51,25 +49,27 @@ class Machines(Protocol):
 class RealMachines:
     """Machines reached by ssh, or this one."""
 
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._reach: Any = {"ssh_config": options.ssh_config, "timeout": options.node_timeout}
+
     def agent(self) -> str:
         """See Machines."""
         from swarm_iac.reach.program import agent_digest
 
         return agent_digest()
 
-    def observe(self, targets: Mapping[str, str], *, ssh_config: Path | None) -> dict[str, Observed]:
+    def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         """See Machines."""
         from swarm_iac.observe import observe
-        from swarm_iac.reach.address import patience
 
-        return observe(targets, ssh_config=ssh_config, timeout=patience())
+        return observe(targets, **self._reach)
 
     @contextmanager
     def claimed(
         self,
         nodes: Mapping[str, Desired],
         *,
-        ssh_config: Path | None,
         lineage: str,
         serial: int,
         on_progress: Callable[[str], None],
@@ -81,9 +81,9 @@ class RealMachines:
         from swarm_iac.reach.author import who
 
         run = secrets.token_hex(8)
-        asked = {"lineage": lineage, "serial": serial, "run": run, "who": who()}
+        asked = {"lineage": lineage, "serial": serial, "run": run, "who": who(self._options.who)}
         targets = {name: (each.address, {**asked, "fleet": each.fleet}) for name, each in nodes.items()}
-        with claimed(targets, ssh_config=ssh_config, on_progress=on_progress):
+        with claimed(targets, **self._reach, on_progress=on_progress):
             yield run
 
     def converge(
@@ -91,7 +91,6 @@ class RealMachines:
         plan: Plan,
         desired: Mapping[str, Desired],
         *,
-        ssh_config: Path | None,
         lineage: str,
         serial: int,
         run: str,
@@ -103,6 +102,6 @@ class RealMachines:
         from swarm_iac.reach.author import commit, who
 
         return converge(
-            plan, desired, ssh_config=ssh_config, lineage=lineage, serial=serial, run=run, who=who(), commit=commit(),
+            plan, desired, **self._reach, lineage=lineage, serial=serial, run=run, who=who(self._options.who), commit=commit(),
             on_progress=on_progress, stop=stop,
         )  # fmt: skip

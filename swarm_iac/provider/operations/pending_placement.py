@@ -12,10 +12,15 @@ from pathlib import Path
 At = tuple[str, str]  # node, allocation
 
 
-def begin(lineage: str, serial: int, places: Iterable[At], saved: int) -> None:
-    """The run of this serial is about to. What earlier ones left stays until the state has caught up: it `saved` this one."""
-    found = of(lineage, saved) | set(places)
-    path = _path(lineage)
+def begin(home: Path | None, lineage: str, serial: int, places: Iterable[At], saved: int) -> None:
+    """The run of this serial is about to. What earlier ones left stays until the state has caught up: it `saved` this one.
+
+    `home`: RunOptions.state_home; without one nothing is noted.
+    """
+    if home is None:
+        return
+    found = of(home, lineage, saved) | set(places)
+    path = _path(home, lineage)
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
@@ -23,15 +28,16 @@ def begin(lineage: str, serial: int, places: Iterable[At], saved: int) -> None:
         fresh.replace(path)
 
 
-def of(lineage: str, saved: int = 0) -> set[At]:
+def of(home: Path | None, lineage: str, saved: int = 0) -> set[At]:
     """Where runs were about to place something that are later than the one which the state `saved`."""
+    if home is None:
+        return set()
     try:
-        said = json.loads(_path(lineage).read_text())
+        said = json.loads(_path(home, lineage).read_text())
         return {(str(node), str(name)) for node, name in said["places"]} if int(said["serial"]) > saved else set()
     except (OSError, ValueError, TypeError, KeyError):
         return set()
 
 
-def _path(lineage: str) -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  (Path.home() may raise)
-    return Path(home) / "swarm" / "placing" / f"{hashlib.sha256(lineage.encode()).hexdigest()[:24]}.json"
+def _path(home: Path, lineage: str) -> Path:
+    return home / "swarm" / "placing" / f"{hashlib.sha256(lineage.encode()).hexdigest()[:24]}.json"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from swarm_iac.model.state import Desired, Facts, LedgerHead, NodeState, Observed, Setback
@@ -44,8 +45,11 @@ class Asked:
     placed: Mapping[str, frozenset[str]] | None = None
 
     @classmethod
-    def of(cls, news: Mapping[str, Any], old_inputs: Mapping[str, Any], olds: Mapping[str, Any]) -> Asked:
-        """From new inputs, old inputs and old outputs. `leaving` there keeps a node until it was really restored."""
+    def of(cls, news: Mapping[str, Any], old_inputs: Mapping[str, Any], olds: Mapping[str, Any], home: Path | None) -> Asked:
+        """From new inputs, old inputs and old outputs. `leaving` there keeps a node until it was really restored.
+
+        `home`: RunOptions.state_home, with what was under way in a run that was killed.
+        """
         inputs = spec.Inputs.read(news)
         before = spec.Inputs.read(old_inputs)
         with understood("`serial` of the Fleet"):
@@ -68,7 +72,7 @@ class Asked:
             placed.setdefault(name, set()).update(value.state.allocations)
         for name, seen in known.items():
             placed.setdefault(name, set()).update(seen.state.allocations)
-        for name, allocation in pending_placement.of(inputs.lineage or before.lineage, serial):
+        for name, allocation in pending_placement.of(home, inputs.lineage or before.lineage, serial):
             placed.setdefault(name, set()).add(allocation)
         # A state that is new, or was lost, knows nothing: then the ledgers of the nodes are all there is.
         fresh = not serial and not before.nodes
@@ -114,7 +118,7 @@ class Sight:
 
     def _with(self, machines: Machines, names: set[str]) -> Sight:
         targets = {name: value.address for name, value in self.asked.all.items() if name in names}
-        found = machines.observe(targets, ssh_config=self.asked.inputs.ssh_config)
+        found = machines.observe(targets)
         for name, why in self._disowned(found).items():
             found[name] = found[name].model_copy(update={"error": why})
         for name, node in found.items():

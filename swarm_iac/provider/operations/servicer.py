@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import traceback
 import uuid
 from collections.abc import AsyncIterator
@@ -30,6 +29,7 @@ from swarm_iac.provider.plugin.engine_log import Voice, publish
 from swarm_iac.provider.plugin.lazy_imports import LOADING
 from swarm_iac.provider.plugin.serve import Busy
 from swarm_iac.provider.plugin.wire import UNKNOWN, from_struct, from_views, to_struct
+from swarm_iac.run_options import RunOptions
 
 if TYPE_CHECKING:
     from swarm_iac.provider.operations.fleet_operations import Before, Outcome
@@ -44,9 +44,10 @@ Context: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     """One process of the plugin. `busy` holds it open while a step is in hand."""
 
-    def __init__(self, machines: Machines, busy: Busy) -> None:
+    def __init__(self, machines: Machines, busy: Busy, options: RunOptions) -> None:
         self._machines = machines
         self._busy = busy
+        self._options = options
         self._engine = ""
         self._fresh_lineage = False
         self._told: set[str] = set()
@@ -85,6 +86,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
             if "sshConfig" in request.news:
                 answer.failures.add(property="sshConfig", reason=_NO_CONFIG)
+            for mistake in self._options.mistakes:
+                answer.failures.add(property="", reason=printable(mistake))
             async with _in_words(context):
                 for reason in await asyncio.to_thread(refusals, from_struct(request.news)):
                     answer.failures.add(property="", reason=printable(reason))
@@ -109,8 +112,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Create(self, request: Any, context: Context) -> Any:
         if _is_lineage(request.urn):
             self._fresh_lineage = not request.preview
-            return pb.CreateResponse(id="" if request.preview else os.environ.get("SWARM_ADOPT") or str(uuid.uuid4()))
-        if self._fresh_lineage and os.environ.get("PULUMI_SKIP_CHECKPOINTS") == "true":
+            return pb.CreateResponse(id="" if request.preview else self._options.adopt or str(uuid.uuid4()))
+        if self._fresh_lineage and self._options.skip_checkpoints:
             await _refuse(context, "the lineage is not saved yet, and PULUMI_SKIP_CHECKPOINTS is set", _LINEAGE_HINT)
         with LOADING:
             from swarm_iac.provider.operations.fleet_operations import Before
@@ -145,7 +148,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             before = fleet_operations.Before(
                 from_struct(request.inputs), from_struct(request.properties), from_views(request.old_views)
             )
-            found = await asyncio.to_thread(fleet_operations.read, self._machines, before)
+            found = await asyncio.to_thread(fleet_operations.read, self._machines, before, self._options)
             await publish(request, view_steps(before.rows, found.rows, found=True))
             await self._tell(voice, found)
         return pb.ReadResponse(
@@ -166,7 +169,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
             with self._busy.working():
                 done = await asyncio.to_thread(
-                    fleet_operations.give_back, self._machines, before, on_progress=voice.progress, stop=self._busy.stop
+                    fleet_operations.give_back, self._machines, before, self._options, **self._watched(voice)
                 )
             # Deletions only: a row that is updated while its parent is not would stand before it in the state, which the
             # engine then calls invalid. What failed is told by the Fleet.
@@ -186,11 +189,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async with self._voice(request.urn, context) as voice:
             if request.preview:
                 known = {key: "" if value == UNKNOWN else value for key, value in news.items()}
-                done = await asyncio.to_thread(fleet_operations.foresee, self._machines, known, before)
+                done = await asyncio.to_thread(fleet_operations.foresee, self._machines, known, before, self._options)
             else:
                 with self._busy.working():
-                    ways: dict[str, Any] = {"on_progress": voice.progress, "stop": self._busy.stop}
-                    done = await asyncio.to_thread(fleet_operations.apply, self._machines, news, before, **ways)
+                    done = await asyncio.to_thread(
+                        fleet_operations.apply, self._machines, news, before, self._options, **self._watched(voice)
+                    )
             await publish(request, view_steps(before.rows, done.rows, failures=done.failures))
             await self._tell(voice, done)
             if done.refused:
@@ -198,6 +202,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if done.failures:
             await abort_in_part(context, id=id, inputs=news, outputs=done.outputs, failures=done.failures)
         return done.outputs
+
+    def _watched(self, voice: Voice) -> dict[str, Any]:
+        return {"on_progress": voice.progress, "stop": self._busy.stop}
 
     async def _tell(self, voice: Voice, outcome: Outcome) -> None:
         """Each warning once, though Read and Update both meet its cause."""

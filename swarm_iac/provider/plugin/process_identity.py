@@ -42,11 +42,12 @@ class Mark:
         return self.boot == _boot() and _ticks(self.pid) == self.ticks
 
 
-def note(pid: int) -> None:
-    """Remember an engine that runs here. Nothing is remembered where there is nowhere to."""
-    ticks, folder = _ticks(pid), _folder()
-    if ticks is None:
+def note(pid: int, home: Path | None) -> None:
+    """Remember an engine that runs here. Nothing is remembered where there is nowhere to. `home`: RunOptions.state_home."""
+    ticks = _ticks(pid)
+    if ticks is None or home is None:
         return
+    folder = _folder(home)
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     mark = Mark(pid, ticks, _machine(), _boot(), _space(), time.time() - age)
     with contextlib.suppress(OSError):
@@ -59,9 +60,9 @@ def note(pid: int) -> None:
         fresh.replace(folder / f"{pid}-{ticks}.json")
 
 
-def known(pid: int, since: float) -> Mark | None:
+def known(pid: int, since: float, home: Path | None) -> Mark | None:
     """What was noted of the engine of this number that took a lock then. [s since 1970] None: nothing."""
-    for path in sorted(_folder().glob(f"{pid}-*.json")):
+    for path in sorted(_folder(home).glob(f"{pid}-*.json")) if home else ():
         try:
             if path.stat().st_uid != os.geteuid():
                 continue
@@ -73,9 +74,8 @@ def known(pid: int, since: float) -> Mark | None:
     return None
 
 
-def _folder() -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  (Path.home() may raise)
-    return Path(home) / "swarm" / "engines"
+def _folder(home: Path) -> Path:
+    return home / "swarm" / "engines"
 
 
 def _read(path: str) -> str:

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc.aio
 
@@ -21,15 +22,17 @@ from swarm_iac.provider.operations import in_flight
 from swarm_iac.provider.plugin import process_identity
 from swarm_iac.provider.plugin.caller import OnlyOwner
 from swarm_iac.provider.plugin.engine_log import UNLIMITED
+from swarm_iac.run_options import RunOptions
 
 #: How often it is looked whether the engine is still there. [s]
 _WATCH = 1.0
 
 
 class Busy:
-    """Is a change to machines under way, and has someone asked it to stop?"""
+    """Is a change to machines under way, and has someone asked it to stop? `file`: see in_flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
         self.stop = threading.Event()
         self._count = 0
         self._idle = asyncio.Event()
@@ -40,13 +43,13 @@ class Busy:
         """While inside, the plugin is not ended."""
         self._count += 1
         self._idle.clear()
-        in_flight.begun()
+        in_flight.began(self._file)
         try:
             yield
         finally:
             self._count -= 1
             if not self._count:
-                in_flight.ended()
+                in_flight.ended(self._file)
                 self._idle.set()
 
     @property
@@ -58,10 +61,12 @@ class Busy:
         await self._idle.wait()
 
 
-async def serve(register: Callable[[grpc.aio.Server, Busy], None], warm: Callable[[], object] | None = None) -> None:
+async def serve(
+    register: Callable[[grpc.aio.Server, Busy], None], options: RunOptions, warm: Callable[[], object] | None = None
+) -> None:
     """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
-    busy = Busy()
-    process_identity.note(os.getppid())
+    busy = Busy(options.in_flight)
+    process_identity.note(os.getppid(), options.state_home)
     owner = OnlyOwner()
     server = grpc.aio.server(interceptors=(owner,), options=UNLIMITED)
     register(server, busy)

@@ -19,7 +19,7 @@ from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, conflict, room_of
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.explain.messages import ANEW
-from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
 from swarm_iac.solver.solution import Solution
 
 Sizes = dict[str, tuple[Allocation, int]]
@@ -36,16 +36,30 @@ def solve_keeping(
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
     is never lost. Then those keep their size that found no place, a few times anew; where that is not enough, all do.
-    Who lost its place since others take its devices starts anew with other ones, beside all that was decided.
+    Who lost its place since others take its devices starts anew with other ones, beside all that was decided; and who waits
+    to grow does so where others that lost their places left it room.
     """
     now, found = _growing(stack, last, today, watch)
-    if not any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons):
+    anew = any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons)
+    if not anew and not any(_has_room(stack, now, found.placement, one.workload, today) for one in found.placement.growing):
         return now, found
-    more = solve(now, found.placement.model_copy(update={"unplaced": (), "growing": ()}), today=today, watch=watch)
-    if not {*found.placement.allocations} < {*more.placement.allocations}:
+    bare = found.placement.model_copy(update={"unplaced": (), "growing": ()})
+    then, more = _growing(stack, bare, today, watch)
+    if not _only_more(found.placement, more.placement):
         return now, found
-    placement = more.placement.model_copy(update={"growing": found.placement.growing})
-    return now, more.model_copy(update={"placement": placement, "moves": found.moves})
+    return then, more.model_copy(update={"moves": found.moves})
+
+
+def _only_more(before: Placement, after: Placement) -> bool:
+    """Does everybody keep place and devices, and somebody start or get a larger size?"""
+    now = after.by_name()
+    pairs = [(one, now.get(one.name)) for one in before.allocations]
+    for was, one in pairs:
+        if one is None or one.node != was.node or not {*was.gpus} <= {*one.gpus} or not {*was.cpus} <= {*one.cpus}:
+            return False
+        if any(small > large for small, large in zip(growth.size(was), growth.size(one), strict=True)):
+            return False
+    return len(now) > len(pairs) or before.allocations != after.allocations
 
 
 def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> tuple[Stack, Solution]:
@@ -83,15 +97,26 @@ def _as_told(name: str, why: Waiting) -> Growing:
     return Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons)
 
 
-def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> Growing | None:
-    """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
+def _grown(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> tuple[Causes, Ask]:
+    """All of a workload in its new size, asked for beside what else stands."""
     wished = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
     scene = scene_of(wished, placement, today)
     rest = tuple(one for one in placement.allocations if one.workload != name or one.ended)
-    causes = Causes(room_of(scene, placement.model_copy(update={"allocations": rest})))
     ask, count = scene.asks[name], len(placement.allocations) - len(rest)
     if not ask.gang:  # all of it grows, or nothing does
         ask = replace(ask, gang=count > 1, members=count, wanted=count)
+    return Causes(room_of(scene, placement.model_copy(update={"allocations": rest}))), ask
+
+
+def _has_room(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> bool:
+    """Has all of it a place in its new size beside what stands? Others that lost theirs may have left it."""
+    causes, ask = _grown(stack, now, placement, name, today)
+    return not conflict(causes.room, ask)
+
+
+def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> Growing | None:
+    """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
+    causes, ask = _grown(stack, now, placement, name, today)
     room = causes.seen(ask)
     if not conflict(room, ask):
         return None

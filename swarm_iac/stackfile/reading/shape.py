@@ -10,7 +10,8 @@ from pydantic import Field
 
 from swarm_iac.model.base import Moment, Name, Value
 from swarm_iac.model.hardware import Hardware, Model, Rack
-from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team, Tuning
+from swarm_iac.model.settings import Tuning
+from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team
 from swarm_iac.model.workload import Workload
 from swarm_iac.units import Price
 

@@ -1,0 +1,261 @@
+"""What may one allocation use of the machine's CPUs, memory, tasks and disk? A systemd slice, read back from its cgroup."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any, Dict, List, Optional, Set
+
+from ..machine import systemd
+from ..machine.run import Change, Context, NodeError, differences, unit_name
+from ..records import holdings
+from . import devices, gpus
+
+CGROUPS = "/sys/fs/cgroup/swarm.slice"
+#: Memory is asked back from a running slice for so long before a smaller limit is given up. [s]
+SHRINK_WAIT_S = 20.0
+
+
+def unit(allocation: str) -> str:
+    """Name of the slice: swarm-ALLOC.slice with '-' escaped."""
+    return unit_name(allocation) + ".slice"
+
+
+def cgroup(allocation: str) -> str:
+    """Folder of its cgroup."""
+    return f"{CGROUPS}/{unit(allocation)}"
+
+
+def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """Make {slice: SliceState, gpus: [index]} so, live. NodeError when memory that is in use would have to be taken."""
+    wanted: Dict[str, Any] = {key: value for key, value in want["slice"].items() if key != devices.OPEN}
+    found = read(context, allocation, wanted)
+    path = f"allocations.{allocation}"
+    changes = differences(f"{path}.slice", found or {}, wanted)
+    opened = devices.read(context, allocation, want) if found else None
+    if opened != sorted(want.get("gpus", ())):
+        changes += [{"path": f"{path}.gpus", "old": opened, "new": sorted(want.get("gpus", ()))}]
+    text = render(context, allocation, want)
+    # Before the file: whoever reloads systemd for another reason would apply it, and the kernel would kill.
+    _make_room(context, allocation, wanted.get("memory_max"))
+    written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text)
+    if context.check or not (changes or written or found is None):
+        return changes
+    # A limit changed by hand in the cgroup alone is written again by any reload.
+    systemd.settle(context, unit(allocation), force=found is not None)
+    if found is None:
+        systemd.start(context, unit(allocation))
+    left = differences("", read(context, allocation, wanted) or {}, wanted)
+    if left:
+        words = ", ".join(f"{one['path'][1:]} is {one['old']}, not {one['new']}" for one in left)
+        raise NodeError(f"{unit(allocation)} did not take it: {words}")
+    return changes or differences(path, {}, {"slice": wanted})
+
+
+def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    """The slice, and with it the devices that may be opened in it."""
+    whole = holdings.of(context, allocation, want)
+    holdings.nobody_elses(context, allocation, whole)
+    held = set(context.ledger.get("allocations", allocation, "gpus") or ())
+    claimed = context.ledger.get("allocations", allocation, "slice") is not None
+    taken = [index for index in whole.get("gpus") or () if not claimed or index not in held]
+    gpus.vacant(context, taken, unit(allocation))
+    # Claimed before it is made, so that a run killed half-way leaves nothing that nobody knows of.
+    holdings.claim(context, allocation, whole)
+    part = {"slice": whole.get("slice") or {}, "gpus": list(whole.get("gpus") or ())}
+    changes = apply(context, allocation, part) + devices.apply(context, allocation, part)
+    context.ledger.record("allocations", allocation, "slice", value=part["slice"])
+    context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
+    return changes
+
+
+STEPS = {"slice": _step}
+
+
+def boot(context: Context, allocation: str, recorded: Dict[str, Any]) -> None:
+    """Make it again."""
+    apply(context, allocation, {"slice": recorded["slice"], "gpus": recorded.get("gpus") or []})
+
+
+def observed(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:
+    """{slice}."""
+    found = read(context, allocation, recorded["slice"])
+    if found and devices.wide(context, recorded.get("gpus") or []):
+        found[devices.OPEN] = True
+    return {"slice": found}
+
+
+def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
+    """The slice's unit file."""
+    lines = [
+        "# kept by swarm; changes by hand are undone",
+        "[Unit]",
+        systemd.setting("Description", "swarm", allocation),
+        "",
+        "[Slice]",
+    ]
+    lines += properties(want["slice"], str(context.ledger.get("disk") or ""), check=context.check)
+    lines += devices.properties(context, list(want.get("gpus", ())))
+    return "\n".join(lines) + "\n"
+
+
+def properties(wanted: Dict[str, Any], disk: str, *, check: bool = False) -> List[str]:
+    """SliceState as systemd's properties. NodeError when the disk is to be limited and there is none."""
+    lines = []
+    for key, name in (("cpus", "AllowedCPUs"), ("mems", "AllowedMemoryNodes")):
+        if wanted.get(key):
+            lines.append(f"{name}={_list(wanted[key])}")
+    lines.append(f"CPUWeight={int(wanted.get('cpu_weight') or 100)}")
+    if wanted.get("cpu_quota_m") is not None:
+        lines.append(f"CPUQuota={int(wanted['cpu_quota_m']) // 10}.{int(wanted['cpu_quota_m']) % 10}%")
+    for key, name in (("memory_high", "MemoryHigh"), ("memory_max", "MemoryMax"), ("swap_max", "MemorySwapMax"),
+                      ("tasks_max", "TasksMax")):  # fmt: skip
+        if wanted.get(key) is not None:
+            lines.append(f"{name}={int(wanted[key])}")
+    for key, name in (("io_read_bps", "IOReadBandwidthMax"), ("io_write_bps", "IOWriteBandwidthMax")):
+        if wanted.get(key) is not None:
+            if not disk and check:
+                continue  # its own step, which comes first, has not made it
+            if not disk:
+                raise NodeError("its disk throughput is to be limited, and no disk is managed on this node")
+            lines.append(systemd.setting(name, disk, str(int(wanted[key]))))
+    return lines
+
+
+def _list(text: str) -> str:
+    if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", text):
+        raise NodeError(f"{text!r} is no list such as 0-3,8")
+    return text
+
+
+def numbers(text: str) -> Set[int]:
+    """'0-2,8' to {0, 1, 2, 8}."""
+    found: Set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _make_room(context: Context, allocation: str, limit: Optional[int]) -> None:
+    """Before memory.max falls below what is used: let the kernel reclaim first, for a max below usage kills."""
+    folder = cgroup(allocation)
+    used = context.read(f"{folder}/memory.current")
+    if context.check or limit is None or used is None or int(used) <= limit:
+        return
+    before = context.read(f"{folder}/memory.high") or "max"
+    context.poke(f"{folder}/memory.high", str(limit))
+    deadline = time.monotonic() + SHRINK_WAIT_S
+    while int(context.read(f"{folder}/memory.current") or 0) > limit:
+        if time.monotonic() > deadline:
+            context.poke(f"{folder}/memory.high", before)
+            words = f"{allocation} uses {used} bytes of memory, more than the new limit of {limit}; nothing was killed"
+            raise NodeError(f"{words}, the old limit stays: try again when it needs less, or restart it")
+        time.sleep(0.2)
+
+
+def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """SliceState from the kernel's own files, of the SliceState that is recorded; None when there is no such cgroup.
+
+    Where a value is the recorded one but for the kernel's rounding (memory to pages, lists to its spelling), the
+    recorded one is given.
+    """
+    folder = cgroup(allocation)
+    if not os.path.isdir(context.path(folder)):
+        return None
+    was = recorded
+    found: Dict[str, Any] = {}
+    for key, file in (("cpus", "cpuset.cpus"), ("mems", "cpuset.mems")):
+        text = context.read(f"{folder}/{file}") or ""
+        same = numbers(text) == numbers(str(was.get(key) or ""))
+        found[key] = was.get(key, "") if same else text
+    found["cpu_weight"] = int(context.read(f"{folder}/cpu.weight") or 100)
+    found["cpu_quota_m"] = quota(context.read(f"{folder}/cpu.max"))
+    for key, file in (("memory_high", "memory.high"), ("memory_max", "memory.max"), ("swap_max", "memory.swap.max")):
+        limit = context.read(f"{folder}/{file}")
+        # Without the file the kernel has no such controller (no swap accounting): there is nothing to differ.
+        found[key] = was.get(key) if limit is None else _paged(limit, was.get(key))
+    found["tasks_max"] = _number(context.read(f"{folder}/pids.max"))
+    limits = io_limits(context.read(f"{folder}/io.max"), device_number(str(context.ledger.get("disk") or "")))
+    found["io_read_bps"], found["io_write_bps"] = limits.get("rbps"), limits.get("wbps")
+    return found
+
+
+def quota(text: Optional[str]) -> Optional[int]:
+    """cpu.max ('QUOTA PERIOD' in microseconds) in thousandths of a CPU."""
+    if not text or text.startswith("max"):
+        return None
+    spend, period = (int(word) for word in text.split())
+    return round(spend * 1000 / period)
+
+
+def _number(text: Optional[str]) -> Optional[int]:
+    return None if text in (None, "", "max") else int(text or 0)
+
+
+def _paged(text: str, was: Optional[int]) -> Optional[int]:
+    found, page = _number(text), os.sysconf("SC_PAGE_SIZE")
+    return was if found is not None and was is not None and was // page * page == found else found
+
+
+def io_limits(text: Optional[str], device: str) -> Dict[str, int]:
+    """Finite limits of one device ('8:0') in an io.max file."""
+    for line in (text or "").splitlines():
+        name, *pairs = line.split()
+        if name == device:
+            split = (pair.split("=") for pair in pairs)
+            return {key: int(value) for key, value in split if value != "max"}
+    return {}
+
+
+def device_number(disk: str) -> str:
+    """'MAJOR:MINOR' of a block device; empty when it is not there."""
+    try:
+        number = os.stat(disk).st_rdev
+    except OSError:
+        return ""
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """End whatever still runs in the slice, and remove it. NodeError when something cannot be ended."""
+    folder, there = cgroup(allocation), os.path.isdir(context.path(cgroup(allocation)))
+    if there:
+        context.act(["systemctl", "stop", unit(allocation)], timeout=120)
+        empty(context, folder)
+    gone = systemd.drop_file(context, unit(allocation))
+    if gone and not context.check:
+        context.act(["systemctl", "daemon-reload"], timeout=120)
+    return [{"path": f"allocations.{allocation}.slice", "old": recorded.get("slice"), "new": None}] if there or gone else []
+
+
+def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
+    """The slice above all others goes, when nothing is left in it."""
+    if os.path.isdir(context.path(CGROUPS)) and not processes(context, CGROUPS):
+        context.act(["systemctl", "stop", os.path.basename(CGROUPS)], timeout=120)
+    return []
+
+
+def processes(context: Context, folder: str) -> List[int]:
+    """Processes in a cgroup and below it."""
+    found: List[int] = []
+    for place, _, _ in os.walk(context.path(folder)):
+        try:
+            with open(os.path.join(place, "cgroup.procs"), encoding="ascii") as file:
+                found += [int(line) for line in file]
+        except OSError:
+            continue
+    return found
+
+
+def empty(context: Context, folder: str, wait_s: float = 10) -> None:
+    """Kill what is left in a cgroup, and see it gone. Nothing in check mode."""
+    deadline = time.monotonic() + wait_s
+    while not context.check and processes(context, folder):
+        if time.monotonic() > deadline:
+            raise NodeError(f"{folder}: processes {processes(context, folder)[:5]} cannot be ended")
+        if os.path.exists(context.path(f"{folder}/cgroup.kill")):
+            context.poke(f"{folder}/cgroup.kill", "1")
+        time.sleep(0.1)

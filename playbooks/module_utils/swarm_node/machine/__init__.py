@@ -1,0 +1,1 @@
+"""How is this machine touched? Commands, files, systemd, traffic control, mounts; and an end for whatever hangs."""

@@ -1,0 +1,93 @@
+"""Which settings can a node have, how are they written in a stack file, and how does the machine hold them?
+
+Each key of `tuning` says so itself, by what stands beside its type: `Kernel` for a setting of /proc/sys, `Held` for any
+other. What the machine should hold, the rows of a preview and the units in a plan are derived from that. The node program
+runs without this package: how a `Held` setting is read and written on the machine stands in its concerns/settings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from swarm_iac.model.base import Value
+from swarm_iac.units import Bytes, Hertz, Watts
+
+HUGE_PAGE = 2 * 2**20
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The setting of /proc/sys with this name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """A field of SettingsState: what the machine holds for a value of the stack file, and how people read that."""
+
+    field: str
+    of: Callable[[Any], Any] = lambda value: value
+    read: Callable[[Any], str] = str
+
+
+class Tuning(Value):
+    """Named settings of a node. What is left out is not touched."""
+
+    gpu_power: Watts | None = Field(default=None, description="Power limit of each GPU.")
+    gpu_clock: Hertz | None = Field(default=None, description="Locked graphics clock of each GPU.")
+    gpu_persistence: bool | None = Field(default=None, description="Persistence mode of each GPU.")
+    governor: Annotated[
+        Literal["performance", "powersave", "schedutil", "ondemand", "conservative"] | None, Held("governor")
+    ] = Field(default=None, description="CPU frequency governor, where the machine has one.")
+    tcp: Annotated[Literal["cubic", "bbr", "reno"] | None, Kernel("net.ipv4.tcp_congestion_control")] = Field(
+        default=None, description="TCP congestion control."
+    )
+    hugepages: Annotated[
+        Bytes | None, Held("hugepages_2m", of=lambda size: int(size) // HUGE_PAGE, read=lambda pages: f"{pages} x 2 MiB")
+    ] = Field(default=None, description="Memory in 2 MiB huge pages; the node has so much less for workloads.")
+    transparent_hugepages: Annotated[Literal["always", "madvise", "never"] | None, Held("transparent_hugepages")] = Field(
+        default=None, description="Whether the kernel gives huge pages unasked, where a program asks (madvise), or never."
+    )
+    swappiness: Annotated[int | None, Kernel("vm.swappiness")] = Field(default=None, ge=0, le=200, description="vm.swappiness.")
+    sysctl: dict[
+        Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$", max_length=80)],
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9 ._-]+$", max_length=80)] | int,
+    ] = Field(default={}, description="Any other kernel setting by its name.")
+
+
+class SettingsState(Value):
+    """Settings of the machine itself, as it reads them back. What is not named is not managed."""
+
+    sysctl: dict[str, str] = {}
+    hugepages_2m: int | None = Field(default=None, description="Number of 2 MiB pages.")
+    transparent_hugepages: str | None = None
+    governor: str | None = None
+
+
+def _beside(kind: type[Any]) -> dict[str, Any]:
+    """Of each key of `tuning` that has one, what of this kind stands beside its type."""
+    fields = Tuning.model_fields.items()
+    return {key: beside for key, field in fields for beside in field.metadata if isinstance(beside, kind)}
+
+
+KERNEL: Mapping[str, Kernel] = _beside(Kernel)
+HELD: Mapping[str, Held] = _beside(Held)
+
+#: Each GPU's own settings; see GpuState.
+_OF_GPUS = {"gpu_power", "gpu_clock", "gpu_persistence"}
+assert {*KERNEL, *HELD, *_OF_GPUS, "sysctl"} == Tuning.model_fields.keys(), "every key of `tuning` says how it is held"
+assert {"sysctl", *(held.field for held in HELD.values())} == SettingsState.model_fields.keys(), "and every field is of a key"
+assert all((held.of is Held.of) == (held.read is Held.read) for held in HELD.values()), "another unit is read with its name"
+
+
+def settings(tuning: Tuning) -> SettingsState:
+    """What the machine should hold. A key of its own replaces the same kernel setting under `sysctl`."""
+    sysctl = {name if "." in name else name.replace("/", "."): str(value) for name, value in tuning.sysctl.items()}
+    sysctl |= {kernel.name: str(getattr(tuning, key)) for key, kernel in KERNEL.items() if getattr(tuning, key) is not None}
+    held = {one.field: one.of(getattr(tuning, key)) for key, one in HELD.items() if getattr(tuning, key) is not None}
+    return SettingsState(sysctl={name: " ".join(value.split()) for name, value in sorted(sysctl.items())}, **held)
