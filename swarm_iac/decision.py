@@ -23,6 +23,7 @@ from swarm_iac.limits import Amounts, above, amounts, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
+from swarm_iac.reconcile.request import Request
 from swarm_iac.stackfile import Loaded, Source, load
 from swarm_iac.stackfile.checks.orphans import stakes
 from swarm_iac.stackfile.locks import finished, lock
@@ -281,7 +282,7 @@ def _decide(
     if frozen:
         raise StaleLock(
             f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
-            hint=f"run `swarm solve --stack {name}` and commit the lock file with the stack file",
+            hint=f"run `swarm solve --stack {name}` with SWARM_FROZEN unset, and commit the lock file with the stack file",
         )
     if files.candidate:
         stack, wrong = _judged(candidate, loaded.stack, today, last.placement)
@@ -371,6 +372,19 @@ def still(running: Placement, now: Placement) -> Ran:
         "kept": frozenset(one.name for was, one in both if was.node == one.node),
         "held": {one.name: amounts(was) for was, one in both},
     }
+
+
+def request(decision: Decision, today: datetime.date) -> Request:
+    """What a decision asks of the machines."""
+    needed = stood(decision, today)
+    return Request(
+        decision.stack,
+        decision.placement,
+        kept=still(decision.last, decision.placement)["kept"],
+        held={one.name: amounts(one) for one in needed.values()},
+        stood={name: one.node for name, one in needed.items()},
+        source=f"stacks/{decision.name}.yaml",
+    )
 
 
 def stood(decision: Decision, today: datetime.date) -> dict[str, Allocation]:

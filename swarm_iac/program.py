@@ -1,6 +1,6 @@
 """How does a stack file become a Pulumi resource?
 
-stacks/NAME.yaml + lock ─► decision (solves only when the lock is stale) ─► plan.desired ─► Fleet
+stacks/NAME.yaml + lock ─► decision (solves only when the lock is stale) ─► request ─► Fleet
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any
 
 import pulumi
 
-from swarm_iac.decision import Decision, decide, keep, still, stood
+from swarm_iac.decision import Decision, decide, keep, request
 from swarm_iac.errors import SwarmError
-from swarm_iac.limits import amounts
 from swarm_iac.model.placement import Growing, Unplaced
 from swarm_iac.model.state import Observed
 from swarm_iac.observe import Ended, observe
-from swarm_iac.plan import desired
 from swarm_iac.provider.resource import Fleet, Lineage
 from swarm_iac.run_options import RunOptions
 
@@ -38,21 +36,10 @@ def main(root: Path | None = None) -> Fleet:
     try:
         today = datetime.date.today()
         decision = decide(folder, name, today=today, frozen=options.frozen, ends=_ends(options))
-        nodes = desired(decision.stack, decision.placement)
-        needed = stood(decision, today)
+        asked = request(decision, today)
     except SwarmError as error:
         raise pulumi.RunError(str(error)) from None
-    fleet = Fleet(
-        name,
-        fleet=decision.stack.fleet,
-        nodes=nodes,
-        stack=decision.stack,
-        placement=decision.placement,
-        kept=still(decision.last, decision.placement)["kept"],
-        held={one.name: amounts(one) for one in needed.values()},
-        stood={name: one.node for name, one in needed.items()},
-        source=f"stacks/{name}.yaml",
-    )
+    fleet = Fleet(name, request=asked)
     for unplaced in decision.placement.unplaced:
         pulumi.log.warn(_sentence(unplaced), fleet)
     for growing in decision.placement.growing:

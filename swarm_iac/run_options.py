@@ -50,7 +50,7 @@ class RunOptions:
     who: str = ""
     """Author for the nodes' audit, in place of user@host."""
     in_flight: Path | None = None
-    """File that says whether a change is under way: see provider.operations.in_flight."""
+    """File that says whether a change is under way: see provider.plugin.in_flight."""
     summary: Path | None = None
     """File for the summary of a preview, as JSON."""
     skip_checkpoints: bool = False

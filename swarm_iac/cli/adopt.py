@@ -8,7 +8,7 @@ from pathlib import Path
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.engine import Say
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_view
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.run_options import VARIABLES
 
@@ -27,7 +27,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Found:
+class Ledgers:
     """What the ledgers say. `fleet`: the stack file's own name; `dark`: nodes that did not answer, with why."""
 
     fleet: str
@@ -40,9 +40,9 @@ class Found:
             yield one.lineage, one.fleet, str(one.serial), " ".join(one.nodes), str(one.allocations)
 
 
-def find(stack: str) -> Found:
+def find(stack: str) -> Ledgers:
     """Read every node's ledger. Changes nothing."""
-    view = fleet_status.look(stack, planned=False)
+    view = fleet_view.look(stack, planned=False)
     by: dict[tuple[str, str], list[str]] = {}
     for name, seen in sorted(view.observed.items()):
         if seen.ledger is not None and not seen.error:
@@ -52,7 +52,7 @@ def find(stack: str) -> Found:
         held = [view.observed[name] for name in nodes]
         serial = max(seen.ledger.serial for seen in held if seen.ledger)
         owners.append(Owner(lineage, owner, serial, tuple(nodes), sum(len(seen.state.allocations) for seen in held)))
-    return Found(
+    return Ledgers(
         view.decision.stack.fleet, tuple(owners), {name: one.error for name, one in view.observed.items() if one.error}
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from swarm_iac.cli.commands import answers, engine, machines, operator, sandbox, stack
+from swarm_iac.cli.commands import answers, apply, inspection, operator, sandbox, stack_files
 
 #: What one does with a fleet, in the order of a first day. Each command stands in one group; a test says so.
 GROUPS = {
@@ -63,6 +63,6 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_whole)
-    for module in (engine, stack, answers, machines, operator, sandbox):
+    for module in (apply, stack_files, answers, inspection, operator, sandbox):
         module.register(app)
     return app

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_status, fleet_view
 from swarm_iac.cli.terminal.screen import say, show, table
 from swarm_iac.cli.toolchain import require_pulumi
 
@@ -36,7 +36,7 @@ def run(root: Path) -> int:
     phases.run("toolchain", lambda: say(f"pulumi from {require_pulumi(say)}"))
     phases.run("sandbox", lambda: Sandbox(root / ".sandbox").up(say))
     status = phases.run("pulumi up", lambda: engine.pulumi(root, _STACK, ["up", "--yes", "--skip-preview"], say).returncode)
-    view = fleet_status.look(_STACK)
+    view = fleet_view.look(_STACK)
     show(
         table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)),
         table("workloads", fleet_status.ALLOCATION_HEADS, fleet_status.allocation_rows(view)),

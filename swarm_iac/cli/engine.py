@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from swarm_iac.cli import lock
+from swarm_iac.cli import engine_lock
 from swarm_iac.cli.terminal import interrupt
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
@@ -90,7 +90,7 @@ def pulumi(
     """
     variables = {**ensure_stack(root, stack, say), **(more or {})}
     if arguments[0] in _CHANGING and (state := state_folder(root)):
-        lock.refuse_held(state, stack)
+        engine_lock.refuse_held(state, stack)
     words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
     interrupt.begun()
     with subprocess.Popen(
@@ -129,7 +129,7 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
     (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, **environment(root, say)}
     if state := state_folder(root):
-        lock.clear_dead(state, stack, say)
+        engine_lock.clear_dead(state, stack, say)
     _select(root, stack, variables)
     return variables
 

@@ -52,13 +52,13 @@ entry without `hardware` changes nodes made above it, key by key; its labels are
 `state` it is `ready`.
 
 **`state`** is `ready`, `cordon` (nothing new comes, what runs stays), `drain` (all leave) or `lost` (given up: what ran
-there may start elsewhere). An entry that says a `state` says it anew: a `why` or `drain_by` from above is gone. With
+there may start elsewhere). An entry that says a `state` says it anew: a `reason` or `drain_by` from above is gone. With
 **`drain_by`**, a moment with its zone, a drain is a cordon until then, so that jobs may end by themselves; the first `up`
 after it moves what is left, services and jobs alike. `swarm drain`, `swarm cordon` and `swarm ready` write these.
 
     gpu-[01-08]: {hardware: h100, rack: r1, ssh: "root@{name}.example.org"}
-    gpu-07: {state: drain, why: fan}
-    gpu-08: {state: drain, drain_by: 2027-01-31T08:00Z, why: new disks}
+    gpu-07: {state: drain, reason: fan}
+    gpu-08: {state: drain, drain_by: 2027-01-31T08:00Z, reason: new disks}
 """
 
 _LIMITS = """\
@@ -73,7 +73,7 @@ does not fit what is left of it stays unplaced, and `swarm why` names the ceilin
 An entry of **`except`** replaces values for one user until its last day. Where several hold, the largest value counts.
 After that day nothing of the user's may be added or grow; what runs is not stopped.
 
-    except: [{user: bo, gpus: 24, until: 2027-01-31, why: paper deadline}]
+    except: [{user: bo, gpus: 24, until: 2027-01-31, reason: paper deadline}]
 """
 
 _RACKS = """\

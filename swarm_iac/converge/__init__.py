@@ -2,6 +2,6 @@
 
 from swarm_iac.converge.claim import claimed
 from swarm_iac.converge.converge import converge
-from swarm_iac.reach.program import agent_digest
+from swarm_iac.reach.node_program import agent_digest
 
 __all__ = ["agent_digest", "claimed", "converge"]

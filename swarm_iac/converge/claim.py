@@ -30,7 +30,7 @@ from swarm_iac.model.base import Value
 from swarm_iac.printable import printable
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
-from swarm_iac.reach.program import archive
+from swarm_iac.reach.node_program import archive
 from swarm_iac.run_options import NODE_TIMEOUT
 
 #: Nodes whose answer counts, and nodes that are tried for that: one that does not answer decides nothing.

@@ -24,7 +24,7 @@ from swarm_iac.errors import ToolMissing
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step, Verb
 from swarm_iac.reach.address import parse
-from swarm_iac.reach.program import agent_digest, archive
+from swarm_iac.reach.node_program import agent_digest, archive
 from swarm_iac.run_options import NODE_TIMEOUT
 
 #: How many signs of life in a row may stay out before a node counts as dark.

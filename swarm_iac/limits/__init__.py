@@ -2,11 +2,11 @@
 
 from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
-from swarm_iac.limits.index import RESOURCES, Amounts, Violation, amounts
-from swarm_iac.limits.judge import RULES, judge
+from swarm_iac.limits.index import Amounts, Violation, amounts
+from swarm_iac.limits.judge import NAMES, RULES, judge
 
 __all__ = [
-    "RESOURCES",
+    "NAMES",
     "RULES",
     "Amounts",
     "Came",

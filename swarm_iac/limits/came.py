@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from swarm_iac.limits.index import Violation, amounts
 from swarm_iac.limits.judge import judge
-from swarm_iac.model import growth
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 
 #: So many broken rules are told.
@@ -148,7 +148,7 @@ class _Scope:
 
     def _newcomer(self, one: Allocation) -> bool:
         was = self.old.get(one.name)
-        return was is None or was.node != one.node or growth.size(was) != growth.size(one)
+        return was is None or was.node != one.node or held_of(was) != held_of(one)
 
 
 def _user(stack: Stack, one: Allocation) -> str | None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from swarm_iac.limits.index import RESOURCES, Board, Violation, amounts, most, shown, summed, totals
+from swarm_iac.limits.index import Board, Violation, amounts, summed, totals
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resource import LIMITS
 from swarm_iac.model.stack import Ceiling, Stack
 
 
@@ -18,19 +19,19 @@ class Usage(Value):
 
     level: str = Field(description="user | node | cluster")
     subject: str = Field(description="Name of the user, the node or the fleet.")
-    resource: str = Field(description="gpus | vcpus | memory | storage | bandwidth")
+    resource: str = Field(description=" | ".join(LIMITS))
     used: int
     ceiling: int | None = Field(default=None, description="None: no ceiling.")
 
     @property
     def used_text(self) -> str:
         """What is used, with its unit."""
-        return shown(self.resource, self.used)
+        return LIMITS[self.resource].text(self.used)
 
     @property
     def ceiling_text(self) -> str:
         """The ceiling with its unit; empty when there is none."""
-        return "" if self.ceiling is None else shown(self.resource, self.ceiling)
+        return "" if self.ceiling is None else LIMITS[self.resource].text(self.ceiling)
 
 
 def users_stay_under_limit(board: Board) -> Iterator[Violation]:
@@ -92,19 +93,15 @@ def usage(stack: Stack, placement: Placement, today: datetime.date | None = None
 
 def _rows(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> Iterator[Usage]:
     for resource, used in totals(ones).items():
-        yield Usage(level=level, subject=subject, resource=resource, used=used, ceiling=most(ceiling, resource))
+        yield Usage(level=level, subject=subject, resource=resource, used=used, ceiling=ceiling.limit(resource))
 
 
 def _over(rule: str, level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> Iterator[tuple[Violation, str]]:
     used = totals(ones)
-    for resource in RESOURCES:
-        limit = most(ceiling, resource)
+    for resource, it in LIMITS.items():
+        limit = ceiling.limit(resource)
         if limit is not None and used[resource] > limit:
             over = used[resource] - limit
-            word = {"gpus": "GPUs", "vcpus": "vCPUs"}.get(resource, f"of {resource}")
             who = {"user": f"user {subject} holds", "node": f"node {subject} carries", "cluster": "the cluster carries"}[level]
-            text = (
-                f"{who} {shown(resource, used[resource])} {word}; the limit is {shown(resource, limit)}"
-                f" ({shown(resource, over)} over)"
-            )
+            text = f"{who} {it.amount(used[resource])}; the limit is {it.text(limit)} ({it.text(over)} over)"
             yield Violation(rule=rule, text=text, subject=subject, path=f"limits.{level}.{resource}"), resource

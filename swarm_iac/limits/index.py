@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from pydantic import Field
 
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.stack import Ceiling, Stack
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+from swarm_iac.model.resource import LIMITED, RESOURCES, reader
+from swarm_iac.model.stack import Stack
 
 
 class Violation(Value):
@@ -24,10 +24,11 @@ class Violation(Value):
     path: str = Field(default="", description="Path in the stack file of what is broken, e.g. limits.user.gpus.")
 
 
-#: GPUs, thousandths of vCPUs, bytes of memory and storage, bit/s out and in.
+#: What is held of each resource that has a limit, in the order of _COUNTED.
 Amounts = tuple[int, ...]
-#: The five resources that ceilings know, with their types for printing.
-RESOURCES: dict[str, type[int]] = {"gpus": int, "vcpus": Cpus, "memory": Bytes, "storage": Bytes, "bandwidth": BitsPerSecond}
+_COUNTED = tuple(row for row in RESOURCES if row.limit)
+#: Where in Amounts the rows of each limit are.
+_PLACES = {key: tuple(_COUNTED.index(row) for row in rows) for key, rows in LIMITED.items()}
 
 
 class Board:
@@ -68,28 +69,15 @@ class Board:
 
 
 def totals(allocations: Iterable[Allocation]) -> dict[str, int]:
-    """Σ of each resource; bandwidth is the larger of Σ in and Σ out."""
+    """Σ of what each limit counts; of two directions (bandwidth) the larger sum."""
     return summed(map(amounts, allocations))
 
 
-def amounts(one: Allocation) -> Amounts:
-    """What one allocation holds."""
-    rates = int.__int__(one.egress), int.__int__(one.ingress)
-    return (len(one.gpus), int.__int__(one.vcpus), int.__int__(one.memory), int.__int__(one.storage), *rates)
+#: What one allocation holds.
+amounts: Callable[[Allocation], Amounts] = reader(_COUNTED)
 
 
 def summed(amounts: Iterable[Amounts]) -> dict[str, int]:
     """The same sum of amounts."""
-    gpus, vcpus, memory, storage, out, into = map(sum, zip((0,) * 6, *amounts, strict=True))
-    return {"gpus": gpus, "vcpus": vcpus, "memory": memory, "storage": storage, "bandwidth": max(out, into)}
-
-
-def most(ceiling: Ceiling, resource: str) -> int | None:
-    """A ceiling's value in base units; None: there is none."""
-    value = getattr(ceiling, resource)
-    return None if value is None else int(value)
-
-
-def shown(resource: str, value: int) -> str:
-    """A value of a resource with its unit, as people read it."""
-    return str(RESOURCES[resource](value))
+    sums = list(map(sum, zip((0,) * len(_COUNTED), *amounts, strict=True)))
+    return {key: max([sums[i] for i in places]) for key, places in _PLACES.items()}

@@ -19,13 +19,10 @@ RULES = (
     machines.gpus_have_one_owner,
     machines.gpus_match_wish,
     machines.cpus_have_one_owner,
-    machines.vcpus_fit_node,
-    machines.memory_fits_node,
+    machines.nodes_carry_what_is_placed,
     numa.memory_fits_numa,
     numa.numa_covers_devices,
     numa.replicas_are_on_one_numa_node,
-    machines.storage_fits_node,
-    machines.nic_carries_node,
     machines.uplink_carries_rack,
     machines.power_stays_under_rack_budget,
     requests.states_allow,
@@ -37,6 +34,9 @@ RULES = (
     ceilings.nodes_stay_under_limit,
     ceilings.cluster_stays_under_limit,
 )
+
+#: The names that violations carry.
+NAMES = frozenset((*(rule.__name__ for rule in RULES), *machines.NODE_RULES)) - {machines.nodes_carry_what_is_placed.__name__}
 
 
 def judge(

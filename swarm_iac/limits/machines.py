@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from operator import attrgetter
 
-from swarm_iac.limits.index import Board, Violation, shown
-from swarm_iac.model.hardware import Hardware
+from swarm_iac.limits.index import Board, Violation
 from swarm_iac.model.placement import Allocation
-from swarm_iac.units import BitsPerSecond, Watts
+from swarm_iac.model.resource import RESOURCES
+from swarm_iac.units import Watts
+
+#: What machines have so much of, and what goes through the uplinks of racks. Pieces have owners, and rules of their own.
+_JUDGED = tuple((row, row.capacity) for row in RESOURCES if row.capacity and row.capacity.judged)
+_UPLINK = tuple((row, row.uplink) for row in RESOURCES if row.uplink)
+#: The rules of `nodes_carry_what_is_placed`.
+NODE_RULES = tuple(dict.fromkeys(there.judged for _, there in _JUDGED))
 
 
 def gpus_have_one_owner(board: Board) -> Iterator[Violation]:
@@ -68,40 +75,34 @@ def gpus_match_wish(board: Board) -> Iterator[Violation]:
             yield _on(one, "gpus_match_wish", text, "each.gpus")
 
 
-def vcpus_fit_node(board: Board) -> Iterator[Violation]:
-    """For every node n:  Σ_{a∈n} vcpus_a ≤ vcpus_n, shared and pinned together   [1/1000 vCPU]"""
-    return _fit(board, "vcpus_fit_node", "vcpus", lambda one: one.vcpus, lambda hardware: hardware.vcpus)
+def nodes_carry_what_is_placed(board: Board) -> Iterator[Violation]:
+    """For every node n and resource r of its machine:  Σ_{a∈n} r_a ≤ r_n, or all a∈n with any of it have ended
 
-
-def memory_fits_node(board: Board) -> Iterator[Violation]:
-    """For every node n:  Σ_{a∈n} memory_a ≤ memory_n   [bytes]"""
-    return _fit(board, "memory_fits_node", "memory", lambda one: one.memory, lambda hardware: hardware.memory)
-
-
-def storage_fits_node(board: Board) -> Iterator[Violation]:
-    """For every node n:  Σ_{a∈n} (scratch_a + cache_a) ≤ nvme_n, or all with any of it have ended   [bytes]"""
-    return _fit(board, "storage_fits_node", "storage", lambda one: one.storage, lambda hardware: hardware.nvme)
-
-
-def nic_carries_node(board: Board) -> Iterator[Violation]:
-    """For every node n:  Σ_{a∈n} egress_a ≤ nic_n  and  Σ_{a∈n} ingress_a ≤ nic_n   [bit/s]"""
-    yield from _fit(board, "nic_carries_node", "bandwidth", lambda one: one.egress, lambda hardware: hardware.nic, way=" out")
-    yield from _fit(board, "nic_carries_node", "bandwidth", lambda one: one.ingress, lambda hardware: hardware.nic, way=" in")
+    One rule for each row of the table (`memory_fits_node`). Files of what has ended stay when the disk is another one, and
+    nothing may come to them.
+    """
+    for row, there in _JUDGED:
+        held = attrgetter(row.field)
+        for node, ones in board.by_node.items():
+            used = sum(map(int.__int__, map(held, ones)))
+            has = there.of(board.stack.hardware_of(node))
+            if used > has and any(row.held(one) for one in ones if not one.ended):
+                text = f"{row.text(used)} of {row.noun} placed on {node}, which has {row.text(has)}"
+                path = f"hardware.{board.stack.nodes[node].hardware}.{there.key}"
+                yield Violation(rule=there.judged, text=text, subject=node, path=path)
 
 
 def uplink_carries_rack(board: Board) -> Iterator[Violation]:
     """For every rack r, each way:  Σ_{n∈r} Σ_{a∈n} egress_a ≤ uplink_r, as if all traffic left the rack   [bit/s]"""
-    out: dict[str, int] = defaultdict(int)
-    into: dict[str, int] = defaultdict(int)
+    used: dict[tuple[str, str], int] = defaultdict(int)
     for node, ones in board.by_node.items():
         rack = board.stack.nodes[node].rack
-        if rack:
-            out[rack] += sum(int.__int__(one.egress) for one in ones)
-            into[rack] += sum(int.__int__(one.ingress) for one in ones)
+        for row, _ in _UPLINK if rack else ():
+            used[rack or "", row.name] += sum(map(row.held, ones))
     for name, rack_ in board.stack.racks.items():
-        for used, way in ((out[name], "leave"), (into[name], "enter")):
-            if rack_.uplink is not None and used > int(rack_.uplink):
-                text = f"{BitsPerSecond(used)} {way} rack {name}, and its uplink carries {rack_.uplink}"
+        for row, uplink in _UPLINK:
+            if rack_.uplink is not None and used[name, row.name] > int(rack_.uplink):
+                text = f"{row.text(used[name, row.name])} {uplink.verb} rack {name}, and its uplink carries {rack_.uplink}"
                 yield Violation(rule="uplink_carries_rack", text=text, subject=name, path=f"racks.{name}.uplink")
 
 
@@ -126,27 +127,6 @@ def power_stays_under_rack_budget(board: Board) -> Iterator[Violation]:
         if power is not None and watts > int(power):
             text = f"the GPUs of rack {key} may draw {Watts(watts)}, and its budget is {power}"
             yield Violation(rule="power_stays_under_rack_budget", text=text, subject=key, path=f"racks.{key}.power")
-
-
-def _fit(
-    board: Board,
-    rule: str,
-    resource: str,
-    part: Callable[[Allocation], int],
-    whole: Callable[[Hardware], int],
-    *,
-    way: str = "",
-) -> Iterator[Violation]:
-    for node, ones in board.by_node.items():
-        used = sum(int.__int__(part(one)) for one in ones)
-        name = board.stack.nodes[node].hardware
-        has = int(whole(board.stack.hardware_of(node)))
-        # Files of what has ended stay when the disk is another one, and nothing may come to them.
-        if used > has and any(int.__int__(part(one)) for one in ones if not one.ended):
-            word = f"{'vCPUs' if resource == 'vcpus' else resource}{way}"
-            text = f"{shown(resource, used)} of {word} placed on {node}, which has {shown(resource, has)}"
-            field = {"storage": "nvme", "bandwidth": "nic"}.get(resource, resource)
-            yield Violation(rule=rule, text=text, subject=node, path=f"hardware.{name}.{field}")
 
 
 def _on(one: Allocation, rule: str, text: str, key: str) -> Violation:

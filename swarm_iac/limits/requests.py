@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from swarm_iac.limits.index import Board, Violation
+from swarm_iac.model.resource import RESOURCES, demand_of, held_of
 
 
 def everything_is_known(board: Board) -> Iterator[Violation]:
@@ -45,34 +46,21 @@ def indices_are_unique(board: Board) -> Iterator[Violation]:
 
 
 def sizes_equal_wish(board: Board) -> Iterator[Violation]:
-    """For every a of w:  (|gpus|, |cpus|, vcpus, memory, storage, egress, ingress)_a = the same of w
+    """For every a of w and resource r:  r_a = r_w; pieces (GPUs, pinned cores) are counted
 
-    |cpus| is vcpus_w when pinned, else 0. Of one that has ended all but its storage is 0, and that is what it was.
+    Of one that has ended all but its files is 0, and those are what they were.
     """
-    wishes = {}
-    for name in board.by_workload:
-        workload = board.stack.workloads[name]
-        each = workload.each
-        pinned = int(each.vcpus) // 1000 if each.pinned else 0
-        wishes[name] = (
-            ("gpus", each.gpus.count, "each.gpus"),
-            ("cpus", pinned, "each.vcpus"),
-            ("vcpus", each.vcpus, "each.vcpus"),
-            ("memory", each.memory, "each.memory"),
-            ("storage", workload.storage, "each.scratch"),
-            ("egress", workload.egress, "network.egress"),
-            ("ingress", workload.ingress, "network.ingress"),
-        )
+    wishes = {name: demand_of(board.stack.workloads[name]) for name in board.by_workload}
     for one in board.known:
-        for field, asked, key in wishes[one.workload]:
-            value = getattr(one, field)
-            wish = asked if not one.ended else value if field == "storage" else 0
-            has = len(value) if isinstance(value, tuple) else value
+        held = held_of(one)
+        if held == wishes[one.workload] and not one.ended:
+            continue
+        for row, has, asked in zip(RESOURCES, held, wishes[one.workload], strict=True):
+            wish = asked if not one.ended else has if row.files else 0
             if has != wish:
-                word = {"gpus": "GPUs", "cpus": "pinned CPUs", "vcpus": "vCPUs"}.get(field, field)
-                text = f"{one.name} holds {has} of {word}, and its workload asks for {wish}"
-                text = f"{one.name} has ended, and holds {has} of {word}" if one.ended else text
-                path = f"workloads.{one.workload}.{key}"
+                text = f"{one.name} holds {row.text(has)} of {row.noun}, and its workload asks for {row.text(wish)}"
+                text = f"{one.name} has ended, and holds {row.text(has)} of {row.noun}" if one.ended else text
+                path = f"workloads.{one.workload}.{row.path(board.stack.workloads[one.workload])}"
                 yield Violation(rule="sizes_equal_wish", text=text, subject=one.name, path=path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
@@ -41,6 +42,22 @@ Moment = Annotated[
     BeforeValidator(_read_moment),
     WithJsonSchema({"type": "string", "pattern": f"^{_MOMENT.pattern}$", "examples": ["2027-01-31T08:00Z"]}),
 ]
+
+
+#: Key → its name in former versions, under which files and states are still read.
+FORMER = {"renamed_from": "formerly", "reason": "why"}
+
+
+def with_former(key: str) -> Callable[[Any], Any]:
+    """For a validator before all others: a mapping that has the key under its former name alone, with its present one."""
+    old = FORMER[key]
+
+    def renamed(data: Any) -> Any:
+        if isinstance(data, Mapping) and old in data and key not in data:
+            return {key if name == old else name: value for name, value in data.items()}
+        return data
+
+    return renamed
 
 
 class Value(BaseModel):

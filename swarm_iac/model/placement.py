@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from operator import not_
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from swarm_iac.model import device
 from swarm_iac.model.base import Account, Core, Name, Value
 from swarm_iac.model.device import Device
+from swarm_iac.model.resource import RESOURCES, sizes
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 
-class Allocation(Value):
-    """One replica's resources on one node. GPUs and CPUs are numbered as the machine numbers them."""
+class _Placed(Value):
+    """Which replica stands where, on which pieces of its node."""
 
     name: str = Field(description="WORKLOAD-INDEX")
     workload: Name
@@ -24,11 +25,26 @@ class Allocation(Value):
     gpus: tuple[Device, ...] = ()
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs; empty when it shares.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes it is bound to; empty when it is not.")
-    vcpus: Cpus
-    memory: Bytes
-    storage: Bytes = Bytes(0)
-    egress: BitsPerSecond = BitsPerSecond(0)
-    ingress: BitsPerSecond = BitsPerSecond(0)
+
+
+if TYPE_CHECKING:
+
+    class _Sized(_Placed):
+        """The amounts that other modules call by name; the table knows all of them."""
+
+        vcpus: Cpus
+        memory: Bytes
+        storage: Bytes = Bytes(0)
+        egress: BitsPerSecond = BitsPerSecond(0)
+        ingress: BitsPerSecond = BitsPerSecond(0)
+
+else:
+    _Sized = create_model("_Sized", __base__=_Placed, __module__=__name__, **sizes())
+
+
+class Allocation(_Sized):
+    """One replica's resources on one node: pieces with their numbers, and an amount of each other countable resource."""
+
     ended: bool = Field(
         default=False, exclude_if=not_, description="A job that came to its end: it holds nothing but its storage."
     )
@@ -45,9 +61,8 @@ class Allocation(Value):
 
     def given_back(self) -> Allocation:
         """The same after its end: its files stay, and others may have the rest."""
-        nothing = {"gpus": (), "cpus": (), "numa": (), "vcpus": Cpus(0), "memory": Bytes(0)}
-        rates = {"egress": BitsPerSecond(0), "ingress": BitsPerSecond(0)}
-        return self.model_copy(update={**nothing, **rates, "ended": True})
+        nothing = {row.field: () if row.pieces else row.unit(0) for row in RESOURCES if not row.files}
+        return self.model_copy(update={**nothing, "numa": (), "ended": True})
 
 
 class Reason(Value):

@@ -80,9 +80,12 @@ HELD: Mapping[str, Held] = _beside(Held)
 
 #: Each GPU's own settings; see GpuState.
 _OF_GPUS = {"gpu_power", "gpu_clock", "gpu_persistence"}
-assert {*KERNEL, *HELD, *_OF_GPUS, "sysctl"} == Tuning.model_fields.keys(), "every key of `tuning` says how it is held"
-assert {"sysctl", *(held.field for held in HELD.values())} == SettingsState.model_fields.keys(), "and every field is of a key"
-assert all((held.of is Held.of) == (held.read is Held.read) for held in HELD.values()), "another unit is read with its name"
+_without = Tuning.model_fields.keys() ^ {*KERNEL, *HELD, *_OF_GPUS, "sysctl"}
+assert not _without, f"what does the machine hold for {_without}? It stands beside the type, as Kernel or Held"
+_alone = SettingsState.model_fields.keys() ^ {"sysctl", *(held.field for held in HELD.values())}
+assert not _alone, f"{_alone} is a field without a key, or of a key without a field"
+_bare = {key for key, held in HELD.items() if (held.of is Held.of) != (held.read is Held.read)}
+assert not _bare, f"{_bare}: what is held in another unit is read with its name"
 
 
 def settings(tuning: Tuning) -> SettingsState:

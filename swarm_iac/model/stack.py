@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
-from swarm_iac.model.base import Account, Moment, Name, Value
+from swarm_iac.model import resource
+from swarm_iac.model.base import Account, Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Price
+from swarm_iac.units import Bytes, Price
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
 
@@ -26,14 +27,22 @@ class Team(Value):
     users: tuple[Account, ...] = Field(description="Unix accounts of the team's members.")
 
 
-class Ceiling(Value):
-    """A ceiling on five resources; what is left out has none."""
+if TYPE_CHECKING:
 
-    gpus: int | None = Field(default=None, ge=0, description="Whole GPUs.")
-    vcpus: Cpus | None = Field(default=None, description="vCPUs.")
-    memory: Bytes | None = Field(default=None, description="RAM.")
-    storage: Bytes | None = Field(default=None, description="Scratch and cache directories on local disks.")
-    bandwidth: BitsPerSecond | None = Field(default=None, description="Network bandwidth, the larger of in and out.")
+    class _Limits(Value):
+        """A field for each key of `resource.LIMITS`."""
+
+else:
+    _Limits = create_model("_Limits", __base__=Value, __module__=__name__, **resource.limits())
+
+
+class Ceiling(_Limits):
+    """A ceiling on each resource that is counted; what is left out has none."""
+
+    def limit(self, key: str) -> int | None:
+        """What stands under a key, in base units; None: no limit."""
+        value: int | None = getattr(self, key)
+        return None if value is None else int(value)
 
 
 class LimitException(Ceiling):
@@ -41,7 +50,9 @@ class LimitException(Ceiling):
 
     user: Account = Field(description="The user whose ceiling is replaced.")
     until: datetime.date = Field(description="Last day on which it holds.")
-    why: str = Field(max_length=200, description="The reason, for whoever reads it next.")
+    reason: str = Field(max_length=200, description="Why, for the next reader.")
+
+    _former = model_validator(mode="before")(with_former("reason"))
 
 
 class Limits(Value):
@@ -85,7 +96,9 @@ class Node(Value):
         default=None,
         description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
     )
-    why: str = Field(default="", max_length=200, description="Why it is in this state.")
+    reason: str = Field(default="", max_length=200, description="Why it is in this state.")
+
+    _former = model_validator(mode="before")(with_former("reason"))
 
     @property
     def labelled(self) -> dict[str, str]:
@@ -152,8 +165,8 @@ class Stack(Value):
         return self.tuning[name] if name else Tuning()
 
     def runs_as(self, allocation: Allocation) -> str:
-        """Name of the allocation on its node: that of the workload it was `formerly`, where there is one."""
-        workload = self.workloads[allocation.workload].formerly or allocation.workload
+        """Name of the allocation on its node: that of the workload it was renamed from, where there is one."""
+        workload = self.workloads[allocation.workload].renamed_from or allocation.workload
         return f"{workload}-{allocation.index}"
 
     def users(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
 from pydantic_core import CoreSchema
 
-from swarm_iac.model.base import Account, Name, Value
+from swarm_iac.model.base import Account, Name, Value, with_former
 from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
 
@@ -63,6 +63,7 @@ class Each(Value):
     scratch: Bytes = Field(default=Bytes(0), description="Quota of its scratch directory; gone when it leaves the node.")
     cache: Bytes = Field(default=Bytes(0), description="Quota of its cache directory; kept over restarts.")
     io: DiskIo = Field(default=DiskIo(), description="Ceilings on the scratch disk.")
+    licences: int = Field(default=0, ge=0, le=1_000_000, description="Licences that it holds of those in `limits`.")
     gpu_power: Watts | None = Field(default=None, description="Power limit of its GPUs, in place of the node's.")
     gpu_clock: Hertz | None = Field(default=None, description="Locked clock of its GPUs, in place of the node's.")
 
@@ -200,9 +201,12 @@ class Workload(Value):
     hold: bool = Field(
         default=False, description="A job that is done or failed keeps its GPUs, memory and bandwidth; files it always keeps."
     )
-    formerly: Name | None = Field(
-        default=None, description="Its name before: what runs under that goes on. Keep the key as long as it runs."
+    renamed_from: Name | None = Field(
+        default=None,
+        description="Its former name: what runs under that name goes on. Keep the key as long as it runs.",
     )
+
+    _former = model_validator(mode="before")(with_former("renamed_from"))
 
     @property
     def boots(self) -> OnBoot:

@@ -1,7 +1,7 @@
 """What are the nodes really like, and what was done to them?"""
 
 from swarm_iac.observe.ended import Ended
-from swarm_iac.observe.history import Run, history
+from swarm_iac.observe.history import PastRun, history
 from swarm_iac.observe.observe import observe
 
-__all__ = ["Ended", "Run", "history", "observe"]
+__all__ = ["Ended", "PastRun", "history", "observe"]

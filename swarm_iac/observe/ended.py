@@ -33,8 +33,11 @@ class Ended:
 
     def read(self, stack: Stack, nodes: Iterable[str]) -> dict[str, Observed]:
         """These nodes; those that were asked before are not asked again."""
-        names = list(nodes)
-        targets = {name: stack.nodes[name].ssh for name in sorted(names) if name not in self.seen}
-        if targets:
-            self.seen |= self.ask(targets)
-        return {name: self.seen[name] for name in names}
+        return self.at({name: stack.nodes[name].ssh for name in nodes})
+
+    def at(self, targets: Mapping[str, str]) -> dict[str, Observed]:
+        """The same by address: node → address."""
+        new = {name: targets[name] for name in sorted(targets) if name not in self.seen}
+        if new:
+            self.seen |= self.ask(new)
+        return {name: self.seen[name] for name in targets}

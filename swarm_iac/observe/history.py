@@ -18,7 +18,7 @@ from swarm_iac.reach.answer import decode
 
 
 @dataclass
-class Run:
+class PastRun:
     """One run of `up` or `destroy`, as the nodes that it touched remember it. `began`, `ended`: [s since 1970]."""
 
     serial: int
@@ -81,14 +81,14 @@ def _lines(node: str, said: Any) -> tuple[list[dict[str, Any]], int]:
 
 def history(
     targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20, most: int = 200
-) -> tuple[list[Run], dict[str, str]]:
+) -> tuple[list[PastRun], dict[str, str]]:
     """Runs, newest first, and the nodes that could not be asked, with why. `most`: lines asked of each node."""
     return asyncio.run(_all(targets, ssh_config, timeout, most))
 
 
 async def _all(
     targets: Mapping[str, str], ssh_config: Path | None, timeout: float, most: int
-) -> tuple[list[Run], dict[str, str]]:
+) -> tuple[list[PastRun], dict[str, str]]:
     gate = asyncio.Semaphore(AT_ONCE)
     dark: dict[str, str] = {}
     lines: list[dict[str, Any]] = []
@@ -114,12 +114,12 @@ async def _all(
     return together(lines), dark
 
 
-def together(lines: list[dict[str, Any]]) -> list[Run]:
+def together(lines: list[dict[str, Any]]) -> list[PastRun]:
     """Runs, newest first, from the lines of all nodes. A step that was asked several times counts as it ended."""
-    runs: dict[tuple[str, int], Run] = {}
+    runs: dict[tuple[str, int], PastRun] = {}
     for line in sorted(lines, key=lambda line: line["t"]):
         key = (line["lineage"], line["serial"])
-        run = runs.setdefault(key, Run(line["serial"], line["who"], line["commit"], line["t"], line["t"]))
+        run = runs.setdefault(key, PastRun(line["serial"], line["who"], line["commit"], line["t"], line["t"]))
         run.ended = line["t"]
         for step in line["steps"]:
             changed = run.steps.get(step["id"], {}).get("changed") or step.get("changed")

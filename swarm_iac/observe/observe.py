@@ -19,7 +19,7 @@ from swarm_iac.model.state import Observed
 from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import MOST, decode
-from swarm_iac.reach.program import archive
+from swarm_iac.reach.node_program import archive
 
 #: Nodes that are asked at the same time: each costs a process of ssh here.
 AT_ONCE = 64

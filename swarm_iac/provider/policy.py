@@ -41,7 +41,7 @@ def _analyzer() -> Any:
     from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 
     from swarm_iac import __version__
-    from swarm_iac.provider.operations.checks import refusals
+    from swarm_iac.provider.operations.checks import check
     from swarm_iac.provider.plugin.wire import from_struct
 
     class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
@@ -74,7 +74,8 @@ def _analyzer() -> Any:
             answer = pb.AnalyzeResponse()
             if request.type != "swarm:index:Fleet":
                 return answer
-            for message in await asyncio.to_thread(refusals, from_struct(request.properties)):
+            checked = await asyncio.to_thread(check, from_struct(request.properties))
+            for message in checked.refusals:
                 answer.diagnostics.add(
                     policyName=_POLICY,
                     policyPackName=_PACK,

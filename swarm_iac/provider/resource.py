@@ -1,8 +1,9 @@
 """How does a Pulumi program ask for a fleet?
 
 from swarm_iac.provider.resource import Fleet
+from swarm_iac.reconcile import Request
 
-fleet = Fleet("lab", fleet="lab", nodes=desired)
+fleet = Fleet("lab", request=Request(stack, placement))
 pulumi.export("where", fleet.placement)
 """
 
@@ -11,17 +12,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pulumi
 
-from swarm_iac.model.placement import Placement
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.stack import Solve
 from swarm_iac.model.state import Desired
 from swarm_iac.provider import spec
-
-if TYPE_CHECKING:
-    from swarm_iac.limits import Amounts
+from swarm_iac.reconcile import Request
 
 
 def end_quietly() -> None:
@@ -54,37 +52,33 @@ class Fleet(pulumi.CustomResource):
         self,
         name: str,
         *,
-        fleet: str,
-        nodes: Mapping[str, Desired | Mapping[str, Any]],
+        request: Request | None = None,
+        fleet: str = "",
+        nodes: Mapping[str, Desired | Mapping[str, Any]] | None = None,
+        solve: Solve | None = None,
+        lost: Iterable[str] = (),
         lineage: pulumi.Input[str] | None = None,
-        stack: Stack | None = None,
-        placement: Placement | None = None,
-        kept: Iterable[str] = (),
-        held: Mapping[str, Amounts] | None = None,
-        stood: Mapping[str, str] | None = None,
-        source: str = "",
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`nodes`: the desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s).
+        """Either a `request` (a stack, its placement, and what ran before), or `nodes` of the fleet of that name.
 
-        With `stack` and `placement` the limits are checked before anything is done. `kept` names the allocations that
-        stand where they ran, `held` tells what they held (both as `limits.judge` takes them), `stood` the node on which the
-        machines must show each that may stay only therefore; `source` is the stack file that refusals point into.
-        A Lineage of the same name is made unless one is given. Raises ValidationError for data that is no Desired.
+        Of a request the provider derives what each node should be, once it has judged it by the limits. `nodes` are the
+        desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s), and no limit is judged;
+        `solve` is the budget of a change to them, and `lost` names nodes that are given up. A Lineage of the same name is
+        made unless one is given. Raises ValidationError for data that is no Desired.
         """
         end_quietly()
-        wanted = {node: value if isinstance(value, Desired) else Desired.model_validate(value) for node, value in nodes.items()}
-        text = spec.pack(wanted)
         props: dict[str, Any] = {
-            "fleet": fleet,
+            "fleet": request.stack.fleet if request else fleet,
             "lineage": lineage if lineage is not None else Lineage(name).id,
-            "digest": spec.digest(text),
-            "spec": text,
             "placement": None,
             "addresses": None,
         }
-        if stack is not None and placement is not None:
-            props["wish"] = spec.pack_wish(stack, placement, kept, source, held)
-        if stack is not None:
-            props["guard"] = spec.pack_guard(stack, stood)
+        if request is not None:
+            props["request"] = spec.pack_request(request)
+        if nodes is not None:
+            states = {node: one if isinstance(one, Desired) else Desired.model_validate(one) for node, one in nodes.items()}
+            props["spec"] = spec.pack(states)
+        if solve is not None or lost:
+            props["guard"] = spec.guard(solve or Solve(), lost)
         super().__init__("swarm:index:Fleet", name, props, opts)

@@ -1,8 +1,12 @@
 """What is the Fleet resource given, and what does it give back?
 
-Inputs on the wire: `fleet`, `lineage`, `digest`, `spec`, `wish` and `guard`. `spec` (the desired
-state of every node), `wish` (stack and placement, for the limits) and `guard` (the budget of a change) are JSON in text:
-the SDK takes seconds to walk a nested value of 1,000 nodes, and none for a text.
+A program sends `fleet`, `lineage` and either `request` (stack, placement, and what ran before) or `spec` (the desired state
+of every node as plain data). Check derives the rest: of a request its `spec`, `guard` (the budget of the change) and
+`digest`. So what the limits judge and what is done to the nodes is one and the same, and the state keeps both: `spec` says
+how each node was left, in a shape that every later version reads, and `request` why.
+
+`request`, `spec` and `guard` are JSON in text: the SDK takes seconds to walk a nested value of 1,000 nodes, and none for a
+text.
 """
 
 from __future__ import annotations
@@ -10,29 +14,44 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Solve, Stack
-from swarm_iac.model.state import Desired, Observed
-from swarm_iac.plan.order.temporary_placement import Fits, may_stand
-from swarm_iac.plan.planning import anywhere
+from swarm_iac.model.state import Desired, LedgerHead, Observed
+from swarm_iac.plan.order.temporary_placement import may_stand
 from swarm_iac.provider.plugin.wire import understood
-
-if TYPE_CHECKING:
-    from swarm_iac.limits import Amounts
+from swarm_iac.reconcile import Records, Request, Target
 
 _NODES = TypeAdapter(dict[str, Desired])
-_HELD = TypeAdapter(dict[str, Annotated[tuple[int, ...], Field(min_length=6, max_length=6)]])
+#: Resources that `limits` count, and how many of these, the first ones, every state knows.
+_COUNTED, _ALWAYS = sum(1 for row in RESOURCES if row.limit), 6
+
+
+def _completed(held: tuple[int, ...]) -> tuple[int, ...]:
+    """Of what an older state does not count nobody held any."""
+    return (*held, *(0,) * (_COUNTED - len(held)))
+
+
+_Amounts = Annotated[tuple[int, ...], Field(min_length=_ALWAYS, max_length=_COUNTED), AfterValidator(_completed)]
+_HELD = TypeAdapter(dict[str, _Amounts])
 Named = TypeVar("Named", Desired, Observed)
 
 
+def derived(request: Request) -> dict[str, str]:
+    """Those inputs that follow from a request. Raises Refused when its parts contradict each other."""
+    with understood("`request` of the Fleet"):
+        spec = pack(request.nodes())
+    budget = guard(request.stack.solve, request.lost, request.stood)
+    return {"fleet": request.stack.fleet, "spec": spec, "digest": digest(spec), "guard": budget}
+
+
 def pack(nodes: Mapping[str, Desired]) -> str:
-    """The desired state of every node as the text of `spec`. Sorted, so equal wishes are equal texts."""
+    """The desired state of every node as the text of `spec`. Sorted, so equal states are equal texts."""
     return json.dumps(
         {name: nodes[name].model_dump(mode="json", exclude_defaults=True) for name in sorted(nodes)},
         sort_keys=True,
@@ -51,14 +70,12 @@ def unpack(spec: Any) -> dict[str, Desired]:
         return _named(_NODES.validate_json(spec)) if spec else {}
 
 
-def unpack_nodes(nodes: Mapping[str, Any]) -> dict[str, Desired]:
-    """The nodes of a mapping that came through the engine. Raises Refused when it holds something else."""
+def _unpack_leaving(nodes: Mapping[str, Any]) -> dict[str, Desired]:
     with understood("`leaving` of the Fleet"):
         return _named(_NODES.validate_python(nodes))
 
 
-def unpack_known(known: Any) -> dict[str, Observed]:
-    """What was last seen of nodes, of the same kind. Raises Refused when it holds something else."""
+def _unpack_known(known: Any) -> dict[str, Observed]:
     with understood("`known` of the Fleet"):
         return _named({str(name): Observed.model_validate(value) for name, value in (known or {}).items()})
 
@@ -71,55 +88,56 @@ def _named(nodes: dict[str, Named]) -> dict[str, Named]:
     return nodes
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """One set of inputs, read."""
+def target(inputs: Mapping[str, Any]) -> Target:
+    """What a set of inputs asks for. Raises Refused when they are not understood.
 
-    nodes: dict[str, Desired] = field(default_factory=dict)
-    lineage: str = ""
-    solve: Solve = field(default_factory=Solve)
-    lost: frozenset[str] = frozenset()
-    stood: Mapping[str, str] = field(default_factory=dict)
-    fits: Fits = anywhere
-    stack: Callable[[], Stack | None] = lambda: None
+    They say nothing of how nodes are reached: that is of the run alone (RunOptions.ssh_config). Any account of this host can
+    call the provider's port, and ssh runs what stands in its configuration.
+    """
+    text = request_text(inputs)
 
-    @classmethod
-    def read(cls, raw: Mapping[str, Any]) -> Inputs:
-        """What the engine sent. It says nothing of how nodes are reached: that is of the run alone (RunOptions.ssh_config).
+    @functools.cache
+    def stack() -> Stack:
+        return unpack_request(text).stack
 
-        Any account of this host can call the provider's port, and ssh runs what stands in its configuration.
-        """
-        return cls(
-            nodes=unpack(raw.get("spec")),
-            lineage=str(raw.get("lineage") or ""),
-            **_unpack_guard(raw.get("guard"), raw.get("wish")),
-        )
+    more: dict[str, Any] = {}
+    if text:  # read only when a detour asks where one may stand
+        more = {"fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
+    return Target(unpack(inputs.get("spec")), _lineage(inputs), **_unpack_guard(inputs.get("guard")), **more)
 
 
-def pack_guard(stack: Stack, stood: Mapping[str, str] | None = None) -> str:
+def records(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Records:
+    """What the state holds of earlier runs: inputs and outputs of the last. Raises Refused when they are not understood."""
+    with understood("`serial` of the Fleet"):
+        serial = LedgerHead(lineage="", fleet="", serial=int(outputs.get("serial") or 0)).serial
+    return Records(
+        lineage=_lineage(inputs),
+        serial=serial,
+        applied=unpack(inputs.get("spec")),
+        leaving=_unpack_leaving(outputs.get("leaving") or {}),
+        seen=_unpack_known(outputs.get("known")),
+    )
+
+
+def _lineage(inputs: Mapping[str, Any]) -> str:
+    return str(inputs.get("lineage") or "")
+
+
+def guard(solve: Solve, lost: Iterable[str] = (), stood: Mapping[str, str] | None = None) -> str:
     """What a change may cost, which nodes are given up, and who must have run on which node, as the text of `guard`."""
-    lost = sorted(name for name, node in stack.nodes.items() if node.state == "lost")
-    value = {"solve": stack.solve.model_dump(mode="json"), "lost": lost, **({"stood": dict(stood)} if stood else {})}
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    value: dict[str, Any] = {"solve": solve.model_dump(mode="json"), "lost": sorted(lost)}
+    return json.dumps(value | ({"stood": dict(stood)} if stood else {}), sort_keys=True, separators=(",", ":"))
 
 
-def _unpack_guard(guard: Any, wish: Any) -> dict[str, Any]:
-    """Without one the defaults of a stack file hold. The wish is read only when a detour asks where one may stand."""
+def _unpack_guard(guard: Any) -> dict[str, Any]:
+    """Without one the defaults of a stack file hold."""
     with understood("`guard` of the Fleet"):
         given = json.loads(guard) if guard else {}
-        found = {
+        return {
             "solve": Solve.model_validate(given.get("solve") or {}),
             "lost": frozenset(map(str, given.get("lost") or ())),
             "stood": {str(name): str(node) for name, node in dict(given.get("stood") or {}).items()},
         }
-
-    @functools.cache
-    def stack() -> Stack:
-        return unpack_wish(wish).stack
-
-    if not wish:
-        return found
-    return {**found, "fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
 
 
 def host_of(address: str) -> str:
@@ -140,42 +158,36 @@ def outputs(nodes: Mapping[str, Desired]) -> dict[str, dict[str, str]]:
     return {"placement": dict(sorted(placement.items())), "addresses": dict(sorted(addresses.items()))}
 
 
-def pack_wish(
-    stack: Stack, placement: Placement, kept: Iterable[str], source: str, held: Mapping[str, Amounts] | None = None
-) -> str:
-    """What the limits are judged by, as the text of `wish`. `kept` and `held` are as `limits.judge` takes them."""
+def request_text(inputs: Mapping[str, Any]) -> Any:
+    """The request of a set of inputs, as text. States of versions before this one have it under another name."""
+    return inputs.get("request") or inputs.get("wish")
+
+
+def pack_request(request: Request) -> str:
+    """A request as the text of `request`."""
     return json.dumps(
         {
-            "source": source,
-            "kept": sorted(kept),
-            "held": dict(held or {}),
-            "stack": stack.model_dump(mode="json", by_alias=True, exclude_defaults=True),
-            "placement": placement.model_dump(mode="json", exclude_defaults=True),
+            "source": request.source,
+            "kept": sorted(request.kept),
+            "held": dict(request.held),
+            "stood": dict(request.stood),
+            "stack": request.stack.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+            "placement": request.placement.model_dump(mode="json", exclude_defaults=True),
         },
         sort_keys=True,
         separators=(",", ":"),
     )
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What the limits are judged by."""
-
-    stack: Stack
-    placement: Placement
-    kept: frozenset[str]
-    held: dict[str, Amounts]
-    source: str
-
-
-def unpack_wish(wish: str) -> Wish:
-    """The reverse of pack_wish. Raises Refused when it is something else."""
-    with understood("`wish` of the Fleet"):
-        raw = json.loads(wish)
-        return Wish(
+def unpack_request(text: Any) -> Request:
+    """The reverse of pack_request. Raises Refused when it is something else."""
+    with understood("`request` of the Fleet"):
+        raw = json.loads(text)
+        return Request(
             stack=Stack.model_validate(raw["stack"]),
             placement=Placement.model_validate(raw["placement"]),
             kept=frozenset(map(str, raw.get("kept") or ())),
             held=_HELD.validate_python(raw.get("held") or {}),
+            stood={str(name): str(node) for name, node in dict(raw.get("stood") or {}).items()},
             source=str(raw.get("source") or ""),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from swarm_iac.reach.address import parse
-from swarm_iac.reach.program import agent_digest
+from swarm_iac.reach.node_program import agent_digest
 
 HOME = "/usr/local/lib/swarm"
 #: What the node's shell answers when the program is not there. No command of ours ends with it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from swarm_iac.sandbox.command import main
-from swarm_iac.sandbox.failure import SandboxError
+from swarm_iac.sandbox.tool import SandboxError
 
 
 def _say(line: str) -> None:

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from swarm_iac.sandbox.failure import SandboxError
 from swarm_iac.sandbox.spec import Say
+from swarm_iac.sandbox.tool import SandboxError
 
 _FOLDER = "/run/swarm-nvml"
 _FILL = "/var/swarm-sandbox-fill"
@@ -40,7 +40,7 @@ CALLS = {
 }
 
 
-class Fleet(Protocol):
+class SandboxFleet(Protocol):
     """What a fault needs of the sandbox."""
 
     def power_off(self, node: str) -> None: ...
@@ -50,35 +50,35 @@ class Fleet(Protocol):
     def run(self, node: str, command: str, seconds: float = 60) -> str: ...
 
 
-def _write(fleet: Fleet, node: str, name: str, line: str) -> None:
+def _write(fleet: SandboxFleet, node: str, name: str, line: str) -> None:
     fleet.run(node, f"mkdir -p {_FOLDER} && echo '{line}' >> {_FOLDER}/{name}")
 
 
-def _slow(fleet: Fleet, node: str, delay: str) -> None:
+def _slow(fleet: SandboxFleet, node: str, delay: str) -> None:
     fleet.run(node, f"tc qdisc replace dev eth0 root netem delay {int(delay)}ms")
 
 
-def _ssh_drop(fleet: Fleet, node: str) -> None:
+def _ssh_drop(fleet: SandboxFleet, node: str) -> None:
     # By systemd, because the session that asks for it is one of those that end; the listener is not.
     fleet.run(node, "systemd-run -q --collect sh -c 'sleep 0.3; pkill -KILL -f \"^sshd: root\"'")
 
 
-def _disk_full(fleet: Fleet, node: str) -> None:
+def _disk_full(fleet: SandboxFleet, node: str) -> None:
     # What other programs free or write meanwhile is a few blocks; twice, so that these are taken too.
     take = f"fallocate -l $(df -B1 --output=avail / | tail -1) {_FILL}"
     fleet.run(node, f"{take}; cat /dev/zero >> {_FILL} 2>/dev/null; sync; [ $(df --output=avail / | tail -1) -lt 256 ]")
 
 
-def _read_only(fleet: Fleet, node: str) -> None:
+def _read_only(fleet: SandboxFleet, node: str) -> None:
     # The kernel's own way. `mount -o remount,ro` refuses while anything is open for writing.
     fleet.run(node, "sync; echo u > /proc/sysrq-trigger; until ! touch /var/lib 2>/dev/null; do sleep 0.2; done")
 
 
-def _clock(fleet: Fleet, node: str, seconds: str) -> None:
+def _clock(fleet: SandboxFleet, node: str, seconds: str) -> None:
     fleet.run(node, f"date -s @{time.time() + int(seconds):.0f}")
 
 
-def _nvml_error(fleet: Fleet, node: str, gpu: str, call: str, code: str) -> None:
+def _nvml_error(fleet: SandboxFleet, node: str, gpu: str, call: str, code: str) -> None:
     function = CALLS.get(call, call)
     if not re.fullmatch(r"nvml\w+", function):
         raise SandboxError(f"unknown NVML call {call}", f"short names: {', '.join(CALLS)}")
@@ -89,7 +89,7 @@ def _gpu(which: str) -> str:
     return which if which == "*" else str(int(which))
 
 
-def _clear(fleet: Fleet, node: str) -> None:
+def _clear(fleet: SandboxFleet, node: str) -> None:
     fleet.link(node, True)
     # Files last: they cannot be removed from a disk that is read-only.
     writable = "for disk in / /srv/swarm; do mountpoint -q $disk && mount -o remount,rw $disk; done"
@@ -98,7 +98,7 @@ def _clear(fleet: Fleet, node: str) -> None:
         _clock(fleet, node, "0")
 
 
-def cause(fleet: Fleet, node: str, name: str, args: tuple[str, ...], say: Say) -> None:
+def cause(fleet: SandboxFleet, node: str, name: str, args: tuple[str, ...], say: Say) -> None:
     """Cause the fault `name` on `node`."""
     ways: dict[str, tuple[int, Callable[..., None]]] = {
         "power-off": (0, lambda: fleet.power_off(node)),

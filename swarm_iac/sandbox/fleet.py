@@ -14,11 +14,11 @@ from pathlib import Path
 
 from swarm_iac.sandbox import accelerator, access, faults, process, switch
 from swarm_iac.sandbox import image as images
-from swarm_iac.sandbox.failure import SandboxError
 from swarm_iac.sandbox.image import Image
-from swarm_iac.sandbox.machine import Host, Machine
+from swarm_iac.sandbox.machine import Host, VirtualMachine
 from swarm_iac.sandbox.places import Places
 from swarm_iac.sandbox.spec import DEFAULT_BASE_PORT, DEFAULT_NODES, NodeSpec, Say, silent
+from swarm_iac.sandbox.tool import SandboxError
 
 DEFAULT_ROOT = Path(".sandbox")
 _BOOT_SECONDS = 300
@@ -168,8 +168,8 @@ class Sandbox:
     def _port(self, node: NodeSpec) -> int:
         return self.base_port + node.number
 
-    def _machine(self, node: NodeSpec) -> Machine:
-        return Machine(self.places, node, self._port(node))
+    def _machine(self, node: NodeSpec) -> VirtualMachine:
+        return VirtualMachine(self.places, node, self._port(node))
 
     def _start(self, node: NodeSpec, host: Host) -> None:
         machine = self._machine(node)

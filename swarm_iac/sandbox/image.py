@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm_iac.sandbox import tool
-from swarm_iac.sandbox.failure import SandboxError
 from swarm_iac.sandbox.spec import Say, silent
+from swarm_iac.sandbox.tool import SandboxError
 
 _HERE = Path(__file__).parent
 _BUILD_SECONDS = 1800

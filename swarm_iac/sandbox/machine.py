@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swarm_iac.sandbox import access, monitor, process, tool
-from swarm_iac.sandbox.failure import SandboxError
 from swarm_iac.sandbox.image import Image
 from swarm_iac.sandbox.places import Places
 from swarm_iac.sandbox.spec import NodeSpec
+from swarm_iac.sandbox.tool import SandboxError
 
 _DATA_DISK = "4G"
 _KERNEL = (
@@ -31,7 +31,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Machine:
+class VirtualMachine:
     """One node as a QEMU process; `port` is its ssh on this host."""
 
     places: Places

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.sandbox.failure import SandboxError
+from swarm_iac.sandbox.tool import SandboxError
 
 
 def tell(path: Path, command: str, **arguments: Any) -> Any:

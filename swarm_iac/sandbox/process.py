@@ -12,7 +12,7 @@ import signal
 import time
 from pathlib import Path
 
-from swarm_iac.sandbox.failure import SandboxError
+from swarm_iac.sandbox.tool import SandboxError
 
 
 def _stat(pid: int) -> tuple[str, str] | None:

@@ -1,13 +1,20 @@
-"""How is another program run, and what is said when it fails or is missing?"""
+"""How is another program run, and what is said when that, or anything else in the sandbox, fails?"""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-from swarm_iac.sandbox.failure import SandboxError
+from swarm_iac.errors import SwarmError
 
 PACKAGES = Path(__file__).with_name("packages.txt")
+
+
+class SandboxError(SwarmError):
+    """A failure of the virtual fleet: `message` says what, `hint` how to fix it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
 
 
 def run(*command: str | Path, seconds: float = 60, stdin: str | None = None) -> str:

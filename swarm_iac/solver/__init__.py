@@ -2,8 +2,8 @@
 
 from swarm_iac.solver.advice.answer import why
 from swarm_iac.solver.decide.keep_size import solve_keeping
-from swarm_iac.solver.decide.solve import solve
+from swarm_iac.solver.decide.solve import Scale, solve
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.solution import Explanation, Mend, Move, Second, Solution, digest
 
-__all__ = ["Explanation", "Mend", "Move", "Second", "Solution", "Watch", "digest", "solve", "solve_keeping", "why"]
+__all__ = ["Explanation", "Mend", "Move", "Scale", "Second", "Solution", "Watch", "digest", "solve", "solve_keeping", "why"]

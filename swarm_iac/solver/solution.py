@@ -36,8 +36,12 @@ class Mend(Value):
     kind: Literal["limit", "node", "move", "request", "together"]
     edits: tuple[Edit, ...]
     was: tuple[str, ...] = Field(description="What stands there now, for each edit; empty for nothing.")
-    moves: tuple[Move, ...] = Field(default=(), description="Running allocations that leave their node for it.")
-    stops: tuple[str, ...] = Field(default=(), description="Allocations of others that lose their place.")
+    moves: tuple[Move, ...] = Field(
+        default=(), description="Running allocations that leave their node, or their part of a GPU."
+    )
+    restarts: tuple[str, ...] = Field(default=(), description="Running ones that get other GPUs or NUMA nodes where they are.")
+    stops: tuple[str, ...] = Field(default=(), description="Running allocations that lose their place.")
+    displaced: tuple[str, ...] = Field(default=(), description="What would get a place without it, and does not run yet.")
 
 
 class Second(Value):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,26 +15,18 @@ from swarm_iac.model.stack import Ceiling, Limits, Stack
 from swarm_iac.stackfile.checks.feasibility import wishes
 from swarm_iac.stackfile.checks.references import check
 from swarm_iac.stackfile.locks import lock
-from swarm_iac.stackfile.reading.compose import Node, compose
+from swarm_iac.stackfile.reading.compose import YamlNode, compose
 from swarm_iac.stackfile.reading.messages import problem
 from swarm_iac.stackfile.reading.nodes import Nodes, merge
 from swarm_iac.stackfile.reading.salvage import salvage
 from swarm_iac.stackfile.reading.shape import PolicyFile, StackFile
-from swarm_iac.stackfile.reading.source import Document, Source, Step, join
+from swarm_iac.stackfile.reading.source import Document, Loaded, Source, Step, join
 from swarm_iac.stackfile.reading.text import decode, read
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
 #: The only values that are true or false; elsewhere pydantic would read true as 1.
 SWITCHES = ("pinned", "gpu_persistence", "confined", "hold")
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A stack and where each of its values stands."""
-
-    stack: Stack
-    source: Source
 
 
 def load(path: Path, *, policies: Path | None = None, today: datetime.date) -> Loaded:
@@ -113,9 +104,11 @@ def _sections(document: Document, model: type[BaseModel] = StackFile) -> dict[st
     return {key: {} if value is None and key in known else value for key, value in document.root.data.items()}
 
 
-def _scan(document: Document, node: Node, steps: tuple[Step, ...], problems: list[Problem], prefix: tuple[Step, ...]) -> None:
+def _scan(
+    document: Document, node: YamlNode, steps: tuple[Step, ...], problems: list[Problem], prefix: tuple[Step, ...]
+) -> None:
     """Find what pydantic would read as something else: true as 1, a number as a date, nothing as a default."""
-    children: list[tuple[Step, Node]] = [(key, child[2]) for key, child in (node.fields or {}).items()]
+    children: list[tuple[Step, YamlNode]] = [(key, child[2]) for key, child in (node.fields or {}).items()]
     children += list(enumerate(node.items or []))
     for step, child in children:
         data: Any = child.data

@@ -32,7 +32,8 @@ from functools import partial
 from pathlib import Path
 
 from swarm_iac.cli.decisions import deciding
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import lock_records, plan_report
+from swarm_iac.cli.machines.fleet_view import FleetView
 from swarm_iac.decision import Decision, again, decide, keep, resolve
 from swarm_iac.errors import Refused, StackFileError, StaleLock
 from swarm_iac.model import growth
@@ -162,12 +163,12 @@ def _frozen(root: Path, today: datetime.date) -> str:
 def _changes(now: Decision) -> bool | None:
     """Would `swarm up` change anything on machines that are as the lock leaves them? None where no order of steps is safe."""
     wanted = desired(now.stack, now.placement)
-    seen = fleet_status._as_locked(now, wanted)
+    seen = lock_records.observed(now, wanted)
     try:
         plan = steps(seen, wanted, "", now.stack.solve, partial(may_stand, now.stack))
     except Refused:
         return None
-    return fleet_status.changes(fleet_status.View(now, wanted, seen, plan, "the lock"))
+    return plan_report.changes(FleetView(now, wanted, seen, plan, "the lock"))
 
 
 def _stopped(now: Decision, today: datetime.date) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,9 @@ def far_apart_limits() -> Data:
         "user": {"gpus": 100, "vcpus": 1, "memory": "1 kB", "storage": "1 B"},
         "node": {"gpus": 100, "vcpus": 1000, "memory": "10 PB", "storage": "10 PB"},
         "cluster": {"gpus": 1000, "vcpus": 100_000, "memory": "1000 PB", "storage": "1000 PB"},
-        "except": [{"user": "bo", "vcpus": 10_000, "memory": "10 PB", "storage": "10 PB", "until": "2027-01-31", "why": "x"}],
+        "except": [
+            {"user": "bo", "vcpus": 10_000, "memory": "10 PB", "storage": "10 PB", "until": "2027-01-31", "reason": "x"}
+        ],
     }
     vast = {"vast": {**CPU, "memory": "10 PB", "nvme": "10 PB"}}
     small = {f"s{i}": {"replicas": 3, **_each(0, "1m", "1 B")} for i in range(50)}

@@ -20,7 +20,7 @@ hardware:
 prices: {H100: 2.50 EUR/h}
 nodes:
   gpu-[01-03]: {hardware: h100, ssh: "root@{name}.example.org"}
-  gpu-03: {state: drain, why: fan}
+  gpu-03: {state: drain, reason: fan}
 workloads:
   chat: {user: ada, replicas: 2, each: {gpus: 3}, place: {spread: node}}
   pretrain: {user: bo, each: {gpus: 8 x H100}}
@@ -125,6 +125,7 @@ def test_rebalance_shows_the_curve_and_writes_the_chosen_point_only(fleet: Path)
     assert shown.code == 0, shown.err
     assert re.search(r"0 +6 +2 .*0%", shown.out) and re.search(r"1 +14 \(\+8\) .*100%", shown.out)
     assert "swarm rebalance --moves 1" in shown.out
+    assert swarm("rebalance", "dev", at=fleet).out == swarm("rebalance", "stacks/dev.yaml", at=fleet).out == shown.out
     points = json.loads(swarm("rebalance", "--json", at=fleet).out)
     assert [len(one["moves"]) for one in points] == [0, 1]
     assert content(fleet) == before

@@ -18,7 +18,8 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, LedgerHead, Observed
 from swarm_iac.plan import desired
-from swarm_iac.reach.program import agent_digest
+from swarm_iac.reach.node_program import agent_digest
+from swarm_iac.reconcile import Request
 from swarm_iac.stackfile import load
 from swarm_iac.stackfile.locks import lock
 from tests.cli.typed import Ended, swarm
@@ -151,8 +152,8 @@ def test_an_up_asks_too_unless_the_machines_are_out_of_reach(root: Path, monkeyp
     class Given(Exception):
         pass
 
-    def fleet(name: str, **more: object) -> None:
-        given.append(more["placement"])
+    def fleet(name: str, request: Request) -> None:
+        given.append(request.placement)
         raise Given
 
     monkeypatch.setattr(program, "observe", lambda targets, **more: {node: seen[node] for node in targets})

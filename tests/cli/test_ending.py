@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.cli.engine import ending
-from swarm_iac.provider.operations import in_flight
+from swarm_iac.provider.plugin import in_flight
 
 
 def test_a_run_that_ended_well_or_by_the_operators_hand_says_nothing() -> None:

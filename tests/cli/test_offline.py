@@ -55,6 +55,27 @@ def test_since_when_the_last_state_is(root: Path) -> None:
     assert json.loads(swarm("plan", "lab", "--offline", "--json", at=root).out)["offline"] == said
 
 
+def test_nobody_knows_how_anything_is_that_was_not_asked(root: Path) -> None:
+    assert swarm("solve", "lab", at=root).code == 0
+    nodes = json.loads(swarm("status", "lab", "--offline", "--json", at=root).out)
+    assert nodes["n1"]["health"] == {"b-0": "not asked"}
+    assert {one["health"] for one in json.loads(swarm("ps", "lab", "--offline", "--json", at=root).out)} == {
+        "not asked",
+        "unplaced",
+    }
+
+
+def test_a_lock_file_that_holds_nothing_is_a_lock_file(root: Path) -> None:
+    """Nothing had a place, and now something has: the plan is compared with that, and not with no lock file."""
+    file = root / "stacks" / "lab.yaml"
+    file.write_text(STACK.replace("ssh: root@n1.invalid}", "ssh: root@n1.invalid, state: drain}"))
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(STACK)
+    plan = swarm("plan", "lab", "--offline", at=root).out
+    assert "Compared with machines on which nothing runs, as lab.lock.yaml of " in plan
+    assert "there is no lock file" not in plan and "has no commands" not in plan
+
+
 def test_another_user_is_a_change(root: Path) -> None:
     """The lock says as whom something runs; on its machine it is started anew."""
     file = root / "stacks" / "lab.yaml"

@@ -43,10 +43,10 @@ def home(fleet: Path, name: str) -> str:
 
 def test_a_drain_is_one_line_and_ready_takes_it_back(fleet: Path) -> None:
     before = stack_of(fleet).read_text()
-    ended = done("drain", "gpu-01", "--why", "fan", at=fleet)
+    ended = done("drain", "gpu-01", "--reason", "fan", at=fleet)
     added = [line for line in ended.out.splitlines() if line[:1] in "+-" and line[1:2] != line[:1]]
-    assert added == ["+  gpu-01: {state: drain, why: fan}"]
-    assert stack_of(fleet).read_text() == before.replace("\nworkloads:", "  gpu-01: {state: drain, why: fan}\n\nworkloads:")
+    assert added == ["+  gpu-01: {state: drain, reason: fan}"]
+    assert stack_of(fleet).read_text() == before.replace("\nworkloads:", "  gpu-01: {state: drain, reason: fan}\n\nworkloads:")
     assert home(fleet, "pretrain-0") == "gpu-02"
     done("ready", "gpu-01", at=fleet)
     assert stack_of(fleet).read_text() == before
@@ -64,14 +64,14 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(fleet: Path) -> None:
 
 def test_a_lost_node_gives_its_work_to_others_and_ready_takes_it_back(fleet: Path) -> None:
     before = stack_of(fleet).read_text()
-    assert "+  gpu-01: {state: lost, why: no power}" in done("lost", "gpu-01", "--why", "no power", at=fleet).out
+    assert "+  gpu-01: {state: lost, reason: no power}" in done("lost", "gpu-01", "--reason", "no power", at=fleet).out
     assert home(fleet, "pretrain-0") == "gpu-02"
     done("ready", "gpu-01", at=fleet)
     assert stack_of(fleet).read_text() == before
 
 
 def test_until_its_deadline_a_drain_moves_nothing_and_lets_nothing_come(fleet: Path) -> None:
-    done("drain", "gpu-01", "--by", "8 h", "--why", "disks", at=fleet)
+    done("drain", "gpu-01", "--by", "8 h", "--reason", "disks", at=fleet)
     plan = done("plan", "--offline", at=fleet).out
     assert "Nothing to change" in plan
     assert "Drains that wait" in plan and "pretrain-0" in plan and "disks" in plan

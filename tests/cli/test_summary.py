@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_view
 from swarm_iac.plan.show.summary import Summary
 from swarm_iac.run_options import VARIABLES
 from tests.cli.typed import swarm
@@ -134,14 +135,60 @@ def test_preview_ends_with_what_the_provider_left(
     assert (ended.code, ended.out.rstrip()) == (code, last)
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "left", "last"),
+    [
+        ((), 0, Summary(start=("pretrain-0",), move=("chat-0",), stop={"chat-1": "x"}), "lab: 1 started, 1 moved, 1 stopped (chat-1), 2 pending"),
+        ((), 0, None, "lab: nothing changed, 2 pending"),
+        (("--skip-preview",), 0, None, ""),  # nobody knows
+        ((), 255, Summary(start=("pretrain-0",)), ""),  # it failed, and says so itself
+    ],
+)  # fmt: skip
+def test_up_ends_with_what_it_came_to(
+    file: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, left: Summary | None, last: str
+) -> None:
+    def pulumi(*_: object, more: dict[str, str] | None = None, **__: object) -> subprocess.CompletedProcess[str]:
+        if left is not None and more is not None:
+            Path(more[VARIABLES["summary"]]).write_text(left.model_dump_json())
+        return subprocess.CompletedProcess([], status, stdout="")
+
+    monkeypatch.setattr(engine, "pulumi", pulumi)
+    assert swarm("up", *words, at=file.parents[1]).out.rstrip() == last
+
+
+def test_what_if_ends_with_what_it_comes_to_and_says_what_up_would_refuse(file: Path) -> None:
+    """From what runs, as `swarm plan` has it once the edit is written, also where the file is not applied yet."""
+    edit = "workloads.fine.replicas=1"
+    ended = swarm("what-if", edit, at=file.parents[1])
+    found = json.loads(swarm("what-if", edit, "--json", at=file.parents[1]).out)
+    file.write_text(EDITED.replace("fine: {user: bo, replicas: 3", "fine: {user: bo, replicas: 1"))
+    planned = json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)
+    assert ended.code == 0 and ended.out.rstrip().splitlines()[-1] == f"lab: {found['summary']['line']}"
+    assert found["summary"] == planned["summary"] and found["refused"] is planned["refused"] is None
+    few = swarm("what-if", edit, "solve.stops=1", at=file.parents[1])
+    assert few.code == 0 and "`swarm up` would refuse this: this would stop " in few.err
+    assert (
+        "this would stop "
+        in json.loads(swarm("what-if", "solve.stops=1", "--json", at=file.parents[1]).out)["refused"]["message"]
+    )
+
+
+def test_what_if_says_what_becomes_of_it_without_the_edit(file: Path) -> None:
+    """One that is preempted now, and not asked for with the edit: it is not "no longer wanted, without the edit too"."""
+    rows = json.loads(swarm("what-if", "workloads.fine.replicas=0", "--json", at=file.parents[1]).out)["changes"]
+    notes = {one["allocation"]: one["note"] for one in rows if one["allocation"].startswith("fine-")}
+    assert "no longer wanted; without the edit: loses its place" in notes.values()
+    assert not [note for note in notes.values() if note == "no longer wanted, without the edit too"]
+
+
 def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(*words: str) -> set[str]:
         answer = json.loads(swarm("ps", "--json", *words, at=file.parents[1]).out)
         return {one.get("name") or one["workload"] for one in answer}
 
     assert found("--pending") == {"fine"} and found("--pending", "--user", "ada") == set()
-    look = fleet_status.look
-    monkeypatch.setattr(fleet_status, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
+    look = fleet_view.look
+    monkeypatch.setattr(fleet_view, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
     assert found("--user", "bo") == {"fine-0", "fine"}
     assert found("--node", "gpu-02") == {"pretrain-0"}
     assert "did you mean bo?" in swarm("ps", "--user", "boo", at=file.parents[1]).err
@@ -149,10 +196,12 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
 
 def test_why_of_a_node_tells_its_state_what_stands_there_and_what_is_free(file: Path) -> None:
     file.write_text(STACK)
-    assert swarm("drain", "gpu-01", "--why", "fan", at=file.parents[1]).code == 0
+    assert swarm("drain", "gpu-01", "--reason", "fan", at=file.parents[1]).code == 0
     found = swarm("why", "gpu-01", at=file.parents[1])
     assert found.code == 0, found.err
-    assert found.out.startswith("gpu-01: drain (fan), 0 allocations\n  stacks/dev.yaml:")
+    assert found.out.startswith("gpu-01: drain (fan), 0 allocations, 4 leaving\n  stacks/dev.yaml:")
+    leaves = found.out.partition("What leaves it with the next `swarm up`\n")[2].partition("\n\n")[0].splitlines()
+    assert len(leaves) == 4 and all(re.fullmatch(r"  [a-z]+-\d: (moves to gpu-02|stops)", line) for line in leaves), leaves
     assert "8 GPUs, 64 vCPUs, 1 TB of memory" in found.out and "swarm ready gpu-01 ends that" in found.out
     other = swarm("why", "gpu-02", at=file.parents[1]).out
     assert "chat-0 of ada: GPU " in other and "fine-" in other
@@ -165,7 +214,7 @@ def test_what_ran_on_a_machine_that_is_given_up_is_counted_where_it_has_no_other
     file.write_text(STACK)
     ran = [one["name"] for one in json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)["unplaced"]]
     assert not ran
-    assert swarm("lost", "gpu-02", "--why", "no power", at=file.parents[1]).code == 0
+    assert swarm("lost", "gpu-02", "--reason", "no power", at=file.parents[1]).code == 0
     shown = swarm("plan", "--offline", "--detailed-exitcode", at=file.parents[1])
     summed = json.loads(swarm("plan", "--offline", "--json", at=file.parents[1]).out)["summary"]
     assert shown.code == 2

@@ -116,6 +116,24 @@ def test_without_the_machines_it_is_told_within_how_long(root: Path) -> None:
     assert {one["workload"]: one["start"] for one in found} == {"next": next_, "wide": wide}
 
 
+def test_what_waits_to_grow_is_told_when_it_could(root: Path) -> None:
+    """It runs, so it does not start: it grows, once a job in its way ends."""
+    file = root / "stacks" / "lab.yaml"
+    file.write_text(STACK.replace("next: {user: bo, each: {gpus: 4}", "next: {user: bo, each: {gpus: 3}"))
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(STACK)
+    grows = "could grow within 3 h, when tune-0 is expected to end (on gpu-02)"
+    for words in (("plan", "lab", "--offline"), ("plan", "lab", "--offline", "--markdown"), ("solve", "lab")):
+        said = swarm(*words, at=root, width=300).out
+        assert grows in said, words
+    (found,) = json.loads(swarm("plan", "lab", "--offline", "--json", at=root).out)["growing"]
+    assert found["start"] == grows
+    said = swarm("why", "next", "-s", "lab", "--offline", at=root).out
+    assert f"When it could grow, if nothing new arrives\n  {grows}\n" in said
+    said = asked(root, "plan", "lab", **RUNS).out
+    assert "could grow about 2026-11-23 02:10 UTC, when tune-0 is expected to end (on gpu-02)" in said
+
+
 def test_a_plan_says_the_hour_and_who_runs_too_long(root: Path) -> None:
     said = asked(root, "plan", "lab", **LATE).out
     assert "could start about 2026-11-23 04:10 UTC, when fine-0 reaches its limit (on gpu-01)" in said

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 from swarm_iac import decision
-from swarm_iac.decision import Decision, decide, keep
+from swarm_iac.cli.decisions import why_text
+from swarm_iac.cli.terminal.progress import Following
+from swarm_iac.decision import Decision, decide, keep, suppose
+from swarm_iac.model.state import Observed
+from swarm_iac.plan import desired, guards, steps
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.solver.explain.move_causes import moved_for
+from swarm_iac.stackfile import Loaded
+from swarm_iac.stackfile.editing.overrides import edited
 from tests.cli.typed import swarm
 
 TODAY = datetime.date(2026, 6, 1)
@@ -118,6 +124,73 @@ def test_advice_names_the_guard_that_it_would_meet(tmp_path: Path) -> None:
     assert refused.code == 3 and "--allow-stop 8" in refused.err
 
 
+#: On two full nodes, something new comes for which the cures of whoever is left without a place stop or move others.
+ROOM = FLEET[: FLEET.index("workloads:")].replace("n[1-3]", "n[1-2]") + "workloads:\n"
+CASES = {
+    "reservations": ("  lo: {user: bo, replicas: 16, each: {gpus: 1}}\n", "  big: {user: cy, each: {gpus: 8}}\n", "big"),
+    "not applied": (
+        "  hi: {user: ada, priority: high, replicas: 8, each: {gpus: 1}}\n"
+        "  lo: {user: bo, priority: low, replicas: 8, each: {gpus: 1}}\n",
+        "  big: {user: cy, priority: high, each: {gpus: 8}}\n",
+        "lo",
+    ),
+    "a service that stops first": (
+        "  web: {user: bo, kind: serve, on_update: recreate, replicas: 12, each: {gpus: 1}}\n",
+        "  big: {user: cy, each: {gpus: 8}}\n",
+        "big",
+    ),
+    "a service that is healthy first": (
+        "  web: {user: bo, kind: serve, replicas: 12, each: {gpus: 1}}\n",
+        "  big: {user: cy, each: {gpus: 8}}\n",
+        "big",
+    ),
+    "a gang": (
+        "  gang: {user: bo, gang: 4, each: {gpus: 3}}\n",
+        "  big: {user: cy, each: {gpus: 4}}\n",
+        "big",
+    ),
+    "growing": ("  lo: {user: bo, replicas: 5, each: {gpus: 3}}\n", "", "lo"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_guard_that_advice_names_is_the_one_that_up_has(tmp_path: Path, case: str) -> None:
+    """Counted for each cure: as `swarm plan` with that edit counts, from what runs and not from what is decided."""
+    runs, comes, workload = CASES[case]
+    tail = "solve: {stops: 0}\n"
+    keep(decided(tmp_path, ROOM + runs + tail))
+    runs = runs.replace("gpus: 3}}", "gpus: 4}}") if case == "growing" else runs
+    now = decided(tmp_path, ROOM + runs + comes + tail)
+    _, answer = why_text.explain(now, workload, TODAY, Following())
+    assert answer.mends
+    told = [why_text.missed(mend, now) for mend in answer.mends]
+    stops = []
+    for mend in answer.mends:
+        then = suppose(now, edited(Loaded(now.written, now.source), mend.edits), today=TODAY)
+        before, wanted = (desired(stack, each) for stack, each in ((now.stack, now.last), (then.stack, then.placement)))
+        seen = {node: Observed(node=node, state=one.state, health=dict.fromkeys(one.state.allocations, "healthy"))
+                for node, one in before.items()}  # fmt: skip
+        stops.append(len(guards.stopped(steps(seen, wanted, "", then.stack.solve), wanted)))
+    assert told == stops, [str(one) for one in answer.mends]
+    assert any(told) or case == "a service that is healthy first"
+    lines = "\n".join(why_text.lines(answer, now, ""))
+    for count in filter(None, told):
+        assert f"stops {count} running allocations at once, and solve.stops is 0: swarm up --allow-stop {count}" in lines
+
+
+def test_a_cure_is_told_as_the_what_if_that_it_names_shows_it(tmp_path: Path) -> None:
+    """`big` is decided and does not run yet: without it nobody is stopped, and who moves for a cure is named."""
+    runs, comes, workload = CASES["not applied"]
+    keep(decided(tmp_path, ROOM + runs))
+    now = decided(tmp_path, ROOM + runs + comes)
+    _, answer = why_text.explain(now, workload, TODAY, Following())
+    mends = {str(mend.edits[0]): mend for mend in answer.mends}
+    cure = mends["workloads.lo.priority=high"]
+    assert (cure.stops, cure.moves, cure.displaced) == ((), (), ("big-0",))
+    lines = "\n".join(why_text.lines(answer, now, ""))
+    assert "leaves big-0 without the place it would get" in lines and "stops big-0" not in lines
+
+
 def test_a_stop_by_a_users_limit_names_who_used_it_up(tmp_path: Path) -> None:
     """It stood on another node, so room there was not why; and it left no fewer nodes in use."""
     text = FLEET.replace("user: {gpus: 64, vcpus: 256, memory: 4 TB}", "user: {gpus: 8}")
@@ -149,7 +222,7 @@ solve: {stops: 9}
 def test_a_member_of_a_gang_that_has_to_leave_takes_the_others_with_it(tmp_path: Path) -> None:
     text = FLEET[: FLEET.index("  hi:")] + "  g: {user: ada, gang: 3, each: {gpus: 8}}\nsolve: {stops: 9}\n"
     keep(decided(tmp_path, text))
-    drained = text.replace("workloads:", "  n2: {state: drain, why: fan}\nworkloads:")
+    drained = text.replace("workloads:", "  n2: {state: drain, reason: fan}\nworkloads:")
     now = decided(tmp_path, drained)
     left = next(one.name for one in now.last.allocations if one.node == "n2")
     stops = why_stopped(now.stack, now.last, now.placement, TODAY)

@@ -46,7 +46,7 @@ def test_a_fleet_repository_from_the_wheel_alone_plans(installed: Path, tmp_path
 
 
 def test_the_nodes_get_the_same_program_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    digest = "from swarm_iac.reach.program import agent_digest; print(agent_digest())"
+    digest = "from swarm_iac.reach.node_program import agent_digest; print(agent_digest())"
     source = subprocess.run([sys.executable, "-c", digest], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert python(installed, tmp_path, "-c", digest) == source
 

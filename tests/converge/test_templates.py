@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from swarm_iac.converge.play import environment, inventory, prepare, write_inventory
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Step, Verb
@@ -25,6 +27,7 @@ PLAY = """
 """
 
 
+@pytest.mark.engine
 def test_every_value_comes_through_ansible_as_it_was_written(tmp_path: Path) -> None:
     values = [*HOSTILE, *TEMPLATES]
     want = {"env": {f"V{number}": value for number, value in enumerate(values)}, "command": " ".join(values), "list": values}

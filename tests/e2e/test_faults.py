@@ -15,7 +15,7 @@ from functools import partial
 import pytest
 import yaml
 
-from swarm_iac.sandbox.failure import SandboxError
+from swarm_iac.sandbox.tool import SandboxError
 from tests.e2e import reliability
 from tests.e2e.conftest import Fleet, Running
 from tests.e2e.trouble import GRACE, OTHER, TARGET, Trouble, gone, kill

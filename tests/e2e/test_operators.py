@@ -232,7 +232,7 @@ def test_a_command_that_outlived_its_run_is_refused_on_the_node(fleet: Fleet) ->
 
 def test_a_drain_waits_for_its_deadline_and_ready_ends_it(fleet: Fleet) -> None:
     lock = {path: path.read_bytes() for path in (fleet.root / "stacks").iterdir()}
-    fleet.swarm("drain", "gpu-01", "--by", "8 h", "--why", "fan").ok()
+    fleet.swarm("drain", "gpu-01", "--by", "8 h", "--reason", "fan").ok()
     fleet.swarm("preview", "--expect-no-changes").ok()
     assert "drain by 20" in fleet.swarm("status").ok().text
     fleet.stack.write_text(re.sub(r"drain_by: [^,}]+", "drain_by: 2026-01-01T08:00Z", fleet.stack.read_text()))

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import yaml
 
-from swarm_iac.sandbox.failure import SandboxError
+from swarm_iac.sandbox.tool import SandboxError
 from tests.e2e.conftest import NODES, Done, Fleet, Running
 
 #: Where the fault happens.

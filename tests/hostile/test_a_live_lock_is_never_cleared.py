@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.cli import lock
+from swarm_iac.cli import engine_lock
 from swarm_iac.errors import Retryable
 
 
@@ -50,10 +50,10 @@ def ended() -> int:
 
 def test_a_run_on_another_machine_of_the_same_name(tmp_path: Path) -> None:
     path = held(tmp_path, ended())
-    lock.clear_dead(tmp_path, "dev", print)
+    engine_lock.clear_dead(tmp_path, "dev", print)
     assert path.exists(), "nothing says that this run was ever here"
     with pytest.raises(Retryable) as caught:
-        lock.refuse_held(tmp_path, "dev")
+        engine_lock.refuse_held(tmp_path, "dev")
     assert "pulumi cancel" in caught.value.hint
 
 
@@ -81,7 +81,7 @@ def test_a_lock_is_cleared_only_of_a_process_that_is_known_to_be_gone(
     assert file.stat().st_mode & 0o077 == 0 or noted.stat().st_mode & 0o077 == 0
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     path = held(tmp_path, engine.pid)
-    lock.clear_dead(tmp_path, "dev", print)
+    engine_lock.clear_dead(tmp_path, "dev", print)
     assert path.exists() is not cleared
 
 
@@ -90,5 +90,5 @@ def test_a_note_that_is_none_says_nothing(tmp_path: Path, noted: Path) -> None:
     for number, text in enumerate(["", "{", "[]", "{}", '{"pid": "x"}', "null"]):
         (noted / f"{os.getpid()}-{number}.json").write_text(text)
     path = held(tmp_path, os.getpid())
-    lock.clear_dead(tmp_path, "dev", print)
+    engine_lock.clear_dead(tmp_path, "dev", print)
     assert path.exists()

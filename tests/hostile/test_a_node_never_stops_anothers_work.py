@@ -121,7 +121,7 @@ def test_what_is_asked_for_on_that_node_waits_for_what_it_gives_back() -> None:
 
 
 def test_what_a_killed_run_placed_counts_though_the_state_knows_nothing_of_it(tmp_path: Path) -> None:
-    from swarm_iac.provider.operations import pending_placement
+    from swarm_iac.reconcile import pending_placement
 
     pending_placement.begin(tmp_path, "L", 4, [("evil", "train-9")], 3)
     machines, _ = run(observed("evil", {"train-9": member()}), own=tmp_path)

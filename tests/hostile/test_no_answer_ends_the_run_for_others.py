@@ -107,7 +107,7 @@ def test_a_flood_never_takes_the_controllers_memory(asked: dict[str, str]) -> No
     code = f"""
 import resource
 from swarm_iac.observe import observe
-import swarm_iac.reach.program as program
+import swarm_iac.reach.node_program as program
 program.agent_digest()
 before = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (before + {ROOM}, resource.RLIM_INFINITY))

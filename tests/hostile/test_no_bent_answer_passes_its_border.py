@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac import assets
-from swarm_iac.cli.machines import fleet_status as view
+from swarm_iac.cli.machines import fleet_view as view
 from swarm_iac.cli.machines.fleet_status import history_rows
 from swarm_iac.converge.outcome import Outcomes
 from swarm_iac.model.step import Step, Verb

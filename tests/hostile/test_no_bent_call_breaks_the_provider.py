@@ -1,7 +1,7 @@
 """No call of the engine, whatever its inputs, outputs and rows hold, ends in anything but an answer or words.
 
 A state file is edited by hand, a program writes its own resource, another version wrote the last run. Fails on 9edab55:
-a `wish`, `spec`, `known` or `leaving` that is not one ended the call as a bug of the provider, in Check and Diff without
+a `request`, `spec`, `known` or `leaving` that is not one ended the call as a bug of the provider, in Check and Diff without
 any words at all.
 """
 
@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from pulumi.runtime.proto import provider_pb2 as pb
 
 from swarm_iac.model.state import Observed
-from swarm_iac.plan import desired
 from swarm_iac.provider import spec
 from swarm_iac.provider.operations import fleet_operations, servicer
 from swarm_iac.provider.operations.servicer import Servicer
 from swarm_iac.provider.plugin.serve import Busy
+from swarm_iac.reconcile import Request
 from swarm_iac.run_options import RunOptions
 from tests.hostile.bent import RAW_JSON, as_json, bent, cases, harmless
 from tests.plan.test_render import scene
@@ -35,7 +35,7 @@ from tests.provider.pretend import act
 
 URN = "urn:pulumi:dev::lab::swarm:index:Fleet::lab"
 CONTEXT, SEEN = scene()
-WISH = json.loads(spec.pack_wish(CONTEXT.stack, CONTEXT.after, {"tidy-0"}, "stacks/lab.yaml"))
+REQUEST = Request(CONTEXT.stack, CONTEXT.after, frozenset({"tidy-0"}), source="stacks/lab.yaml")
 
 
 class Machines:
@@ -73,10 +73,9 @@ class Call:
         raise grpc.aio.AbortError
 
 
-def parts(wanted: Any) -> dict[str, Any]:
+def parts() -> dict[str, Any]:
     """Inputs, outputs and rows of a Fleet as the state holds them after a run."""
-    asked = {"fleet": "f", "lineage": "l", "digest": "d", "spec": spec.pack(wanted), "wish": json.dumps(WISH),
-             "guard": spec.pack_guard(CONTEXT.stack)}  # fmt: skip
+    asked = {"lineage": "l", "request": spec.pack_request(REQUEST), **spec.derived(REQUEST)}
     done = fleet_operations.apply(
         Machines(),
         asked,
@@ -95,11 +94,11 @@ def parts(wanted: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def valid() -> dict[str, Any]:
-    return parts(desired(CONTEXT.stack, CONTEXT.after))
+    return parts()
 
 
 #: Texts of the inputs that hold JSON, so that it is bent inside.
-INNER = ("spec", "wish", "guard")
+INNER = ("spec", "request", "guard")
 
 
 @st.composite

@@ -42,7 +42,7 @@ racks:
 prices: {H100: 2.50 EUR/h}
 nodes:
   gpu-[01-02]: {hardware: h100, rack: r1, site: lab, tuning: train, ssh: "root@{name}:22", labels: {disk: fast}}
-  gpu-02: {state: cordon, why: fan}
+  gpu-02: {state: cordon, reason: fan}
   cpu-01: {hardware: cpu, ssh: local}
 workloads:
   pretrain:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.limits import RULES, amounts, judge, usage
+from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import Bytes
+from tests.sized import sizes
 
 STACK: dict[str, Any] = {
     "fleet": "lab",
@@ -54,8 +55,7 @@ def put(of: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tuple
     key, _, index = name.rpartition("-")
     wish = of.workloads[key]
     values: dict[str, Any] = {
-        "workload": key, "index": int(index), "vcpus": wish.each.vcpus, "memory": wish.each.memory, "storage": wish.storage,
-        "egress": wish.egress, "ingress": wish.ingress,
+        "workload": key, "index": int(index), **sizes(wish),
     } | other  # fmt: skip
     return Allocation(name=name, node=node, gpus=gpus, cpus=cpus, **values)
 
@@ -165,7 +165,7 @@ def test_rule_broken_alone_is_told_alone(rule: str, changes: dict[str, Any], one
 
 
 def test_every_rule_has_a_case_and_an_equation() -> None:
-    assert {rule.__name__ for rule in RULES} == {case[0] for case in CASES}
+    assert {case[0] for case in CASES} == NAMES
     assert all(rule.__doc__ and rule.__doc__.startswith("For every") for rule in RULES)
 
 
@@ -222,7 +222,7 @@ def test_memory_that_is_bound_nowhere_may_lie_anywhere() -> None:
 
 
 def test_expired_exception_blocks_growth_and_never_evicts() -> None:
-    day = {"user": "ada", "gpus": 4, "until": "2026-05-31", "why": "paper"}
+    day = {"user": "ada", "gpus": 4, "until": "2026-05-31", "reason": "paper"}
     of = stack(limits={"user": {"gpus": 2}, "except": [day]})
     before, after = datetime.date(2026, 5, 31), datetime.date(2026, 6, 1)
     assert rules(of, *pair(of), today=before) == []

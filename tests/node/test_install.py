@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from swarm_iac.reach.program import agent_digest, archive
+from swarm_iac.reach.node_program import agent_digest, archive
 
 _INSTALL = """
 import sys; sys.path.insert(0, sys.argv[1])

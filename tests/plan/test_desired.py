@@ -13,6 +13,7 @@ from swarm_iac.plan import desired, rows
 from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.format import size
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
+from tests.sized import sizes
 
 
 def stack() -> Stack:
@@ -60,8 +61,7 @@ def allocation(name: str, node: str, **values: object) -> Allocation:
     return Allocation.model_validate(
         {
             "name": name, "workload": name.rpartition("-")[0], "index": int(name[-1]), "node": node,
-            "vcpus": workload.each.vcpus, "memory": workload.each.memory, "storage": workload.storage,
-            "egress": workload.egress, **values,
+            **sizes(workload), **values,
         }
     )  # fmt: skip
 
@@ -142,7 +142,7 @@ def test_restart_says_otherwise_for_failures() -> None:
 
 def test_a_renamed_workload_runs_on_as_it_was() -> None:
     before, new = stack(), stack()
-    chat = new.workloads.pop("chat").model_copy(update={"formerly": "chat"})
+    chat = new.workloads.pop("chat").model_copy(update={"renamed_from": "chat"})
     renamed = new.model_copy(update={"workloads": {**new.workloads, "talk": chat}})
     placed = tuple(
         one.model_copy(update={"workload": "talk", "name": f"talk-{one.index}"}) if one.workload == "chat" else one

@@ -103,7 +103,7 @@ def test_a_replica_stands_only_where_its_wish_lets_it() -> None:
         "n4": Node(name="n4", hardware="h", ssh="n4", site="fra", state="drain"),
     }
     wish = Workload(
-        user="ada", each=Each(gpus=Gpus(count=1, model="H100")), place=Where(select={"site": "fra"}), formerly="old"
+        user="ada", each=Each(gpus=Gpus(count=1, model="H100")), place=Where(select={"site": "fra"}), renamed_from="old"
     )
     stack = Stack(fleet="f", hardware=gpus, nodes=nodes, workloads={"chat": wish})
     assert [node for node in nodes if may_stand(stack, "old", node)] == ["n1"]

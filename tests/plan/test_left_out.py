@@ -43,6 +43,7 @@ def running(nodes: Mapping[str, NodeState]) -> set[str]:
     return {name for node in nodes.values() for name, one in node.allocations.items() if one.unit.active}
 
 
+@pytest.mark.engine
 @LAWS
 @given(fleets.states(), fleets.states(), WHAT, ORDERS)
 def test_it_takes_nothing_there_and_stops_nobody_who_cannot_start_again(
@@ -63,6 +64,7 @@ def test_it_takes_nothing_there_and_stops_nobody_who_cannot_start_again(
             assert (here.settings, here.gpus) == (old[name].settings, old[name].gpus)
 
 
+@pytest.mark.engine
 @LAWS
 @given(fleets.states(), fleets.states(), WHAT, ORDERS)
 def test_what_was_left_is_done_once_the_node_is_back(

@@ -57,7 +57,7 @@ def test_a_new_limit_that_ends_it_is_told_of_who_is_late_too() -> None:
 
 
 def test_a_renamed_job_is_known_by_the_name_it_runs_under() -> None:
-    stack = stack_of({"n1": {}}, {"new": {"time": {"expected": "6 h"}, "formerly": "fine", "run": {"command": "x"}}})
+    stack = stack_of({"n1": {}}, {"new": {"time": {"expected": "6 h"}, "renamed_from": "fine", "run": {"command": "x"}}})
     one = ONE.model_copy(update={"name": "new-0", "workload": "new"})
     assert runtimes.late(stack, one, seen(7 * HOUR), NOW)
 

@@ -17,15 +17,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import json
 import pulumi
-from swarm_iac.model.placement import Placement
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.stack import Solve
 from swarm_iac.provider.resource import Fleet
+from swarm_iac.provider.spec import unpack_request
 
 given = json.load(open("given.json"))
-wish = {}
-if "stack" in given:
-    wish = {"stack": Stack.model_validate(given["stack"]), "placement": Placement.model_validate(given["placement"])}
-fleet = Fleet("lab", fleet="lab", nodes=given["nodes"], source="stacks/lab.yaml", **wish)
+if "request" in given:
+    request = unpack_request(json.dumps(given["request"]))
+    fleet = Fleet("lab", request=request, nodes=given["nodes"] or None)
+else:
+    solve = Solve.model_validate(given["solve"]) if "solve" in given else None
+    fleet = Fleet("lab", fleet="lab", nodes=given["nodes"], solve=solve, lost=given.get("lost", ()))
 pulumi.export("placement", fleet.placement)
 pulumi.export("addresses", fleet.addresses)
 """

@@ -28,7 +28,7 @@ def test_a_fleet_from_birth_to_destruction(standing: Project) -> None:
     project.tamper(machines)
     project.give(two_nodes(train_0=allocation([0, 1, 2])))
     changes = project.changes()
-    assert changes.keys() == {"Node n2", "Allocation train-0"}  # the drift and the wish, and nothing else
+    assert changes.keys() == {"Node n2", "Allocation train-0"}  # the drift and what is asked for, and nothing else
     assert [op for op, _ in changes.values()] == ["update", "update"]
 
     project.up()
@@ -121,7 +121,7 @@ def test_an_interrupted_run_finishes_the_step_in_hand_and_stops_quietly(project:
     assert project.state()["Fleet lab"]["outputs"]["serial"] == found["ledger"]["serial"]
 
 
-def test_offline_shows_the_wish_against_what_was_last_known(standing: Project) -> None:
+def test_offline_shows_what_is_asked_for_against_what_was_last_known(standing: Project) -> None:
     project = standing
     project.machines.write_text("the machines are not to be read")
     project.give(two_nodes(train_0=allocation([0, 1, 2])))
@@ -133,7 +133,7 @@ def test_a_broken_limit_is_refused_by_check_and_by_the_policy_pack(project: Proj
     stacks = project.folder / "stacks"
     stacks.mkdir()
     (stacks / "lab.yaml").write_text(STACK)
-    project.give({"n1": node("n1", train_0=allocation([0, 1]))}, stack=WISH, placement=PLACED)
+    project.give({}, request={"stack": ASKED, "placement": PLACED, "source": "stacks/lab.yaml"})
     text = project.pulumi("preview", "--policy-pack", str(ROOT / "policies" / "swarm-limits"), ok=False)
     assert "Fleet resource 'lab' has a problem: stacks/lab.yaml:3" in text
     assert "[mandatory]" in text and "swarm-limits" in text
@@ -148,7 +148,7 @@ hardware: {small: {gpus: 2 x H100, vcpus: 8, memory: 64 GB}}
 nodes: {n1: {hardware: small, ssh: root@n1}}
 workloads: {train: {user: ada, each: {gpus: 1}}}
 """
-WISH = {
+ASKED = {
     "fleet": "lab",
     "teams": {"research": {"users": ["ada"]}},
     "limits": {"user": {"gpus": 1}},

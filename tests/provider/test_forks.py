@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _BUSY = """
 import asyncio, os, pty, sys
 from swarm_iac.provider.plugin.lazy_imports import without_fork_handlers
@@ -42,6 +44,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.engine
 def test_no_child_is_lost_at_the_fork() -> None:
     done = subprocess.run([sys.executable, "-c", _BUSY], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "0", done.stdout + done.stderr[-2000:]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.provider.conftest import Project, node, two_nodes
 
-NONE_MAY_STOP = {"stack": {"fleet": "lab", "solve": {"stops": 0}}, "placement": {"allocations": []}}
+pytestmark = pytest.mark.engine
+NONE_MAY_STOP = {"solve": {"stops": 0}}
 
 
 def test_a_list_of_nodes_cut_in_half_is_refused_and_destroy_is_not(standing: Project) -> None:
@@ -42,11 +45,9 @@ def test_a_node_that_is_given_up_is_forgotten_and_asked_nothing(standing: Projec
     machines = standing.real()
     machines["n2"]["error"] = "ssh: connect to host n2 port 22: No route to host"
     standing.tamper(machines)
-    lost = {"fleet": "lab", "hardware": {"h": {"vcpus": 8, "memory": "64 GB"}},
-            "nodes": {"n2": {"name": "n2", "hardware": "h", "ssh": "root@n2", "state": "lost"}}}  # fmt: skip
     taken = two_nodes()["n1"]["state"]["allocations"]["train-0"]
     moved = {**taken, "gpus": [2]}
-    standing.give({"n1": node("n1", train_0=taken, serve_0=moved)}, stack=lost, placement={"allocations": []})
+    standing.give({"n1": node("n1", train_0=taken, serve_0=moved)}, lost=["n2"])
     standing.up()
     assert "serve-0" in standing.real()["n1"]["state"]["allocations"]
     assert "Node n2" not in standing.state()
@@ -63,3 +64,17 @@ def test_a_preview_leaves_what_it_comes_to_and_a_refused_one_shows_its_rows(stan
     offline = standing.pulumi("preview", env={"SWARM_SUMMARY": str(file), "SWARM_OFFLINE": "1"})
     assert "SWARM_OFFLINE" in offline
     assert sorted(json.loads(file.read_text())["stop"]) == ["serve-0", "train-0"]
+
+
+def test_an_up_leaves_what_its_preview_showed_and_nothing_where_it_showed_none(standing: Project) -> None:
+    """The last line of `swarm up` is made of that."""
+    file = standing.folder / "summary"
+    standing.give({"n1": node("n1"), "n2": two_nodes()["n2"]})
+    standing.pulumi("up", "--yes", env={"SWARM_SUMMARY": str(file)})
+    assert list(json.loads(file.read_text())["stop"]) == ["train-0"]
+    file.unlink()
+    standing.pulumi("up", "--yes", env={"SWARM_SUMMARY": str(file)})
+    assert not file.exists(), "nothing changes, and the provider is asked nothing"
+    standing.give({"n1": node("n1"), "n2": node("n2")})
+    standing.pulumi("up", "--yes", "--skip-preview", env={"SWARM_SUMMARY": str(file)})
+    assert not file.exists(), "an update itself says nothing of the kind"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.cli import engine, lock
+from swarm_iac.cli import engine, engine_lock
 from swarm_iac.errors import Retryable
 from swarm_iac.provider.plugin import process_identity
 from tests.provider.conftest import Project, two_nodes
@@ -30,24 +30,24 @@ def test_a_running_up_is_named_and_a_killed_one_is_cleared(project: Project) -> 
     running = start(project)
     try:
         with pytest.raises(Retryable) as caught:
-            lock.refuse_held(state, "dev")
+            engine_lock.refuse_held(state, "dev")
         assert (
             f"stack dev is being changed by {getpass.getuser()}@{socket.gethostname()} (process {running.pid}, since 20"
             in str(caught.value)
         )
         assert "kill -INT" in caught.value.hint
-        lock.clear_dead(state, "dev", print)
+        engine_lock.clear_dead(state, "dev", print)
         assert str(running.pid) in project.up(ok=False), "Pulumi itself refuses and names the process"
     finally:
         os.kill(running.pid, signal.SIGKILL)
         running.communicate()
-    assert list(lock.owners(state, "dev")), "the killed run left its lock"
-    lock.refuse_held(state, "dev")
+    assert list(engine_lock.owners(state, "dev")), "the killed run left its lock"
+    engine_lock.refuse_held(state, "dev")
     lines: list[str] = []
-    lock.clear_dead(state, "dev", lines.append)
+    engine_lock.clear_dead(state, "dev", lines.append)
     assert len(lines) == 1 and f"process {running.pid}" in lines[0]
     project.up()
-    assert not list(lock.owners(state, "dev"))
+    assert not list(engine_lock.owners(state, "dev"))
 
 
 def written(folder: Path, pid: int, host: str, timestamp: str) -> Path:
@@ -60,12 +60,12 @@ def written(folder: Path, pid: int, host: str, timestamp: str) -> Path:
 
 def test_a_run_on_another_host_is_never_cleared(tmp_path: Path) -> None:
     path = written(tmp_path, 999_999_999, "elsewhere", "2026-11-21T19:00:00.123456789Z")
-    lock.clear_dead(tmp_path, "dev", pytest.fail)
+    engine_lock.clear_dead(tmp_path, "dev", pytest.fail)
     assert path.exists()
     with pytest.raises(Retryable) as caught:
-        lock.refuse_held(tmp_path, "dev")
+        engine_lock.refuse_held(tmp_path, "dev")
     assert "ada@elsewhere (process 999999999, since 2026-11-21" in str(caught.value) and "pulumi cancel" in caught.value.hint
-    lock.refuse_held(tmp_path, "prod")
+    engine_lock.refuse_held(tmp_path, "prod")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_number_that_another_process_has_now_is_not_the_owner(tmp_path: Path, 
         (noted,) = notes.glob("*.json")
         noted.write_text(json.dumps({**json.loads(noted.read_text()), "ticks": 1, "began": 1577836800}))
         path = written(tmp_path, other.pid, socket.gethostname(), "2020-01-01T00:00:05Z")
-        lock.clear_dead(tmp_path, "dev", lambda line: None)
+        engine_lock.clear_dead(tmp_path, "dev", lambda line: None)
         assert not path.exists()
     finally:
         other.communicate(b"\n")
@@ -96,8 +96,8 @@ def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Pat
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     path = written(tmp_path, child.pid, socket.gethostname(), f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')}")
-    lock.refuse_held(tmp_path, "dev")
-    lock.clear_dead(tmp_path, "dev", lambda line: None)
+    engine_lock.refuse_held(tmp_path, "dev")
+    engine_lock.clear_dead(tmp_path, "dev", lambda line: None)
     assert not path.exists()
     child.wait()
 
@@ -106,8 +106,8 @@ def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Pat
 def test_a_lock_that_cannot_be_read_is_left_to_the_engine(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, 1, "h", "")
     path.write_text(text)
-    lock.clear_dead(tmp_path, "dev", pytest.fail)
-    lock.refuse_held(tmp_path, "dev")
+    engine_lock.clear_dead(tmp_path, "dev", pytest.fail)
+    engine_lock.refuse_held(tmp_path, "dev")
     assert path.exists()
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from swarm_iac.sandbox import faults
-from swarm_iac.sandbox.failure import SandboxError
 from swarm_iac.sandbox.spec import Say, silent
+from swarm_iac.sandbox.tool import SandboxError
 
 
 class Heard:

@@ -12,7 +12,7 @@ import pytest
 
 from swarm_iac.sandbox import Sandbox, SandboxError, access, fleet, switch
 from swarm_iac.sandbox.image import Image
-from swarm_iac.sandbox.machine import Host, Machine
+from swarm_iac.sandbox.machine import Host, VirtualMachine
 
 _SSH = """#!/bin/sh
 case "$*" in
@@ -63,7 +63,7 @@ def test_the_time_in_which_the_image_is_built_is_not_taken_from_the_boot(
     monkeypatch.setattr(access, "prepare", lambda *_: None)
     monkeypatch.setattr(switch, "start", lambda *_: None)
     monkeypatch.setattr(Sandbox, "_start", lambda *_: None)
-    monkeypatch.setattr(Machine, "running", lambda _: True)
+    monkeypatch.setattr(VirtualMachine, "running", lambda _: True)
 
     def built(*_: object) -> Host:
         time.sleep(1.2)

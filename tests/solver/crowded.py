@@ -5,14 +5,22 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from swarm_iac.model.resource import LIMITED, RESOURCES
 from swarm_iac.model.stack import Stack
-from tests.solver.fleets import stack_of
+from tests.solver.fleets import asking, limiting, stack_of, with_all
 
-HARDWARE: dict[str, dict[str, Any]] = {
-    "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "100 GB", "nic": "10 Gbit/s"},
-    "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "200 GB", "nic": "10 Gbit/s", "numa": 2},
-    "cpu": {"vcpus": 4, "memory": "8 GB", "nvme": "100 GB", "nic": "10 Gbit/s"},
-}
+HARDWARE: dict[str, dict[str, Any]] = with_all(
+    {
+        "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "100 GB", "nic": "10 Gbit/s"},
+        "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "200 GB", "nic": "10 Gbit/s", "numa": 2},
+        "cpu": {"vcpus": 4, "memory": "8 GB", "nvme": "100 GB", "nic": "10 Gbit/s"},
+    }
+)
+
+
+#: What is asked for and limited in figures of its own; of all other rows some ask for a few.
+OWN = {"gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress"}
+MORE = [limiting(key, 3) for key, rows in LIMITED.items() if rows[0].name not in OWN]
 
 
 def _wish(rng: random.Random) -> dict[str, Any]:
@@ -32,6 +40,8 @@ def _wish(rng: random.Random) -> dict[str, Any]:
         "each": each,
         rng.choice(["gang", "replicas"]): rng.choice([1, 2, 2, 3]),
     }
+    for row in (row for row in RESOURCES if row.name not in OWN):
+        wish = asking(wish, row, rng.choice([1, 2])) if rng.random() < 0.4 else wish
     if rng.random() < 0.3:
         wish["network"] = {rng.choice(["egress", "ingress"]): rng.choice(["4 Gbit/s", "7 Gbit/s"])}
     if rng.random() < 0.4:
@@ -50,10 +60,10 @@ def crowded(seed: int) -> tuple[Stack, Stack]:
         nodes[f"n{i}"] = {"hardware": rng.choice(sorted(HARDWARE)), "rack": rng.choice(["r1", "r2"]), "labels": labels}
     wishes = {f"w{i}": _wish(rng) for i in range(rng.choice([2, 3, 4]))}
     limits = {
-        "user": rng.choice([{}, {}, {"gpus": 3}, {"memory": "9 GB"}, {"bandwidth": "8 Gbit/s"}]),
-        "node": rng.choice([{}, {}, {"gpus": 3}, {"vcpus": 6}]),
-        "cluster": rng.choice([{}, {}, {"gpus": 5}, {"storage": "150 GB"}]),
-        "except": rng.choice([[], [{"user": "bo", "gpus": 2, "until": "2030-01-01", "why": "test"}]]),
+        "user": rng.choice([{}, {}, {"gpus": 3}, {"memory": "9 GB"}, {"bandwidth": "8 Gbit/s"}, *MORE]),
+        "node": rng.choice([{}, {}, {"gpus": 3}, {"vcpus": 6}, *MORE]),
+        "cluster": rng.choice([{}, {}, {"gpus": 5}, {"storage": "150 GB"}, *MORE]),
+        "except": rng.choice([[], [{"user": "bo", "gpus": 2, "until": "2030-01-01", "reason": "test"}]]),
     }
     rest: dict[str, Any] = {
         "hardware": HARDWARE,

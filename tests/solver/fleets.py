@@ -5,13 +5,35 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from swarm_iac.model.resource import LIMITS, RESOURCES, Resource
 from swarm_iac.model.stack import Stack
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 HARDWARE: dict[str, dict[str, Any]] = {
     "h100": {"gpus": "8 x H100", "vcpus": 128, "memory": "1 TB", "nvme": "15 TB", "nic": "100 Gbit/s", "numa": 2},
     "l40s": {"gpus": "4 x L40S", "vcpus": 64, "memory": "512 GB", "nvme": "4 TB", "nic": "25 Gbit/s", "numa": 2},
     "cpu": {"vcpus": 96, "memory": "768 GB", "nvme": "7 TB", "nic": "25 Gbit/s"},
 }
+#: What tiny fleets count in, by unit: a GPU, a vCPU, a GB, a Gbit/s.
+ONE: dict[type[int], int] = {int: 1, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9}
+
+
+def asking(wish: dict[str, Any], row: Resource, count: int) -> dict[str, Any]:
+    """The wish with so many of ONE of a resource for each replica."""
+    section, _, field = row.key.partition(".")
+    return wish | {section: wish.get(section, {}) | {field: row.written(count * ONE[row.unit])}}
+
+
+def with_all(shapes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The machines, with 8 of ONE of whatever else the table says that machines have."""
+    more = {row.capacity.key: row.written(8 * ONE[row.unit]) for row in RESOURCES if row.capacity}
+    plain = ("gpus", "vcpus", "memory", "nvme", "nic")
+    return {name: {key: value for key, value in more.items() if key not in plain} | shape for name, shape in shapes.items()}
+
+
+def limiting(key: str, count: int) -> dict[str, Any]:
+    """A limit of so many of ONE."""
+    return {key: LIMITS[key].written(count * ONE[LIMITS[key].unit])}
 
 
 def stack_of(nodes: dict[str, dict[str, Any]], workloads: dict[str, dict[str, Any]], **rest: Any) -> Stack:

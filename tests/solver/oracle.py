@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import unittest.mock
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypedDict
 
-from swarm_iac.limits import judge
+from swarm_iac.limits import amounts, judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve
+from swarm_iac.solver import Scale, Solution, solve
 from swarm_iac.solver.exact.search import EFFORT
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import misfit
 from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.snapshot import value
-from swarm_iac.solver.snapshot.snapshot import GPUS, WHOLE, Scene, scene_of
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene, scene_of
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, settle
 
 
@@ -97,9 +97,7 @@ def still(placement: Placement, last: Placement) -> Ran:
     """Allocations that stand where they stood, and what each held that ran."""
     both = [(a, was) for a in placement.allocations for was in last.allocations if a.name == was.name]
     both = [(a, was) for a, was in both if was.user is None or a.user == was.user]
-    held = {
-        a.name: (len(was.gpus), *map(int, (was.vcpus, was.memory, was.storage, was.egress, was.ingress))) for a, was in both
-    }
+    held = {a.name: amounts(was) for a, was in both}
     return {"kept": frozenset(a.name for a, was in both if was.node == a.node), "held": held}
 
 
@@ -157,9 +155,7 @@ def reached(solution: Solution) -> Pairs:
 
 def as_large(stack: Stack, last: Placement = Placement()) -> Solution:
     """What the path of large fleets answers."""
-    module = sys.modules["swarm_iac.solver.decide.solve"]
-    with unittest.mock.patch.multiple(module, NODES=0, EXACT=0):
-        return solve(stack, last)
+    return solve(stack, last, scale=Scale(pairs=0, nodes=0))
 
 
 def as_small(stack: Stack, last: Placement = Placement()) -> Solution:

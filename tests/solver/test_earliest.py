@@ -14,6 +14,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.advice.earliest import End, Start, earliest, ends
+from tests.sized import sizes
 from tests.solver.fleets import stack_of
 
 HARDWARE: dict[str, dict[str, Any]] = {
@@ -73,8 +74,7 @@ def fits(stack: Stack, stands: tuple[Allocation, ...], workload: str) -> bool:
             more.append(
                 Allocation(
                     name=f"{workload}-{index}", workload=workload, index=index, node=node,
-                    gpus=tuple(free[: wish.each.gpus.count]), vcpus=wish.each.vcpus, memory=wish.each.memory,
-                    storage=wish.storage, egress=wish.egress, ingress=wish.ingress,
+                    gpus=tuple(free[: wish.each.gpus.count]), **sizes(wish),
                 )
             )  # fmt: skip
         then = Placement(allocations=tuple(sorted((*stands, *more), key=lambda one: one.name)))
@@ -112,6 +112,7 @@ def _on_random_fleets(drawn: tuple[Stack, Placement, dict[str, int], set[str]]) 
         FOUND.extend([answer] if answer else [])
 
 
+@pytest.mark.engine
 def test_the_first_moment_is_told_and_no_earlier_or_later_one() -> None:
     FOUND.clear()
     _on_random_fleets()
@@ -145,7 +146,7 @@ def placed(**where: str) -> Placement:
         ({}, {}, {}, {"w-0"}, [(0, "ended", True)]),
         ("2 h", {"hold": True}, {"w-0": 6400}, (), []),  # it keeps what it holds
         ("2 h", {"hold": True}, {}, {"w-0"}, []),
-        ("2 h", {"formerly": "old"}, {"old-0": 6400}, (), [(3600, "limit", True)]),
+        ("2 h", {"renamed_from": "old"}, {"old-0": 6400}, (), [(3600, "limit", True)]),
     ],
 )
 def test_the_end_of_a_run(time: Any, more: dict[str, Any], began: dict[str, int], over: set[str], told: list[Any]) -> None:

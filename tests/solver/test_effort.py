@@ -9,7 +9,8 @@ import pytest
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve
+from swarm_iac.solver import Scale, Solution, solve
+from swarm_iac.solver.exact.effort import CHANGE
 from swarm_iac.solver.repair.gpu_bounds import Bounds
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
@@ -39,17 +40,17 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
 
     stack, last = hopeless()
     with monkeypatch.context() as patch:
-        patch.setattr(MODULE, "EXACT", 0)
         # Else the bounds prove at once that there is nothing to look for.
         patch.setattr(MODULE, "level_bounds", lambda *args, **rest: Bounds())
         for module in (MODULE, CLEAR):
             patch.setattr(module, "attempt", counted)
-        patch.setitem(MODULE.CHANGE, "normal", effort)
-        solution = solve(stack, last)
+        patch.setitem(CHANGE, "normal", effort)
+        solution = solve(stack, last, scale=Scale(pairs=0))
     assert judge(stack, solution.placement, **still(solution.placement, last)) == ()
     return sum(spent), solution
 
 
+@pytest.mark.engine
 def test_a_change_of_a_large_fleet_ends_when_its_effort_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once each round had an effort of its own, and a thorough solve went on for minutes."""
     whole, answer = rounds(monkeypatch, 20.0)

@@ -69,6 +69,7 @@ def numbered(one: Allocation, number: dict[tuple[str, int], int]) -> Allocation:
     return one.model_copy(update={"index": index, "name": f"{one.workload}-{index}"})
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("seed", range(24))
 def test_it_is_decided_as_if_it_had_never_been(seed: int) -> None:
     stack, first, over = some(seed)

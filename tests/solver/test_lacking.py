@@ -22,7 +22,7 @@ hardware:
   c: {vcpus: 64, memory: 1 TB}
 nodes:
   h[1-4]: {hardware: h, ssh: "root@{name}"}
-  h4: {state: cordon, why: fans}
+  h4: {state: cordon, reason: fans}
   l[1-3]: {hardware: l, ssh: "root@{name}", labels: {room: cold}}
   c1: {hardware: c, ssh: "root@{name}"}
 workloads:

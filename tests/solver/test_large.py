@@ -21,6 +21,7 @@ from tests.solver.oracle import as_large, check_fill, still
 from tests.solver.test_oracle import HARDWARE
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("seed", range(3))
 def test_low_priority_gets_what_is_left_and_nothing_that_a_higher_one_could_use(seed: int) -> None:
     """High and normal ask for about four fifths of the GPUs, all together for more than there are."""
@@ -89,6 +90,7 @@ def test_a_bandwidth_that_just_two_want_is_no_trouble_for_the_columns() -> None:
     check_fill(as_large, stack_of({"n0": {"hardware": "large", "rack": "r1"}}, works, **rest))
 
 
+@pytest.mark.engine
 def test_a_small_fleet_is_filled_no_worse_than_a_large_one() -> None:
     """One model of 88 nodes and parts of GPUs left a tenth of them empty; columns fill them all, and so begins the search."""
     stack = fleet(400, 60, 2)

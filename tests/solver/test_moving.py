@@ -39,6 +39,7 @@ def _changes(seeds: range) -> Iterator[tuple[int, Stack, Placement, Pairs]]:
             yield seed, stack, last, counts
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("part", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) -> None:
     found: Counter[str] = Counter()

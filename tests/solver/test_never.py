@@ -85,7 +85,7 @@ def test_why_names_the_smallest_conflict_with_figures() -> None:
             "v": {"each": {"gpus": 2}},
             "u": {"user": "bo", "each": {"gpus": 2}},
         },
-        limits={"except": [{"user": "bo", "gpus": 1, "until": "2030-01-01", "why": "test"}]},
+        limits={"except": [{"user": "bo", "gpus": 1, "until": "2030-01-01", "reason": "test"}]},
     )
     placement = solve(stack).placement
     by_name = {one.workload: one.reasons for one in placement.unplaced}

@@ -1,4 +1,7 @@
-"""Are both paths as good as trying everything? Tiny random fleets with all rules mixed, each placement enumerated."""
+"""Are both paths as good as trying everything? Tiny random fleets with all rules mixed, each placement enumerated.
+
+Every row of the table of resources is asked for, and limited at each level.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from swarm_iac.model.resource import LIMITED, RESOURCES
 from swarm_iac.model.stack import Stack
-from tests.solver.fleets import stack_of
+from tests.solver.fleets import asking, limiting, stack_of, with_all
 from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
 
-HARDWARE: dict[str, dict[str, Any]] = {
-    "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "1 TB", "nic": "10 Gbit/s", "numa": 2},
-    "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "1 TB", "nic": "10 Gbit/s", "numa": 2},
-    "cpu": {"vcpus": 4, "memory": "8 GB", "nvme": "1 TB", "nic": "10 Gbit/s"},
-}
+HARDWARE: dict[str, dict[str, Any]] = with_all(
+    {
+        "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "7 GB", "nic": "10 Gbit/s", "numa": 2},
+        "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "9 GB", "nic": "10 Gbit/s", "numa": 2},
+        "cpu": {"vcpus": 4, "memory": "8 GB", "nvme": "7 GB", "nic": "10 Gbit/s"},
+    }
+)
+#: What each workload asks for in ways of its own; of all other rows some ask for a few of ONE.
+OWN = {"gpus", "vcpus", "cores", "memory"}
 
 
 @st.composite
@@ -40,8 +48,13 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
     where = draw(st.sampled_from([{}, {}, {"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"}]))
     if draw(st.integers(0, 4)) == 0:
         where = where | {"numa": "single"}
-    egress = draw(st.sampled_from([None, "4 Gbit/s"]))
-    return wish | ({"place": where} if where else {}) | ({"network": {"egress": egress}} if egress else {})
+    for row in (row for row in RESOURCES if row.name not in OWN):
+        wish = asking(wish, row, count) if (count := draw(st.sampled_from([0, 0, 2, 4]))) else wish
+    return wish | ({"place": where} if where else {})
+
+
+#: A limit on one thing, or on none.
+limits = st.one_of(st.just({}), st.builds(limiting, st.sampled_from(sorted(LIMITED)), st.sampled_from([3, 5])))
 
 
 @st.composite
@@ -53,7 +66,7 @@ def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
     rest: dict[str, Any] = {
         "hardware": HARDWARE,
         "racks": {"r1": {"uplink": "8 Gbit/s"}, "r2": {}},
-        "limits": {"user": draw(st.sampled_from([{}, {"gpus": 3}, {"bandwidth": "4 Gbit/s"}])), "node": {"gpus": 3}},
+        "limits": {"user": draw(limits), "node": {"gpus": 3} | draw(limits), "cluster": draw(limits)},
         "solve": {"moves": draw(st.sampled_from([0, 1, 4]))},
     }
     before = stack_of(nodes, works, **rest)

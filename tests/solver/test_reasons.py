@@ -9,7 +9,7 @@ import pytest
 
 from swarm_iac.model.placement import Unplaced
 from swarm_iac.plan.show.causes import why_stopped
-from swarm_iac.solver import solve, solve_keeping
+from swarm_iac.solver import solve, solve_keeping, why
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import load
 from tests.benchmarks.reasons.__main__ import decisions
@@ -77,7 +77,7 @@ def test_what_forbids_it_as_well_is_said(tmp_path: Path) -> None:
 def test_what_goes_with_each_reason_is_said_once(tmp_path: Path) -> None:
     limits = (
         "limits: {user: {vcpus: 20, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}, except: ["
-        "{user: bo, vcpus: 200, until: 2026-12-01, why: x}, {user: ada, vcpus: 24, until: 2026-12-01, why: y}]}\n"
+        "{user: bo, vcpus: 200, until: 2026-12-01, reason: x}, {user: ada, vcpus: 24, until: 2026-12-01, reason: y}]}\n"
     )
     mine = "  x: {user: ada, priority: high, each: {vcpus: 5}}\n"
     one = pending(tmp_path, HEAD + limits + TWO + W + mine)
@@ -113,7 +113,11 @@ workloads:
     [
         ("{user: {gpus: 9}, cluster: {gpus: 7}}", "ClusterLimit", "limits.cluster.gpus"),
         ("{user: {gpus: 90}, node: {gpus: 7, vcpus: 64, memory: 9 TB}}", "Resources", "limits.node.gpus"),
-        ("{user: {gpus: 4}, except: [{user: ada, gpus: 7, until: 2026-12-01, why: x}]}", "UserLimit", "limits.except[0].gpus"),
+        (
+            "{user: {gpus: 4}, except: [{user: ada, gpus: 7, until: 2026-12-01, reason: x}]}",
+            "UserLimit",
+            "limits.except[0].gpus",
+        ),
     ],
 )
 def test_a_limit_has_its_code_and_its_line(tmp_path: Path, limits: str, code: str, path: str) -> None:
@@ -128,8 +132,22 @@ def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp
     )
 
 
+def test_an_uplink_that_carries_some_members_of_a_gang_is_not_said_to_carry_none(tmp_path: Path) -> None:
+    """More is left than one needs, and less than all of them do."""
+    text = (
+        HEAD + "limits: {user: {gpus: 90, vcpus: 90, memory: 9 TB}}\nracks:\n  r1: {uplink: 500 Gbit/s}\n"
+        "hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nic: 400 Gbit/s}}\n"
+        'nodes:\n  "n[1-3]": {hardware: h, rack: r1, ssh: "root@{name}"}\nworkloads:\n'
+        "  w: {user: ada, gang: 3, each: {gpus: 8}, network: {egress: 200 Gbit/s}}\n"
+    )
+    assert texts(pending(tmp_path, text))[0] == (
+        "needs 200 Gbit/s more of its rack's uplink for each of 3 members; the most that is left is 500 Gbit/s in r1 "
+        "(racks.r1.uplink)"
+    )
+
+
 def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> None:
-    limits = "limits: {user: {gpus: 8}, except: [{user: ada, gpus: 16, until: 2026-05-01, why: paper}]}\n"
+    limits = "limits: {user: {gpus: 8}, except: [{user: ada, gpus: 16, until: 2026-05-01, reason: paper}]}\n"
     rest = FULL.replace("n1:", "n[1-3]:").replace("priority: high, ", "")
     file = tmp_path / "lab.yaml"
     file.write_text(HEAD + limits + rest.replace("gpus: 4}", "gpus: 6}"))
@@ -142,6 +160,10 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     ]
     assert (one.keeps, one.wants, one.code) == ("6 GPUs", "7 GPUs", "UserLimit")
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()
+    bare = tuple(a for a in found.placement.allocations if a.workload != "w")
+    asked = found.placement.model_copy(update={"allocations": bare, "growing": ()})
+    mends = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).mends
+    assert "limits.except[0].until=2026-07-01" in {str(mend.edits[0]) for mend in mends}
 
 
 UPLINK = """\

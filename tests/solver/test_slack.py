@@ -10,10 +10,11 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.snapshot.binding_limits import without_slack
-from swarm_iac.solver.snapshot.snapshot import CEILINGS, ENDLESS, scene_of
+from swarm_iac.solver.snapshot.layout import COUNTED
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, scene_of
 from tests.solver.fleets import stack_of
 
-GPUS = CEILINGS.index("gpus")
+GPUS = [row.name for row in COUNTED].index("gpus")
 
 
 @pytest.mark.parametrize(("limit", "binds"), [(7, True), (8, False), (9, False)])

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from swarm_iac.limits import Violation, judge
+from swarm_iac.limits.machines import NODE_RULES
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
@@ -19,10 +21,12 @@ from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.snapshot.snapshot import scene_of
+from tests.sized import sizes
 from tests.solver.crowded import crowded
+from tests.solver.fleets import stack_of
 
 FLEETS = 300
-_SAME = ("vcpus_fit_node", "memory_fits_node", "storage_fits_node", "power_stays_under_rack_budget")
+_SAME = (*NODE_RULES, "power_stays_under_rack_budget")
 _NAMES = {
     "gpus_have_one_owner": "gpus_fit_node",
     "cpus_have_one_owner": "cores_fit_node",
@@ -60,7 +64,7 @@ def allocation(stack: Stack, workload: str, index: int, node: str, there: list[A
     picked = [tuple(ids[:count]) for ids, count in zip(free, (gpus, cpus), strict=True)]
     return Allocation(
         name=f"{workload}-{index}", workload=workload, index=index, node=node, gpus=picked[0], cpus=picked[1],
-        vcpus=wish.each.vcpus, memory=wish.each.memory, storage=wish.storage, egress=wish.egress, ingress=wish.ingress,
+        **sizes(wish),
     )  # fmt: skip
 
 
@@ -77,7 +81,7 @@ def allows(stack: Stack, placement: Placement, workload: str, conflict: Conflict
             every.append(allocation(stack, workload, index, node, [a for a in every if a.node == node]))
         kept = frozenset(a.name for a in stays)
         broken = judge(stack, Placement(allocations=tuple(every)), kept=kept)
-        if not any(rules_of(one, way) & set(conflict.rules) and _counts(one, conflict) for one in broken):
+        if not any(rules_of(one, way) & {*conflict.rules, *conflict.implied} and _counts(one, conflict) for one in broken):
             return True
     return False
 
@@ -89,14 +93,11 @@ def _counts(violation: Violation, conflict: Conflict) -> bool:
 
 def smaller(conflict: Conflict) -> list[Conflict]:
     """The conflict without each of its parts. That states forbid goes with the last closed node."""
-    rules = [Conflict(tuple(r for r in conflict.rules if r != rule), conflict.closed, conflict.holders)
-             for rule in conflict.rules if rule != STATES]  # fmt: skip
-    closed = [
-        Conflict(conflict.rules, tuple(n for n in conflict.closed if n != node), conflict.holders) for node in conflict.closed
+    rules = [
+        replace(conflict, rules=tuple(r for r in conflict.rules if r != rule)) for rule in conflict.rules if rule != STATES
     ]
-    holders = [
-        Conflict(conflict.rules, conflict.closed, tuple(h for h in conflict.holders if h != name)) for name in conflict.holders
-    ]
+    closed = [replace(conflict, closed=tuple(n for n in conflict.closed if n != node)) for node in conflict.closed]
+    holders = [replace(conflict, holders=tuple(h for h in conflict.holders if h != name)) for name in conflict.holders]
     return rules + closed + holders
 
 
@@ -119,6 +120,19 @@ def test_conflict_forbids_and_nothing_of_it_can_be_left_out(part: int) -> None:
     assert len(seen) >= 8 and seen["closed"] and seen["holders"], seen
 
 
+def test_who_stands_on_nodes_of_another_model_is_not_in_the_way() -> None:
+    """The nodes with L40S are full, too; but "needs 4 x H100 on one node" speaks of the other one."""
+    nodes = {"h": {"labels": {"is": "h"}}, "l": {"hardware": "l40s", "labels": {"is": "l"}}}
+    there = {name: {"priority": "high", "place": {"select": {"is": name}}} for name in ("h", "l")}
+    stack = stack_of(nodes, {
+        "on-h": there["h"] | {"each": {"gpus": 6}}, "on-l": there["l"] | {"each": {"gpus": 1}}, "w": {"each": {"gpus": "4 x H100"}},
+    })  # fmt: skip
+    answer = why(stack, solve(stack).placement, "w")
+    assert answer.reasons[0].text == "needs 4 x H100 on one node; the most that is free is 2 on h"
+    assert [one.path for one in answer.reasons if one.rule == "holds"] == ["workloads.on-h"]
+
+
+@pytest.mark.engine
 def test_every_reason_has_a_path_of_the_stack() -> None:
     for seed in range(40):
         before, stack = crowded(seed)

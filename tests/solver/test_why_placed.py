@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+import pytest
+
 from swarm_iac.limits import judge
 from swarm_iac.model.edit import changed
 from swarm_iac.model.placement import Placement
@@ -22,6 +24,7 @@ def put_back(placement: Placement, last: Placement, name: str) -> Placement:
     return placement.model_copy(update={"allocations": tuple(was if a.name == name else a for a in placement.allocations)})
 
 
+@pytest.mark.engine
 def test_whoever_made_room_would_be_in_the_way_of_those_it_names() -> None:
     seen = {"makes_room": 0, "node_is_ready": 0}
     for seed in range(FLEETS):
@@ -58,6 +61,7 @@ def test_who_changes_his_gpu_is_told_for_whose_sake() -> None:
     assert reason.text == f"{move.name}: another GPU of n0, for the sake of three-0"
 
 
+@pytest.mark.engine
 def test_the_second_best_avoids_the_node_and_never_gains_a_place() -> None:
     homeless = 0
     for seed in range(FLEETS):
@@ -94,7 +98,7 @@ def test_the_price_of_the_second_best_is_told_in_the_goals_that_differ() -> None
 
 def test_an_exception_that_has_ended_is_named_and_its_extension_mends() -> None:
     wish = {"user": "bo", "replicas": 2, "each": {"gpus": 4}}
-    limits = {"user": {"gpus": 2}, "except": [{"user": "bo", "gpus": 8, "until": "2026-05-31", "why": "paper"}]}
+    limits = {"user": {"gpus": 2}, "except": [{"user": "bo", "gpus": 8, "until": "2026-05-31", "reason": "paper"}]}
     today = datetime.date(2026, 6, 1)
     last = solve(stack_of({"a": {}}, {"w": wish | {"replicas": 1}}, limits=limits)).placement
     stack = stack_of({"a": {}}, {"w": wish}, limits=limits)

@@ -24,6 +24,7 @@ def test_what_a_part_of_the_move_budget_kept_out_is_placed_by_the_next_solve() -
     assert [str(one) for one in again.failures(70206, (2, 8), 2)] == []
 
 
+@pytest.mark.engine
 def test_a_lock_that_stays_valid_when_room_appears_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The property sees it: without the rule that decides pending work again, fleets fail it, and the case is kept."""
     monkeypatch.setattr("swarm_iac.stackfile.locks.proof.pending_again", lambda *_: ())

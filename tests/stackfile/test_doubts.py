@@ -17,7 +17,7 @@ teams: {t: {users: [ada, bo]}}
 hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}
 tuning: {capped: {gpu_power: 500 W}}
 racks: {r1: {power: 40 kW}}
-limits: {except: [{user: bo, gpus: 24, until: 2026-11-22, why: paper}]}
+limits: {except: [{user: bo, gpus: 24, until: 2026-11-22, reason: paper}]}
 nodes:
   gpu-[01-04]: {hardware: h, rack: r1, tuning: capped, ssh: "root@{name}"}
 workloads:
@@ -63,6 +63,14 @@ def test_a_sound_file_has_no_warning() -> None:
 def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:
     assert old in STACK
     assert told(STACK.replace(old, new)) == [warning]
+
+
+def test_a_cap_that_some_work_brings_bounds_only_that_work() -> None:
+    bare = STACK.replace(" tuning: capped,", "")
+    one = bare.replace("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: 1, gpu_power: 400 W}")
+    (warning,) = told(one)
+    assert "racks.r1.power: bounds only workloads with `gpu_power`: no GPU of this rack has a cap" in warning
+    assert told(one.replace("replicas: 4, each: {gpus: 1}", "replicas: 4, each: {gpus: 1, gpu_power: 400 W}")) == []
 
 
 def test_only_nodes_that_could_hold_a_replica_are_counted_for_a_spread() -> None:

@@ -10,7 +10,7 @@ import pytest
 from swarm_iac.errors import StackFileError
 from swarm_iac.stackfile import load, loads
 from swarm_iac.stackfile.editing.overrides import edited, parse
-from swarm_iac.stackfile.load import Loaded
+from swarm_iac.stackfile.reading.source import Loaded
 
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.date(2026, 6, 1)
@@ -19,14 +19,14 @@ fleet: lab
 teams: {research: {users: [ada, bo]}}
 limits:
   user: {gpus: 16}
-  except: [{user: bo, gpus: 24, until: 2027-01-31, why: paper}]
+  except: [{user: bo, gpus: 24, until: 2027-01-31, reason: paper}]
 tuning: {train: {governor: performance}}
 hardware:
   h100: {gpus: 8 x H100, vcpus: 64, memory: 512 GB}
 prices: {H100: 2.50 EUR/h}
 nodes:
   gpu-[01-04]: {hardware: h100, ssh: "root@{name}"}
-  gpu-02: {state: drain, why: fan}
+  gpu-02: {state: drain, reason: fan}
 workloads:
   chat: {user: ada, replicas: 2..6, each: {gpus: 2 x H100, memory: 64 GB}, place: {spread: node}}
 """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -26,12 +28,12 @@ teams:
 limits:
   user: {gpus: 12, memory: 2 TB}
   except:
-    - {user: ada, gpus: 14, until: 2026-06-03, why: thesis}
+    - {user: ada, gpus: 14, until: 2026-06-03, reason: thesis}
 hardware:
   h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nvme: 1 TB}
 nodes:
   n1: {hardware: h, ssh: "root@n1"}
-  n2: {hardware: h, ssh: "root@n2", state: cordon, why: fans}
+  n2: {hardware: h, ssh: "root@n2", state: cordon, reason: fans}
 workloads:
   a: {user: ada, kind: train, each: {gpus: 2, memory: 100 GB, scratch: 100 GB}, run: {command: x}}
   b: {user: bo, kind: train, each: {gpus: 6, memory: 100 GB, scratch: 100 GB}, run: {command: x}}
@@ -61,7 +63,7 @@ def root(tmp_path: Path) -> Path:
 GROWS = [
     (("a: {user: ada, kind: train, each: {gpus: 2", "a: {user: ada, kind: train, each: {gpus: 3"), "2 GPUs", "3 GPUs"),
     (("memory: 100 GB", "memory: 950 GB"), "100 GB of memory", "950 GB of memory"),
-    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of local disk", "1 TB of local disk"),
+    (("scratch: 100 GB", "scratch: 1 TB"), "100 GB of storage", "1 TB of storage"),
 ]
 
 
@@ -144,7 +146,7 @@ def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
     """A node is taken back: nothing of the wish changed, and still it is decided again."""
     larger = edited(FLEET, GROWS[0][0])
     keep(decided(root, larger))
-    ready = edited(larger, (", state: cordon, why: fans", ""))
+    ready = edited(larger, (", state: cordon, reason: fans", ""))
     with pytest.raises(StaleLock, match="a waits to grow, and nodes changed since that was decided"):
         decided(root, ready, frozen=True)
     now = decided(root, ready)
@@ -161,7 +163,7 @@ def test_a_wish_that_is_taken_back(root: Path) -> None:
 def test_it_moves_off_a_node_that_is_drained_in_its_old_size(root: Path) -> None:
     waits = edited(FLEET, GROWS[1][0])
     keep(decided(root, waits))
-    drained = edited(waits, ('"root@n1"}', '"root@n1", state: drain}'), (", state: cordon, why: fans", ""))
+    drained = edited(waits, ('"root@n1"}', '"root@n1", state: drain}'), (", state: cordon, reason: fans", ""))
     now = decided(root, drained)
     assert {one.name: (one.node, str(one.memory)) for one in now.placement.allocations} == {
         "a-0": ("n2", "100 GB"),
@@ -182,7 +184,7 @@ def test_a_gang_keeps_its_members_until_all_of_it_has_room(root: Path) -> None:
     assert [(one.keeps, one.wants) for one in now.placement.growing] == [("2 members", "4 members")]
     keep(now)
     assert decided(root, larger, frozen=True).stale == ()
-    ready = decided(root, edited(larger, (", state: cordon, why: fans", "")))
+    ready = decided(root, edited(larger, (", state: cordon, reason: fans", "")))
     assert len([one for one in ready.placement.allocations if one.workload == "a"]) == 4 and not ready.placement.growing
 
 
@@ -221,7 +223,7 @@ def test_an_exception_that_ends_blocks_growth_only(tmp_path: Path) -> None:
         ("b: {user: bo", "b: {user: ada"),
         ("gpus: 6,", "gpus: 2,"),
     )
-    wide = edited(two, ("gpus: 2, memory", "gpus: 5, memory"), (", state: cordon, why: fans", ""))
+    wide = edited(two, ("gpus: 2, memory", "gpus: 5, memory"), (", state: cordon, reason: fans", ""))
     keep(decided(tmp_path, wide))
     now = decided(tmp_path, edited(wide, ("gpus: 5, memory", "gpus: 6, memory")), datetime.date(2026, 7, 1))
     assert {one.name for one in now.placement.allocations} == {"a-0", "a-1", "b-0"}
@@ -233,6 +235,11 @@ def test_every_command_says_it(root: Path) -> None:
     plan = swarm("plan", "--offline", "-s", "lab", at=root).out
     assert "What keeps its size until there is room" in plan and "lab: nothing to change, 1 pending" in plan
     assert "What stops" not in plan
+    waits = swarm("ps", "-s", "lab", "--pending", at=root)
+    assert "a-0" in waits.out and "waits to grow: swarm why a" in waits.out and "b-0" not in waits.out
+    (found,) = json.loads(swarm("ps", "-s", "lab", "--pending", "--json", at=root).out)
+    assert (found["name"], found["waits_to_grow"]["keeps"], found["waits_to_grow"]["wants"]) == ("a-0", "2 GPUs", "3 GPUs")
+    assert "a keeps 2 GPUs until there is room for 3 GPUs; see: swarm why a" in swarm("assert", "lab", at=root).err
     solved = swarm("solve", "-s", "lab", at=root).out
     assert "keeps its size until there is room" in solved
     why = swarm("why", "a", "-s", "lab", at=root).out
@@ -240,6 +247,15 @@ def test_every_command_says_it(root: Path) -> None:
     assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
     assert "swarm what-if" in why
     assert "stopped on" not in why and "What left its node" not in why, "it runs on"
+
+
+def test_a_what_if_says_what_would_wait_to_grow(root: Path) -> None:
+    told = swarm("what-if", "workloads.a.each.gpus=3", "-s", "lab", "--detailed-exitcode", at=root)
+    assert told.code == 2 and re.search(r"\n a +2 GPUs +3 GPUs +nothing new may go to n2", told.out)
+    assert told.out.endswith("lab: nothing to change, 1 pending\n")
+    keep(decided(root, edited(FLEET, GROWS[0][0])))
+    back = swarm("what-if", "workloads.a.each.gpus=2", "-s", "lab", "--detailed-exitcode", at=root)
+    assert back.code == 2 and back.out.endswith("lab: nothing to change\n"), "it waits no more"
 
 
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:

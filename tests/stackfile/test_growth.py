@@ -41,12 +41,12 @@ def nodes(count: int, values: str) -> str:
 
 FILES: dict[str, Callable[[int], str]] = {
     "workloads": lambda count: text("", works(count)),
-    "workloads with a former name": lambda count: text("", works(count, "user: u0, formerly: old-@")),
+    "workloads with a former name": lambda count: text("", works(count, "user: u0, renamed_from: old-@")),
     "users without a team": lambda count: text("", works(3 * count, "user: x@")),
     "exceptions": lambda count: text(
         "",
         works(count),
-        more=f"limits: {{except: [{', '.join(['{user: u0, gpus: 3, until: 2030-01-01, why: x}'] * count)}]}}\n",
+        more=f"limits: {{except: [{', '.join(['{user: u0, gpus: 3, until: 2030-01-01, reason: x}'] * count)}]}}\n",
     ),
     "nodes": lambda count: text(nodes(count, "hardware: h100, ssh: 'root@{name}'"), works(1)),
     "nodes that nobody makes": lambda count: text(nodes(3 * count, "state: cordon"), works(1)),

@@ -19,7 +19,7 @@ SMALL = """fleet: lab
 teams: {a: {users: [ada]}}
 limits:
   user: {gpus: 4}
-  except: [{user: ada, memory: 600 GB, until: 2026-05-01, why: paper}]
+  except: [{user: ada, memory: 600 GB, until: 2026-05-01, reason: paper}]
 tuning: {t: {sysctl: {net.core.somaxconn: 1024}}}
 hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nvme: 2 TB, nic: 10 Gbit/s}}
 racks:

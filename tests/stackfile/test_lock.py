@@ -14,6 +14,7 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import loads
 from swarm_iac.stackfile.locks import fast_reader, finished, lock, proof
+from tests.sized import sizes
 
 ROOT = Path(__file__).parents[2]
 DEV = (ROOT / "stacks" / "dev.yaml").read_text()
@@ -29,11 +30,8 @@ def stack(*changes: tuple[str, str]) -> Stack:
 
 def put(of: Stack, workload: str, index: int, node: str, gpus: tuple[int, ...]) -> Allocation:
     wish = of.workloads[workload]
-    sizes = {"vcpus": wish.each.vcpus, "memory": wish.each.memory, "storage": wish.storage}
     name = f"{workload}-{index}"
-    return Allocation(
-        name=name, workload=workload, index=index, node=node, gpus=gpus, egress=wish.egress, ingress=wish.ingress, **sizes
-    )
+    return Allocation(name=name, workload=workload, index=index, node=node, gpus=gpus, **sizes(wish))
 
 
 def placed(of: Stack) -> Placement:
@@ -179,7 +177,7 @@ def test_proof_reads_as_it_was_written_and_knows_its_lock() -> None:
 def test_a_workload_under_another_name_keeps_its_lock() -> None:
     of = stack()
     held = lock.make(of, placed(of))
-    now = stack(("  chat:\n", "  talk:\n    formerly: chat\n"), ("  tidy:\n", "  neat:\n    formerly: tidy\n"))
+    now = stack(("  chat:\n", "  talk:\n    renamed_from: chat\n"), ("  tidy:\n", "  neat:\n    renamed_from: tidy\n"))
     assert lock.validity(held, now), "its name is unknown there"
     fresh = lock.renamed(held, now)
     assert lock.validity(fresh, now) == ()

@@ -74,7 +74,7 @@ def test_what_was_stopped_above_it_waits_and_the_file_stays_valid(root: Path) ->
     comes = "  h: {user: bo, priority: high, gang: 3, each: {gpus: 8}}\n"
     limits = (
         ("user: {gpus: 16", "user: {gpus: 6"),
-        ("  user: {gpus: 6", "  except: [{user: bo, gpus: 30, until: 2027-01-01, why: x}]\n  user: {gpus: 6"),
+        ("  user: {gpus: 6", "  except: [{user: bo, gpus: 30, until: 2027-01-01, reason: x}]\n  user: {gpus: 6"),
     )
     text = edited(FLEET, *limits) + comes
     keep(decided(root, text))
@@ -143,6 +143,6 @@ def test_another_users_job_counts_as_new(root: Path) -> None:
     fits = decided(root, edited(FLEET, ("a: {user: ada", "a: {user: bo")))
     was, one = fits.last.by_name()["a-0"], fits.placement.by_name()["a-0"]
     assert (one.node, one.gpus, one.user) == (was.node, was.gpus, "bo"), "where it fits it starts anew where it stands"
-    states = f"  {was.node}: {{state: cordon, why: fan}}\nworkloads:\n"
+    states = f"  {was.node}: {{state: cordon, reason: fan}}\nworkloads:\n"
     cordoned = edited(FLEET, ("a: {user: ada", "a: {user: bo"), ("workloads:\n", states))
     assert decided(root, cordoned).placement.by_name()["a-0"].node != was.node, "to a cordoned node nothing new comes"

@@ -19,13 +19,13 @@ teams:
 limits:
   user: {gpus: 10}
   except:
-    - {user: bo, gpus: 12, until: 2026-06-03, why: thesis}
+    - {user: bo, gpus: 12, until: 2026-06-03, reason: thesis}
 hardware:
   h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
 nodes:
   n1: {hardware: h, ssh: "root@n1"}
   n2: {hardware: h, ssh: "root@n2"}
-  n3: {hardware: h, ssh: "root@n3", state: cordon, why: fans}
+  n3: {hardware: h, ssh: "root@n3", state: cordon, reason: fans}
 workloads:
   a: {user: ada, each: {gpus: 6}, run: {command: x}}
   b: {user: ada, each: {gpus: 6}, run: {command: x}}
@@ -58,7 +58,7 @@ def root(tmp_path: Path) -> Path:
     [
         ("user: {gpus: 10}", "user: {gpus: 16}", "limits", True),
         ("user: bo, gpus: 12", "user: ada, gpus: 12", "limits", True),
-        (", state: cordon, why: fans", "", "nodes", False),
+        (", state: cordon, reason: fans", "", "nodes", False),
         ("  n3: {", '  n4: {hardware: h, ssh: "root@n4"}\n  n3: {', "nodes", False),
         ("moves: 0", "moves: 4", "solve", False),
         ("moves: 0", "moves: 0, effort: thorough", "solve", False),
@@ -85,9 +85,9 @@ def test_a_change_that_could_matter(root: Path, old: str, new: str, said: str, p
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("why: fans", "why: power supply"),
+        ("reason: fans", "reason: power supply"),
         ("command: x", "command: y"),
-        ("why: thesis", "why: paper"),
+        ("reason: thesis", "reason: paper"),
         ("root@n1", "root@n1.lab"),
     ],
 )

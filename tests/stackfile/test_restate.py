@@ -61,7 +61,8 @@ def files(draw: st.DrawFn) -> str:
     """A stack file of four nodes, whose states are said nowhere, beside, or below them."""
 
     def said() -> dict[str, str]:
-        found = {"state": draw(states), "drain_by": "", "why": draw(st.sampled_from(["", "fan", '"a: b"', "old words"]))}
+        key = draw(st.sampled_from(["reason", "reason", "why"]))  # the latter as files of former versions have it
+        found = {"state": draw(states), "drain_by": "", key: draw(st.sampled_from(["", "fan", '"a: b"', "old words"]))}
         if found["state"] == "drain" and draw(st.booleans()):
             found["drain_by"] = "2027-01-31T08:00+01:00"
         return {name: value for name, value in draw(st.permutations(list(found.items()))) if value}
@@ -77,8 +78,8 @@ def files(draw: st.DrawFn) -> str:
     return text.replace("\n", "\r\n") if draw(st.integers(0, 4)) == 0 else text
 
 
-def change(text: str, node: str, state: str, by: datetime.datetime | None = None, why: str | None = None) -> str:
-    raw = restate(text.encode(), "s.yaml", node, state, TODAY, by=by, why=why, policies=ROOT / "policies")  # type: ignore[arg-type]
+def change(text: str, node: str, state: str, by: datetime.datetime | None = None, reason: str | None = None) -> str:
+    raw = restate(text.encode(), "s.yaml", node, state, TODAY, by=by, reason=reason, policies=ROOT / "policies")  # type: ignore[arg-type]
     return raw.decode()
 
 
@@ -110,7 +111,7 @@ def test_no_line_of_another_node_ever_changes(
     after = stack(fresh)
     one = after.nodes[node]
     assert (one.state, one.drain_by) == (state, by)
-    assert one.why == ("" if state == "ready" else before.nodes[node].why if why is None else why)
+    assert one.reason == ("" if state == "ready" else before.nodes[node].reason if why is None else why)
     others = {name: each for name, each in after.nodes.items() if name != node}
     assert others == {name: each for name, each in before.nodes.items() if name != node}
     assert after.model_copy(update={"nodes": {}}) == before.model_copy(update={"nodes": {}})
@@ -137,14 +138,22 @@ def test_ready_after_a_drain_gives_the_very_same_file(text: str, node: str, by: 
 
 def test_a_range_is_one_line_where_it_can_be_and_each_its_own_where_not() -> None:
     text = HEAD + 'nodes:\n  n-[1-4]: {hardware: cpu, ssh: "root@{name}"}\n'
-    drained = change(text, "n-[1-3]", "drain", why="power")
-    assert drained == text + "  n-[1-3]: {state: drain, why: power}\n"
+    drained = change(text, "n-[1-3]", "drain", reason="power")
+    assert drained == text + "  n-[1-3]: {state: drain, reason: power}\n"
     assert change(drained, "n-2", "ready") == drained + "  n-2: {state: ready}\n"
     assert change(drained, "n-[1-3]", "ready") == text
-    one = change(text, "n-2", "cordon", why="fan")
+    one = change(text, "n-2", "cordon", reason="fan")
     assert change(one, "n-[1-3]", "drain") == text + (
-        "  n-2: {state: drain, why: fan}\n  n-1: {state: drain}\n  n-3: {state: drain}\n"
+        "  n-2: {state: drain, reason: fan}\n  n-1: {state: drain}\n  n-3: {state: drain}\n"
     )
+
+
+def test_a_reason_under_its_former_name_is_kept_under_the_present_one() -> None:
+    text = HEAD + 'nodes:\n  n-1: {hardware: cpu, ssh: "a@b"}\n  n-1: {state: cordon, why: fan}\n'.replace(
+        "  n-1: {state", "  n-[1]: {state"
+    )
+    assert change(text, "n-1", "drain") == text.replace("{state: cordon, why: fan}", "{state: drain, reason: fan}")
+    assert change(text, "n-1", "cordon") == text, "nothing is said anew"
 
 
 def test_a_node_that_is_not_there_is_named_with_the_nearest() -> None:
@@ -162,5 +171,5 @@ def test_an_entry_under_an_anchor_is_never_changed_for_others() -> None:
 def test_what_cannot_be_changed_is_refused_with_the_words_to_write() -> None:
     text = HEAD + "nodes: &all\n" + '  n-1: {hardware: cpu, ssh: "root@{name}"}\n'
     with pytest.raises(SwarmError) as caught:
-        change(text, "n-1", "drain", why="fan")
-    assert "n-1: {state: drain, why: fan}" in str(caught.value)
+        change(text, "n-1", "drain", reason="fan")
+    assert "n-1: {state: drain, reason: fan}" in str(caught.value)

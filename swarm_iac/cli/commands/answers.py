@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import Detailed, Stack
-from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.commands.apply import Detailed, Positional, Stack
+from swarm_iac.cli.commands.inspection import Json, Offline
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.decision import Decision, Progress
+from swarm_iac.errors import Refused
 
 if TYPE_CHECKING:
+    from swarm_iac.plan.show.summary import Summary
     from swarm_iac.solver import Explanation
     from swarm_iac.solver.advice.move_curve import Point
 
@@ -87,7 +89,8 @@ def what_if(
 ) -> None:
     """Show what a change of the stack file would do: placement, moves, limits and cost, before and after.
 
-    Writes nothing. Edits are checked like the file itself. Exits 0, or 2 when an edit is wrong.
+    The last line sums it up, as that of `swarm plan` does; what `swarm up` would refuse is said, too. Writes nothing. Edits
+    are checked like the file itself. Exits 0, or 2 when an edit is wrong.
 
     Examples: swarm what-if workloads.chat.replicas=4 nodes.gpu-[07-08].state=ready; swarm what-if --file draft.yaml
     """
@@ -106,16 +109,37 @@ def what_if(
     now, then = progress.followed(supposed, quiet=json)
     from swarm_iac.cli.decisions import what_if
 
+    found, refused = _summed_up(now, then)
     if json:
-        show_json(what_if.as_json(now, then, edits or [], today))
+        comes = {**found.model_dump(mode="json"), "line": found.line()} if found else None
+        told = {"message": refused.message, "hint": refused.hint} if refused else None
+        show_json({**what_if.as_json(now, then, edits or [], today), "summary": comes, "refused": told})
     else:
         show(*what_if.sections(now, then, today))
+        if found:
+            typer.echo(f"{then.stack.fleet}: {found.line()}")
+        if refused:
+            say(f"`swarm up` would refuse this: {refused}")
+        if deciding.never_applied(now.root, now.name):
+            say("nothing was ever applied here, so this is compared with what is decided, and not with what runs")
         say(deciding.verdict_line(then))
         say("nothing was written")
-    exit_codes.tell(detailed, what_if.changes(now, then))
+    exit_codes.tell(detailed, what_if.changes(now, then) or (found is not None and found.changes))
+
+
+def _summed_up(now: Decision, then: Decision) -> tuple[Summary | None, Refused | None]:
+    """What `swarm up` would come to, and the refusal that it would meet: no safe order, or more stops than may be."""
+    from swarm_iac.cli.machines import fleet_view, plan_report
+
+    try:
+        view = fleet_view.supposed(now, then)
+    except Refused as refused:
+        return None, refused
+    return plan_report.summary(view), fleet_view.guard(view, 0)
 
 
 def rebalance(
+    named: Positional = "",
     moves: Annotated[int | None, typer.Option("--moves", "-n", min=0, help="Write the best within so many moves.")] = None,
     stack: Stack = "dev",
     source: From = None,
@@ -129,10 +153,10 @@ def rebalance(
 
     Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
     """
-    from swarm_iac.cli.commands.stack import show_decision
+    from swarm_iac.cli.commands.stack_files import show_decision
     from swarm_iac.cli.terminal import progress
 
-    today = datetime.date.today()
+    today, stack = datetime.date.today(), named or stack
     if moves is not None:
         name = deciding.inside(str(source) if source else stack)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from swarm_iac.cli import engine
-from swarm_iac.cli.commands.engine import Stack
+from swarm_iac.cli.commands.apply import Stack
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal.screen import say
 from swarm_iac.errors import SwarmError
@@ -26,7 +26,7 @@ Nodes = Annotated[
         metavar="NODE…", help="Nodes, ranges such as gpu-[01-04], lists with commas, rack=r1, or a label: KEY=VALUE."
     ),
 ]
-Why = Annotated[str | None, typer.Option("--why", help="The reason, for whoever reads it next.")]
+Reason = Annotated[str | None, typer.Option("--reason", "--why", help="Why, for the next reader of the stack file.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the difference, and write nothing.")]
 _COMMA = re.compile(r",(?![^\[]*\])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -38,7 +38,7 @@ def drain(
         str | None,
         typer.Option("--by", help="A duration (8 h), a day (2027-01-31: as it begins) or a moment; until then jobs may end."),
     ] = None,
-    why: Why = None,
+    reason: Reason = None,
     stack: Stack = "dev",
     dry_run: DryRun = False,
 ) -> None:
@@ -46,26 +46,26 @@ def drain(
 
     With a deadline, nothing new comes and what runs may end by itself; the first `up` after it moves what is left.
 
-    Examples: swarm drain gpu-07 --why fan; swarm drain gpu-[01-04] --by "8 h"; swarm drain rack=r1 --why "power works"
+    Examples: swarm drain gpu-07 --reason fan; swarm drain gpu-[01-04] --by "8 h"; swarm drain rack=r1 --reason "power works"
     """
     moment = deadline(by, datetime.datetime.now().astimezone()) if by else None
-    _restate(stack, nodes, "drain", moment, why, dry_run=dry_run)
+    _restate(stack, nodes, "drain", moment, reason, dry_run=dry_run)
 
 
-def cordon(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+def cordon(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
     """Let nothing new come to nodes, and what runs there run on: write it into the stack file, show the difference.
 
-    Example: swarm cordon gpu-07 --why "fan is loud"
+    Example: swarm cordon gpu-07 --reason "fan is loud"
     """
-    _restate(stack, nodes, "cordon", None, why, dry_run=dry_run)
+    _restate(stack, nodes, "cordon", None, reason, dry_run=dry_run)
 
 
-def lost(nodes: Nodes, why: Why = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
+def lost(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
     """Give nodes up: what ran there may start elsewhere. Only for machines that are off for sure, or a job runs twice.
 
-    Example: swarm lost gpu-07 --why "no power"; when it is back: swarm ready gpu-07
+    Example: swarm lost gpu-07 --reason "no power"; when it is back: swarm ready gpu-07
     """
-    _restate(stack, nodes, "lost", None, why, dry_run=dry_run)
+    _restate(stack, nodes, "lost", None, reason, dry_run=dry_run)
 
 
 def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
@@ -92,7 +92,7 @@ def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
 
 
 def _restate(
-    stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, why: str | None, *, dry_run: bool
+    stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, reason: str | None, *, dry_run: bool
 ) -> None:
     from swarm_iac.stackfile.editing.node_states import restate
     from swarm_iac.stackfile.load import load, nearest_policy
@@ -103,7 +103,7 @@ def _restate(
     old = new = read(path, file)
     today, policies = datetime.date.today(), nearest_policy(path)
     for pattern in _chosen(nodes, lambda: load(path, today=today, policies=policies).stack):
-        new = restate(new, file, pattern, state, today, by=by, why=why, policies=policies)
+        new = restate(new, file, pattern, state, today, by=by, reason=reason, policies=policies)
     if new == old:
         say(f"{file} says so already: nothing to change")
         return

@@ -16,6 +16,7 @@ from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_f
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
+from swarm_iac.model.resource import RESOURCES, Resource
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.run_options import RunOptions
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 #: Who only decides waits no longer for machines that do not answer. [s]
 _PATIENCE = 10.0
-PLACEMENT_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "storage", "out", "in", "")
+#: What is shown in the column of another row: pinned cores by their numbers, in the place of vCPUs.
+_PARTS = {row.part_of: row for row in RESOURCES if row.part_of}
 
 
 def policies(file: Path) -> Path | None:
@@ -175,28 +177,39 @@ def spent(decision: Decision) -> bool:
     return any(one.code == "Moves" for one in waits) or (bool(waits) and moves > 0)
 
 
+def placement_heads(decision: Decision) -> tuple[str, ...]:
+    """The heads of `placement_rows`."""
+    return ("allocation", "user", "node", *(row.title for row in _columns(decision)), "")
+
+
+def _columns(decision: Decision) -> list[Resource]:
+    """Each resource of machines has a column, and each other one that anybody holds."""
+    rows = (row for row in RESOURCES if not row.part_of)
+    return [row for row in rows if row.capacity or any(map(row.held, decision.placement.allocations))]
+
+
+def _cell(row: Resource, one: Allocation) -> str:
+    """Pieces by their numbers; else an amount, which is shared where others have its pieces."""
+    if row.pieces:
+        return _pieces(getattr(one, row.field)) or "-"
+    if row.name not in _PARTS:
+        return row.text(row.held(one)) if row.held(one) else "-"
+    return _pieces(getattr(one, _PARTS[row.name].field)) or (f"{row.text(row.held(one))} shared" if row.held(one) else "-")
+
+
+def _pieces(held: tuple[Any, ...]) -> str:
+    return device.told(held) if held and isinstance(held[0], device.Device) else ranges(held)
+
+
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """One row per allocation; the last cell says what is new or moved, and what is split."""
-    before = decision.last.by_name()
+    before, columns = decision.last.by_name(), _columns(decision)
     for one in decision.placement.allocations:
         old = before.get(one.name)
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
         note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, (note, split(decision.stack, one))))
-        cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
-        gpus = device.told(one.gpus) or "-"
         user = decision.stack.workloads[one.workload].user
-        yield (
-            one.name,
-            user,
-            one.node,
-            gpus,
-            cpus,
-            one.memory or "-",
-            one.storage or "-",
-            one.egress or "-",
-            one.ingress or "-",
-            note,
-        )
+        yield (one.name, user, one.node, *(_cell(row, one) for row in columns), note)
 
 
 def kept_of(one: Allocation) -> str:
@@ -222,16 +235,20 @@ def unplaced_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
 
     times = starts(decision, {}, 0)
     for gone in decision.placement.unplaced:
-        yield gone.workload, len(gone.missing), "; ".join(filter(None, (_because(gone), times.get(gone.workload))))
+        yield gone.workload, len(gone.missing), "; ".join(filter(None, (because(gone), times.get(gone.workload))))
 
 
 def growing_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """One row per workload that keeps its size, since there is no room for the one that it asks for."""
+    from swarm_iac.cli.decisions.start_times import starts
+
+    times = starts(decision, {}, 0)
     for one in decision.placement.growing:
-        yield one.workload, one.keeps, one.wants, _because(one)
+        yield one.workload, one.keeps, one.wants, "; ".join(filter(None, (because(one), times.get(one.workload))))
 
 
-def _because(one: Waiting) -> str:
+def because(one: Waiting) -> str:
+    """Why it waits, and the count of the nodes."""
     return "; ".join([*(reason.text for reason in one.reasons), *([one.nodes] if one.nodes else [])])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from swarm_iac.decision import Decision
 from swarm_iac.model.device import WHOLE, Device
 from swarm_iac.model.device import told as told_of
+from swarm_iac.model.placement import Placement
 from swarm_iac.units import Bytes, Cpus
 
 
@@ -18,9 +19,15 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
     return {
         "node": node,
         "state": found.state,
-        "why": found.why,
+        "reason": found.reason,
         "place": _place(decision, node),
         "allocations": [{**one.model_dump(mode="json"), "user": stack.workloads[one.workload].user} for one in here],
+        "coming": sorted(one.name for one in here if not one.ended and _home(decision.last, one.name) != node),
+        "leaving": {
+            one.name: _home(decision.placement, one.name)
+            for one in decision.last.going()
+            if one.node == node and _home(decision.placement, one.name) != node
+        },
         "free": {
             "gpus": milli / WHOLE if milli % WHOLE else milli // WHOLE,
             "vcpus": int(has.vcpus) - sum(int(one.vcpus) for one in here),
@@ -32,9 +39,11 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
 def lines(decision: Decision, node: str) -> list[str]:
     """The answer for people."""
     found = as_json(decision, node)
-    state, free = found["state"] + (f" ({found['why']})" if found["why"] else ""), found["free"]
+    state, free = found["state"] + (f" ({found['reason']})" if found["reason"] else ""), found["free"]
+    count = sum("ended" not in one for one in found["allocations"])
+    leaves = f", {len(found['leaving'])} leaving" if found["leaving"] else ""
     told = [
-        f"{node}: {state}, {sum('ended' not in one for one in found['allocations'])} allocations",
+        f"{node}: {state}, {count} allocation{'s'[: count != 1]}{leaves}",
         f"  {found['place']}  nodes.{node}",
     ]
     if found["allocations"]:
@@ -45,7 +54,11 @@ def lines(decision: Decision, node: str) -> list[str]:
             told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
             continue
         gpus = _gpus([Device.parse(gpu) for gpu in one["gpus"]])
-        told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory (swarm why {one['workload']})")
+        comes = "; comes with the next `swarm up`" if one["name"] in found["coming"] else ""
+        told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory{comes} (swarm why {one['workload']})")
+    if found["leaving"]:
+        told.append("\nWhat leaves it with the next `swarm up`")
+        told += [f"  {name}: {f'moves to {to}' if to else 'stops'}" for name, to in found["leaving"].items()]
     told.append("\nWhat is free")
     told.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
     if found["state"] in ("cordon", "drain", "lost"):
@@ -57,6 +70,11 @@ def lines(decision: Decision, node: str) -> list[str]:
 def _gpus(devices: list[Device]) -> str:
     head = f"GPU{'s'[: len(devices) != 1]} " if all(one.whole for one in devices) else ""
     return f"{head}{told_of(devices)}, " if devices else ""
+
+
+def _home(placement: Placement, name: str) -> str | None:
+    """The node of what has not come to its end."""
+    return next((one.node for one in placement.going() if one.name == name), None)
 
 
 def _place(decision: Decision, node: str) -> str:

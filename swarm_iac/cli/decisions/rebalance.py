@@ -14,11 +14,15 @@ from swarm_iac.cli.terminal.interrupt import Interrupted
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.cli.terminal.screen import table
 from swarm_iac.decision import Decision, adopt, keep, running
+from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost
+from swarm_iac.model.resource import LIMITED
+from swarm_iac.model.stack import Stack
 from swarm_iac.solver.advice.move_curve import Point, better, curve, gained, point, share
 from swarm_iac.solver.exact.figures import figures, rank
 
 BAR = 18
+_POOLS = frozenset(key for key, rows in LIMITED.items() if not rows[0].capacity)
 _HEADS = {"moves": "moves", "misfit": "misfit", "split": "split over NUMA nodes", "nodes": "nodes in use"}
 
 
@@ -56,10 +60,14 @@ def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableTyp
         yield Text("Nothing is gained by moving what runs: the placement is as good with no move as with any number.")
         return
     first, costs = points[0], cost.cost(now.stack, points[0].solution.placement)
-    heads = ["moves", *(_head(name) for name in names), *(["cost"] if costs else []), f"gain in {_head(names[0])}"]
+    pools = [_pools(now.stack, one) for one in points]
+    shown = [key for key in pools[0] if any(pool[key].used for pool in pools)]
+    heads = ["moves", *(_head(name) for name in names), *shown]
+    heads += [*(["cost"] if costs else []), f"gain in {_head(names[0])}"]
     rows = []
     for index, one in enumerate(points):
         cells = [str(one.budget), *(_cell(name, first.values[name], one.values[name]) for name in names)]
+        cells += [_used(pools[index][key]) for key in shown]
         if costs:
             cells.append(str(cost.cost(now.stack, one.solution.placement)))
         rows.append([*cells, bar(share(points, index, names[0]))])
@@ -77,10 +85,26 @@ def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:
             "moves": [move.model_dump(mode="json") for move in one.solution.moves if move.target],
             "figures": one.values,
             "optimal": one.solution.proof.optimal,
+            **_used_json(now.stack, one),
             "cost": str(cost.cost(now.stack, one.solution.placement) or "") or None,
         }
         for one in points
     ]
+
+
+def _pools(stack: Stack, one: Point) -> dict[str, Usage]:
+    """What is used of each resource that no machine has, by its key under `limits`."""
+    used = usage(stack, one.solution.placement)
+    return {each.resource: each for each in used if each.level == "cluster" and each.resource in _POOLS}
+
+
+def _used(pool: Usage) -> str:
+    return f"{pool.used_text} of {pool.ceiling_text}" if pool.ceiling_text else pool.used_text
+
+
+def _used_json(stack: Stack, one: Point) -> dict[str, dict[str, int]]:
+    used = {key: each.used for key, each in _pools(stack, one).items() if each.used}
+    return {"used": used} if used else {}
 
 
 def bar(part: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from swarm_iac.cli.engine import options
 from swarm_iac.decision import Decision
+from swarm_iac.model import growth
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
@@ -22,22 +23,37 @@ if TYPE_CHECKING:
 MOST = 100
 #: What is to be known of every end.
 GIVES = "the room of a job that has ended is given out by the next `swarm up`"
+#: What it is that pending work could do then: the second is of what runs, and waits for room for its new size.
+START, GROW = "start", "grow"
 #: Who asks why waits no longer for machines that do not answer. [s]
 _PATIENCE = 10.0
 
 
 def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[str, str]:
-    """Of each pending workload when it could start; without those of which nobody knows. `now`: [s since 1970]"""
+    """Of each pending workload when it could start, or grow; without those of which nobody knows. `now`: [s since 1970]"""
     names = [one.workload for one in decision.placement.unplaced[:MOST]]
     found = _starts(decision.stack, decision.placement, names, seen, now)
-    return {name: told(start, now) for name, start in found.items()}
+    words = {name: told(start, now) for name, start in found.items()}
+    for name in [one.workload for one in decision.placement.growing[:MOST] if one.workload not in names]:
+        start = _starts(*asked(decision, name), [name], seen, now).get(name)
+        words |= {name: told(start, now, GROW)} if start else {}
+    return words
 
 
-def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *, offline: bool) -> tuple[Start | None, str]:
-    """When one pending workload could start, and in words. Asked are the machines on which jobs with a known time run.
+def asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
+    """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
+    placement = decision.placement
+    others = tuple(one for one in placement.growing if one.workload != workload)
+    if len(others) == len(placement.growing):
+        return decision.stack, placement
+    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
+    rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
+    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
 
-    `stack` and `placement`: those that the question is about.
-    """
+
+def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
+    """When one pending workload could start, and in words. Asked are the machines on which jobs with a known time run."""
+    stack, placement = asked(decision, workload)
     timed = {one.node for one in placement.going() if stack.workloads[one.workload].time.end}
     seen: dict[str, Observed] = {}
     if timed and not offline:
@@ -48,7 +64,8 @@ def of(decision: Decision, stack: Stack, placement: Placement, workload: str, *,
         seen = observe(targets, ssh_config=run.ssh_config, timeout=min(_PATIENCE, run.node_timeout))
     now = int(time.time())
     start = _starts(stack, placement, [workload], seen, now).get(workload)
-    return start, told(start, now) if start else ""
+    verb = START if placement is decision.placement else GROW
+    return start, told(start, now, verb) if start else ""
 
 
 def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:
@@ -64,11 +81,11 @@ def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[
     return earliest(stack, placement, names, ends(stack, placement, began, over, now), datetime.date.today())
 
 
-def told(start: Start, now: int) -> str:
+def told(start: Start, now: int, verb: str = START) -> str:
     """As in `could start about 2026-11-23 04:10 UTC, when fine-2 reaches its limit (on gpu-03)`."""
     if start.how == "ended":
-        return f"could start at the next `swarm up`: {start.job} has ended (on {start.node})"
+        return f"could {verb} at the next `swarm up`: {start.job} has ended (on {start.node})"
     moment = datetime.datetime.fromtimestamp(now + start.after, datetime.UTC)
     when = f"about {moment:%Y-%m-%d %H:%M} UTC" if start.known else f"within {Seconds(start.after)}"
     why = "reaches its limit" if start.how == "limit" else "is expected to end"
-    return f"could start {when}, when {start.job} {why} (on {start.node})"
+    return f"could {verb} {when}, when {start.job} {why} (on {start.node})"

@@ -58,6 +58,9 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
     unplaced = list(unplaced_rows(now, then))
     if unplaced:
         yield table("not placed", ("workload", "missing before", "after", "because"), unplaced)
+    if then.placement.growing:
+        heads = ("workload", "keeps", "wants", "because")
+        yield table("keeps its size until there is room", heads, deciding.growing_rows(then))
     limits = [
         (f"{one.level} {one.subject}", one.resource, before.used_text, one.used_text, _ceilings(before, one))
         for before, one in _usages(now, then, today)
@@ -70,8 +73,12 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
 
 def changes(now: Decision, then: Decision) -> bool:
     """Would anything stand elsewhere, or would something else be pending?"""
-    missing = [{one.workload: one.missing for one in each.placement.unplaced} for each in (now, then)]
-    return any(True for _ in placement_rows(now, then)) or missing[0] != missing[1]
+    waits = [
+        {one.workload: one.missing for one in each.placement.unplaced}
+        | {one.workload: (one.keeps, one.wants) for one in each.placement.growing}
+        for each in (now, then)
+    ]
+    return any(True for _ in placement_rows(now, then)) or waits[0] != waits[1]
 
 
 def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:
@@ -109,12 +116,18 @@ def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, st
         assert one is not None
         wish = then.stack.workloads.get(one.workload) or now.stack.workloads.get(one.workload)
         if new is None:
-            gone = one.workload not in then.stack.workloads or one.index >= then.stack.workloads[one.workload].members
-            note = "no longer wanted" if gone else "loses its place"
+            note, without = _ends(one, then), _ends(one, now)
         else:
-            note = "new" if old is None else "moves" if old.node != new.node else "other resources"
-        note += ", without the edit too" if anyway.get(name) == new else ""
+            note = without = "new" if old is None else "moves" if old.node != new.node else "other resources"
+        if anyway.get(name) == new:
+            note += ", without the edit too" if note == without else f"; without the edit: {without}"
         yield name, wish.user if wish else "-", old.node if old else "-", new.node if new else "-", note
+
+
+def _ends(one: Allocation, of: Decision) -> str:
+    """What becomes of an allocation that is placed no more."""
+    wish = of.stack.workloads.get(one.workload)
+    return "no longer wanted" if wish is None or one.index >= wish.members else "loses its place"
 
 
 def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:
@@ -122,7 +135,7 @@ def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]
     before, after = _by_workload(now), _by_workload(then)
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
-        why = "; ".join(reason.text for reason in new.reasons) if new else "placed" if name in then.stack.workloads else "-"
+        why = deciding.because(new) if new else "placed" if name in then.stack.workloads else "-"
         yield name, len(old.missing) if old else 0, len(new.missing) if new else 0, why
 
 

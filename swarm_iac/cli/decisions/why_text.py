@@ -12,9 +12,9 @@ from swarm_iac.cli.decisions.deciding import kept_of
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
-from swarm_iac.model import growth
-from swarm_iac.model.placement import Allocation, Placement, Reason
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.placement import Allocation, Reason
+from swarm_iac.plan.state.desired import handover
+from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Mend, Move, why
 from swarm_iac.solver.advice.earliest import Start
 from swarm_iac.solver.explain.move_causes import moved_for
@@ -40,7 +40,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
         near = nearest(workload, {*decision.stack.workloads, *decision.stack.nodes})
         file = decision.source.place("").file
         raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
-    stack, placement = _asked(decision, workload)
+    stack, placement = start_times.asked(decision, workload)
     watch = progress.asks(f"looking for the reasons of {workload}")
 
     def tell(text: str) -> None:
@@ -62,18 +62,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
 
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
     """When a workload that waits could start, and in words; see `start_times.of`."""
-    return start_times.of(decision, *_asked(decision, workload), workload, offline=offline)
-
-
-def _asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
-    """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
-    placement = decision.placement
-    others = tuple(one for one in placement.growing if one.workload != workload)
-    if len(others) == len(placement.growing):
-        return decision.stack, placement
-    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
-    rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
-    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
+    return start_times.of(decision, workload, offline=offline)
 
 
 def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
@@ -139,7 +128,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
         yield f"\nTogether these leave it no place{size}; each of them is needed for that"
         yield from _reasons(answer.reasons, source)
         if start:
-            yield "\nWhen it could start, if nothing new arrives"
+            yield f"\nWhen it could {start_times.GROW if growing else start_times.START}, if nothing new arrives"
             yield f"  {start}"
             yield f"  {start_times.GIVES}"
         yield from _mends(answer, decision, options)
@@ -188,22 +177,40 @@ def _mends(answer: Explanation, decision: Decision, options: str) -> Iterator[st
         yield f"    swarm what-if {' '.join(shlex.quote(str(edit)) for edit in mend.edits)}{options}"
         for edit, was in zip(mend.edits, mend.was, strict=True):
             yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
-        if mend.moves:
-            yield f"      moves {', '.join(_move(move) for move in mend.moves)}"
-        if mend.stops:
-            yield f"      stops {', '.join(mend.stops)}"
-        if (count := _missed(mend, decision)) > most:
+        yield from _price(mend, decision)
+        if (count := missed(mend, decision)) > most:
             yield f"      stops {count} running allocations at once, and solve.stops is {most}: swarm up --allow-stop {count}"
     if answer.cut:
         yield "\nEnded by hand: other changes may place it, too."
 
 
-def _missed(mend: Mend, decision: Decision) -> int:
-    """How many `swarm up` would stop, as its guard counts: a service that moves is healthy there before it stops here."""
-    works = decision.stack.workloads
-    stops = [works[name.rpartition("-")[0]] for name in mend.stops]
-    moves = [works[move.name.rpartition("-")[0]] for move in mend.moves]
-    return sum(one.run is not None for one in stops) + sum(one.run is not None and one.kind != "serve" for one in moves)
+def _price(mend: Mend, decision: Decision) -> Iterator[str]:
+    """What it does to what runs; apart from that, what would happen without it too, where that is not applied yet."""
+    then = decision.placement.by_name()
+    moves = [(_move(one), one.name in then and then[one.name].node == one.target) for one in mend.moves]
+    before = decision.last.by_name()
+    restarts = [(name, name in then and then[name].gpus != before[name].gpus) for name in mend.restarts if name in before]
+    stops = [(name, name not in then) for name in mend.stops]
+    for verb, each in (("moves", moves), ("restarts", restarts), ("stops", stops)):
+        for anyway in (False, True):
+            if told := [one for one, too in each if too is anyway]:
+                yield f"      {verb} {', '.join(told)}{', without the edit too' if anyway else ''}"
+    if mend.displaced:
+        yield f"      leaves {', '.join(mend.displaced)} without the place it would get"
+
+
+def missed(mend: Mend, decision: Decision) -> int:
+    """How many `swarm up` would stop, as its guard counts them (plan.guards): a service is healthy where it goes to first.
+
+    A gang stops whole, and what stood on a machine that is given up is stopped by nobody.
+    """
+    works, nodes = decision.stack.workloads, decision.stack.nodes
+    goes = {one.name for one in mend.moves if one.source in nodes and nodes[one.source].state != "lost"} | {*mend.restarts}
+    ways = {name: works[name.rpartition("-")[0]] for name in goes}
+    gangs = {name.rpartition("-")[0] for name, one in ways.items() if one.gang is not None}
+    members = {one.name for one in decision.last.going() if one.workload in gangs}
+    counted = {name for name, one in ways.items() if handover(one) not in SERVES}
+    return len(counted | members | {*mend.stops})
 
 
 def _new(value: object) -> str:

@@ -30,7 +30,7 @@ TRIES = 3
 def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
     """Would `place` and `gpus` of the workload that runs under this name let it stand there, and is the node open to new?"""
     home = stack.nodes.get(node)
-    found = next((one for name, one in stack.workloads.items() if (one.formerly or name) == runs_as), None)
+    found = next((one for name, one in stack.workloads.items() if (one.renamed_from or name) == runs_as), None)
     if home is None or found is None or home.state != "ready":
         return False
     if not home.carries(found.place.select):

@@ -9,8 +9,8 @@ import datetime
 from collections import Counter
 
 from swarm_iac.limits import besides, came, gain, torn
-from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 
 #: A judgement of the whole fleet takes a second in a fleet of thousands; beyond so many stops only nodes are judged.
@@ -62,9 +62,9 @@ def _left(
     if node is None:
         return f"{was.node} left the stack"
     if node.state in ("drain", "lost"):
-        return f"{was.node}: {node.state}" + (f" ({node.why})" if node.why else "")
+        return f"{was.node}: {node.state}" + (f" ({node.reason})" if node.reason else "")
     # With its size of now, on the devices that it had where that is the same.
-    same = growth.size(was) == growth.size(now)
+    same = held_of(was) == held_of(now)
     back = was if same else now.model_copy(update={"node": was.node})
     found = came(stack, before, after, (back,), today, whole=whole)
     if found.names:
@@ -91,7 +91,7 @@ def _lost(
         return f"{one.node} left the stack, and no other node takes it"
     if node.state in ("drain", "lost"):
         more = besides(stack, before, after, one, today, whole=whole)
-        return f"{one.node}: {node.state}{f' ({node.why})' if node.why else ''}, and no other node takes it{more}"
+        return f"{one.node}: {node.state}{f' ({node.reason})' if node.reason else ''}, and no other node takes it{more}"
     # A gang stands whole or not at all, so it is put back whole.
     gang, now = stack.workloads[one.workload].gang is not None, after.by_name()
     back = tuple(each for each in before.allocations if gang and each.workload == one.workload and each.name not in now)

@@ -36,7 +36,7 @@ class Context:
     """What stands beside a plan: the stack, the placement before and after, and how good it is (None: stale).
 
     `today`: decides which exceptions to limits hold; None: all. `offline`: what was taken for the machines, where none was
-    asked. `starts`: when what is pending could start, where that is known.
+    asked. `starts`: when what is pending could start or grow, where that is known.
     """
 
     stack: Stack
@@ -106,7 +106,7 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
     costs = cost.told(context.stack, context.before, context.after)
-    a_lock = ".lock.yaml of " in context.offline  # and not machines on which nothing runs
+    a_lock = ".lock.yaml of " in context.offline and not context.offline.startswith("machines on which nothing runs")
     asked = f"Compared with {context.offline}{', which has no commands and no settings' if a_lock else ''}."
     every = (
         Section("No machine was asked", asked if plan.steps and context.offline else ""),
@@ -149,7 +149,9 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
         "unplaced": [
             each.model_dump(mode="json") | {"start": context.starts.get(each.workload)} for each in context.after.unplaced
         ],
-        "growing": [each.model_dump(mode="json") for each in context.after.growing],
+        "growing": [
+            each.model_dump(mode="json") | {"start": context.starts.get(each.workload)} for each in context.after.growing
+        ],
         "limits": [
             {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
         ],
@@ -288,7 +290,7 @@ def _drains(context: Context) -> Rows:
     for node in deadline.waiting(context.stack):
         kept = [one.name for one in context.after.going() if one.node == node.name]
         assert node.drain_by is not None
-        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.why)
+        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.reason)
     return table
 
 
@@ -314,7 +316,7 @@ def _unplaced(context: Context) -> Rows:
 def _growing(context: Context) -> Rows:
     table = Rows(("workload", "keeps", "wants", "because"))
     for one in context.after.growing:
-        table.add(one.workload, one.keeps, one.wants, _because(one))
+        table.add(one.workload, one.keeps, one.wants, _because(one, context.starts.get(one.workload, "")))
     return table
 
 

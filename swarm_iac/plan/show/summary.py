@@ -12,6 +12,9 @@ from swarm_iac.printable import printable
 
 #: Names that the line itself lists per reason; the section about stops has all of them.
 _SHOWN = 8
+#: Of nothing, and of each of what a plan may do: as it is to be done, and as it was done.
+_TO = ("nothing to change", "to start", "to move", "to restart", "to stop", "to change", "to configure", "to restore")
+_DONE = ("nothing changed", "started", "moved", "restarted", "stopped", "changed", "configured", "restored")
 
 
 class Summary(Value):
@@ -36,20 +39,27 @@ class Summary(Value):
 
     def line(self) -> str:
         """`2 to start, 1 to move, 1 to stop (fine-7, preempted by pretrain), 3 to change in place, 1 pending`."""
+        return self._told(_TO, _by_reason(self.stop))
+
+    def done(self) -> str:
+        """The same after a run that did it: `2 started, 1 moved, 1 stopped (fine-7), 3 changed in place, 1 pending`."""
+        return self._told(_DONE, _some(list(self.stop)))
+
+    def _told(self, words: tuple[str, ...], stops: str) -> str:
+        nothing, start, move, restart, stop, change, configure, restore = words
         parts = [
-            f"{len(self.start)} to start" if self.start else "",
-            f"{len(self.move)} to move" if self.move else "",
-            f"{len(self.restart)} to restart" if self.restart else "",
-            f"{len(self.stop)} to stop ({_by_reason(self.stop)})" if self.stop else "",
+            "" if self.changes else nothing,
+            f"{len(self.start)} {start}" if self.start else "",
+            f"{len(self.move)} {move}" if self.move else "",
+            f"{len(self.restart)} {restart}" if self.restart else "",
+            f"{len(self.stop)} {stop} ({stops})" if self.stop else "",
             f"{len(self.lost)} given up ({_by_reason(self.lost)})" if self.lost else "",
-            f"{len(self.change)} to change in place" if self.change else "",
-            f"{_many(len(self.configure), 'node')} to configure" if self.configure else "",
-            f"{_many(len(self.restore), 'node')} to restore" if self.restore else "",
+            f"{len(self.change)} {change} in place" if self.change else "",
+            f"{_many(len(self.configure), 'node')} {configure}" if self.configure else "",
+            f"{_many(len(self.restore), 'node')} {restore}" if self.restore else "",
             f"{_many(self.deferred, 'step')} deferred" if self.deferred else "",
             f"{self.pending} pending" if self.pending else "",
         ]
-        if not self.changes:
-            parts.insert(0, "nothing to change")
         return printable(", ".join(filter(None, parts)))
 
 

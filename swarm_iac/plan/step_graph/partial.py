@@ -50,7 +50,7 @@ def only(said: str, nodes: Iterable[str], stack: Stack | None) -> Only | None:
         )
     users = {user for word in words if word not in known for user in teams[word].users}
     found = {} if stack is None else stack.workloads
-    workloads = {each.formerly or name for name, each in found.items() if each.user in users}
+    workloads = {each.renamed_from or name for name, each in found.items() if each.user in users}
     return Only(frozenset(known & set(words)), frozenset(workloads), ", ".join(words)) if words else None
 
 

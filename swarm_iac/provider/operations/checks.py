@@ -1,4 +1,4 @@
-"""Which limits would this Fleet break, and in which line is each written?
+"""Which limits would this Fleet break, in which line is each written, and what follows from what it asks for?
 
 Called by the provider's Check and by the policy pack. Apart from the solver on purpose: a placement that someone edited
 by hand, or that another program made, is judged the same.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +21,42 @@ if TYPE_CHECKING:
     from swarm_iac.stackfile import Source
 
 
-def refusals(inputs: Mapping[str, Any]) -> list[str]:
-    """One text per broken limit, with file, line and hint; empty when all hold or the inputs carry no `wish`."""
-    wish = inputs.get("wish")
-    if not wish or wish == UNKNOWN:
-        return []
+@dataclass(frozen=True)
+class Checked:
+    """What was found of a set of inputs: why they are refused, and those inputs that follow from the others."""
+
+    refusals: tuple[str, ...] = ()
+    derived: Mapping[str, str] = field(default_factory=dict)
+
+
+def check(inputs: Mapping[str, Any]) -> Checked:
+    """Judge the request of a Fleet, and derive from it what is done to the nodes, so that it is that and nothing else.
+
+    One text per broken limit, with file, line and hint. Nothing is judged where the inputs carry no request.
+    """
     with LOADING:
         from swarm_iac.limits import judge
-        from swarm_iac.provider.spec import unpack_wish
+        from swarm_iac.provider import spec
 
-    given = unpack_wish(wish)
+    text = spec.request_text(inputs)
+    if text == UNKNOWN:
+        return Checked()
+    if not text:
+        nodes = inputs.get("spec")
+        return Checked(derived={"digest": spec.digest(nodes)} if isinstance(nodes, str) and nodes != UNKNOWN else {})
+    request = spec.unpack_request(text)
+    derived = spec.derived(request)
     today = datetime.date.today()
-    with understood("`wish` of the Fleet"):  # what names a table that is not there
-        violations = judge(given.stack, given.placement, today, kept=given.kept, held=given.held)
-    if not violations:
-        return []
-    source = _source(given.source, today)
-    return [_told(violation, given.source, source) for violation in violations]
+    with understood("`request` of the Fleet"):  # what names a table that is not there
+        violations = judge(request.stack, request.placement, today, kept=request.kept, held=request.held)
+    # A digest alone says nothing, and of an input that is not known yet nobody can say that it differs.
+    other = [key for key, value in derived.items() if key != "digest" and inputs.get(key) not in (None, UNKNOWN, value)]
+    refusals = [f"`{key}` of the Fleet is not what its request comes to\n  hint: {_OTHER}" for key in other]
+    source = _source(request.source, today) if violations else None
+    return Checked((*refusals, *(_told(each, request.source, source) for each in violations)), derived)
+
+
+_OTHER = "leave it out: it is derived from stack and placement, which are what the limits are judged by"
 
 
 def _source(file: str, today: datetime.date) -> Source | None:

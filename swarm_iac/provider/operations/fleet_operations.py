@@ -18,11 +18,13 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.step import Step, Verb
 from swarm_iac.plan.show.summary import Summary, summary
 from swarm_iac.provider import spec
-from swarm_iac.provider.operations import in_flight, pending_placement
+from swarm_iac.provider.operations import fleet_rows
 from swarm_iac.provider.operations.failures import divergences, failed_rows, row_of
+from swarm_iac.provider.operations.fleet_rows import as_rows, home
 from swarm_iac.provider.operations.machines import Machines
-from swarm_iac.provider.operations.reconcile import Asked, Sight, as_rows, home
+from swarm_iac.provider.plugin import in_flight
 from swarm_iac.provider.plugin.wire import Row, Rows
+from swarm_iac.reconcile import Reconciliation, Transition, pending_placement
 from swarm_iac.run_options import RunOptions
 
 
@@ -51,31 +53,33 @@ def read(machines: Machines, before: Before, options: RunOptions) -> Outcome:
     if options.offline:
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
     # A reading is of everything: a node that is asked for now may not have been known then.
-    asked = Asked.of(before.inputs, before.inputs, before.outputs, options.state_home)
-    seen = Sight.look(machines, asked, retry=options.retry)
-    return Outcome(seen.rows(before.rows), seen.outputs(), warnings=seen.warnings())
+    transition = _transition(before.inputs, before, options)
+    seen = Reconciliation.of(machines.observe, transition, machines.agent(), retry=options.retry)
+    return Outcome(fleet_rows.found(seen, before.rows), fleet_rows.outputs(seen), warnings=fleet_rows.warnings(seen))
 
 
 def foresee(machines: Machines, news: Mapping[str, Any], before: Before, options: RunOptions) -> Outcome:
     """Rows as they would be after `apply`, and whether that would refuse them. Changes nothing."""
-    asked = Asked.of(news, before.inputs, before.outputs, options.state_home)
-    outputs: dict[str, Any] = {**before.outputs, **spec.outputs(asked.kept)}
+    transition = _transition(news, before, options)
+    outputs: dict[str, Any] = {**before.outputs, **spec.outputs(transition.target.nodes)}
     if options.offline:
-        rows = as_rows(asked.kept)
+        rows = as_rows(transition.target.nodes)
         in_flight.leave(options.summary, _by_rows(before.rows, rows).model_dump_json())
         return Outcome(rows, outputs, warnings=("SWARM_OFFLINE: against what was last known",))
-    seen = Sight.look(machines, asked, retry=options.retry, only=options.only)
+    seen = Reconciliation.of(machines.observe, transition, machines.agent(), retry=options.retry, only=options.only)
     in_flight.leave(options.summary, summary(seen.plan, {}, 0).model_dump_json())
     refused = None
     try:
         seen.guard(options.allow_stop)
     except Refused as error:
-        refused = error  # whoever is to allow it must see all of it
-    wanted = seen.wanted
+        refused = error  # a person who is to allow it must see all of it
+    wanted = fleet_rows.wanted(seen)
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
-    still = (before.rows.keys() & wanted.keys() - touched) | (seen.blocked.keys() & before.rows.keys())
-    return Outcome(wanted | {row: before.rows[row] for row in still}, outputs, warnings=seen.warnings(), refused=refused)
+    still = (before.rows.keys() & wanted.keys() - touched) | (fleet_rows.blocked(seen).keys() & before.rows.keys())
+    return Outcome(
+        wanted | {row: before.rows[row] for row in still}, outputs, warnings=fleet_rows.warnings(seen), refused=refused
+    )
 
 
 def _by_rows(before: Rows, after: Rows) -> Summary:
@@ -114,36 +118,39 @@ def apply(
     """
     if options.offline:
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
-    asked = Asked.of(news, before.inputs, before.outputs, options.state_home)
+    transition = _transition(news, before, options)
     on_progress("reading the machines")
     # To destroy means all of it.
-    first = Sight.look(machines, asked, retry=guarded and options.retry, only=options.only if guarded else "")
+    part: Any = {"retry": options.retry, "only": options.only} if guarded else {}
+    first = Reconciliation.of(machines.observe, transition, machines.agent(), **part)
     if guarded:
         first.guard(options.allow_stop)
     now, failures = first, {}
     if first.plan.steps:
         places = [(step.node, step.allocation) for step in first.plan.steps if _places(step)]
-        us: Any = {"lineage": asked.inputs.lineage, "serial": first.serial + 1}
-        with machines.claimed(first.ours, **us, on_progress=on_progress) as run:
-            pending_placement.begin(options.state_home, asked.inputs.lineage, first.serial + 1, places, asked.serial)
-            results = machines.converge(first.plan, asked.all, **us, run=run, on_progress=on_progress, stop=stop)
+        lineage, serial = transition.target.lineage, first.serial + 1
+        us: Any = {"lineage": lineage, "serial": serial, "on_progress": on_progress}
+        with machines.claimed(first.ours, **us) as run:
+            pending_placement.begin(options.state_home, lineage, serial, places, transition.records.serial)
+            results = machines.converge(first.plan, transition.all, **us, run=run, stop=stop)
         on_progress("reading the machines again")
-        now = first.again(machines, results)
+        now = first.again(machines.observe, results)
         # What is left for a later run says why itself, and where things stand.
         later = {left.step.id for left in now.plan.left}
         failures = failed_rows((step for step in first.plan.steps if step.id not in later), results)
         done = sum(result.ok for result in results.values())
         on_progress(f"{done} of {len(first.plan.steps)} steps done")
     failures |= divergences(step for step in now.as_if_running(first).plan.steps if row_of(step) not in failures)
-    failures |= {row: "; ".join(filter(None, (failures.get(row), why))) for row, why in now.blocked.items()}
-    found = now.rows(before.rows)
-    wanted = as_rows(asked.kept)
+    failures |= {row: "; ".join(filter(None, (failures.get(row), why))) for row, why in fleet_rows.blocked(now).items()}
+    found = fleet_rows.found(now, before.rows)
+    wanted = as_rows(transition.target.nodes)
     for row in failures.keys() - found.keys() - before.rows.keys():
         # The engine records a creation that failed, so the row says the least that is true of it.
         found[row] = {"node": wanted[row]["node"]} if "node" in wanted.get(row, {}) else {}
     # Failed rows bring the next run here by themselves; `drift` is for what a reading finds.
-    outputs = {**now.outputs(applied=True), "drift": []}
-    return Outcome(found, outputs, failures, tuple(dict.fromkeys(first.warnings() + now.warnings())))
+    outputs = {**fleet_rows.outputs(now, applied=True), "drift": []}
+    warnings = tuple(dict.fromkeys(fleet_rows.warnings(first) + fleet_rows.warnings(now)))
+    return Outcome(found, outputs, failures, warnings)
 
 
 def give_back(
@@ -155,7 +162,8 @@ def give_back(
     stop: threading.Event,
 ) -> Outcome:
     """Restore every machine. Rows that are left belong to what could not be given back."""
-    done = apply(machines, {**before.inputs, "spec": ""}, before, options, on_progress=on_progress, stop=stop, guarded=False)
+    nothing = {**before.inputs, "spec": ""}
+    done = apply(machines, nothing, before, options, on_progress=on_progress, stop=stop, guarded=False)
     failures = dict(done.failures)
     for name in done.outputs["leaving"]:
         why = [text for row, text in done.failures.items() if home(row, before.rows) == name]
@@ -163,6 +171,10 @@ def give_back(
     bad = {home(row, before.rows) for row in failures}
     rows = {row: value for row, value in before.rows.items() if home(row, before.rows) in bad}
     return Outcome(rows, done.outputs, failures, done.warnings)
+
+
+def _transition(news: Mapping[str, Any], before: Before, options: RunOptions) -> Transition:
+    return Transition.of(spec.target(news), spec.records(before.inputs, before.outputs), options.state_home)
 
 
 def _places(step: Step) -> bool:

@@ -55,7 +55,7 @@ class RealMachines:
 
     def agent(self) -> str:
         """See Machines."""
-        from swarm_iac.reach.program import agent_digest
+        from swarm_iac.reach.node_program import agent_digest
 
         return agent_digest()
 

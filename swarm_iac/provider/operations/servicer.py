@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from swarm_iac.provider.operations.machines import Machines
 
 _LINEAGE = "swarm:index:Lineage"
-#: Inputs that say what the machines should be. The others (`wish`, `guard`) change how, not what.
+#: Inputs that say what the machines should be. The others (`request`, `guard`) say why, and how they may become it.
 _MEANT = ("fleet", "lineage", "spec")
-Context: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
+RpcContext: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
@@ -52,48 +52,51 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._fresh_lineage = False
         self._told: set[str] = set()
 
-    async def Handshake(self, request: Any, context: Context) -> Any:
+    async def Handshake(self, request: Any, context: RpcContext) -> Any:
         self._engine = request.engine_address
         return pb.ProviderHandshakeResponse(accept_secrets=False, accept_resources=False, accept_outputs=False)
 
-    async def Attach(self, request: Any, context: Context) -> Any:
+    async def Attach(self, request: Any, context: RpcContext) -> Any:
         self._engine = request.address
         return empty_pb2.Empty()
 
-    async def GetPluginInfo(self, request: Any, context: Context) -> Any:
+    async def GetPluginInfo(self, request: Any, context: RpcContext) -> Any:
         return plugin_pb2.PluginInfo(version=__version__)
 
-    async def GetSchema(self, request: Any, context: Context) -> Any:
+    async def GetSchema(self, request: Any, context: RpcContext) -> Any:
         return pb.GetSchemaResponse(schema="{}")
 
-    async def CheckConfig(self, request: Any, context: Context) -> Any:
+    async def CheckConfig(self, request: Any, context: RpcContext) -> Any:
         return pb.CheckResponse(inputs=request.news)
 
-    async def DiffConfig(self, request: Any, context: Context) -> Any:
+    async def DiffConfig(self, request: Any, context: RpcContext) -> Any:
         return pb.DiffResponse()
 
-    async def Configure(self, request: Any, context: Context) -> Any:
+    async def Configure(self, request: Any, context: RpcContext) -> Any:
         return pb.ConfigureResponse(supportsPreview=True)
 
-    async def Cancel(self, request: Any, context: Context) -> Any:
+    async def Cancel(self, request: Any, context: RpcContext) -> Any:
         self._busy.stop.set()
         return empty_pb2.Empty()
 
-    async def Check(self, request: Any, context: Context) -> Any:
+    async def Check(self, request: Any, context: RpcContext) -> Any:
         answer = pb.CheckResponse(inputs=request.news)
         if not _is_lineage(request.urn):
-            from swarm_iac.provider.operations.checks import refusals
+            from swarm_iac.provider.operations.checks import check
 
             if "sshConfig" in request.news:
                 answer.failures.add(property="sshConfig", reason=_NO_CONFIG)
             for mistake in self._options.mistakes:
                 answer.failures.add(property="", reason=printable(mistake))
             async with _in_words(context):
-                for reason in await asyncio.to_thread(refusals, from_struct(request.news)):
-                    answer.failures.add(property="", reason=printable(reason))
+                checked = await asyncio.to_thread(check, from_struct(request.news))
+            for reason in checked.refusals:
+                answer.failures.add(property="", reason=printable(reason))
+            for key, value in checked.derived.items():
+                answer.inputs.fields[key].string_value = value
         return answer
 
-    async def Diff(self, request: Any, context: Context) -> Any:
+    async def Diff(self, request: Any, context: RpcContext) -> Any:
         if _is_lineage(request.urn):
             return pb.DiffResponse(changes=pb.DiffResponse.DIFF_NONE)
         async with _in_words(context):
@@ -109,7 +112,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             answer.diffs.extend(sorted(answer.detailedDiff))
         return answer
 
-    async def Create(self, request: Any, context: Context) -> Any:
+    async def Create(self, request: Any, context: RpcContext) -> Any:
         if _is_lineage(request.urn):
             self._fresh_lineage = not request.preview
             return pb.CreateResponse(id="" if request.preview else self._options.adopt or str(uuid.uuid4()))
@@ -125,7 +128,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         outputs = await self._change(request, context, id, news, Before())
         return pb.CreateResponse(id=id, properties=to_struct(outputs), refresh_before_update=True)
 
-    async def Update(self, request: Any, context: Context) -> Any:
+    async def Update(self, request: Any, context: RpcContext) -> Any:
         if _is_lineage(request.urn):
             return pb.UpdateResponse(properties=request.olds)
         with LOADING:
@@ -137,7 +140,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         outputs = await self._change(request, context, request.id, news, before)
         return pb.UpdateResponse(properties=to_struct(outputs), refresh_before_update=True)
 
-    async def Read(self, request: Any, context: Context) -> Any:
+    async def Read(self, request: Any, context: RpcContext) -> Any:
         if _is_lineage(request.urn) or not request.HasField("inputs") or "spec" not in request.inputs:
             return pb.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         with LOADING:
@@ -155,7 +158,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             id=request.id, properties=to_struct(found.outputs), inputs=request.inputs, refresh_before_update=True
         )
 
-    async def Delete(self, request: Any, context: Context) -> Any:
+    async def Delete(self, request: Any, context: RpcContext) -> Any:
         if _is_lineage(request.urn):
             return empty_pb2.Empty()
         with LOADING:
@@ -179,7 +182,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await _refuse(context, "\n".join(reasons(done.failures)))
         return empty_pb2.Empty()
 
-    async def _change(self, request: Any, context: Context, id: str, news: dict[str, Any], before: Before) -> dict[str, Any]:
+    async def _change(self, request: Any, context: RpcContext, id: str, news: dict[str, Any], before: Before) -> dict[str, Any]:
         """Foresee or apply, publish the rows that change, and give the outputs. Ends the call when a row failed."""
         with LOADING:
             from swarm_iac.provider.operations import fleet_operations
@@ -214,7 +217,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 await voice.warn(warning)
 
     @contextlib.asynccontextmanager
-    async def _voice(self, urn: str, context: Context) -> AsyncIterator[Voice]:
+    async def _voice(self, urn: str, context: RpcContext) -> AsyncIterator[Voice]:
         """A voice on the resource's row; an error of ours ends the call in plain words."""
         voice = Voice(self._engine, urn)
         try:
@@ -225,7 +228,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
 
 @contextlib.asynccontextmanager
-async def _in_words(context: Context) -> AsyncIterator[None]:
+async def _in_words(context: RpcContext) -> AsyncIterator[None]:
     """An error of ours ends the call in plain words, and no other one leaves it unsaid where it happened."""
     try:
         yield
@@ -250,6 +253,6 @@ def _is_lineage(urn: str) -> bool:
     return f"::{_LINEAGE}::" in urn
 
 
-async def _refuse(context: Context, message: str, hint: str = "") -> None:
+async def _refuse(context: RpcContext, message: str, hint: str = "") -> None:
     text = f"{message}\n  hint: {hint}" if hint else message
     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, printable(text))

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import grpc.aio
 
-from swarm_iac.provider.operations import in_flight
-from swarm_iac.provider.plugin import process_identity
+from swarm_iac.provider.plugin import in_flight, process_identity
 from swarm_iac.provider.plugin.caller import OnlyOwner
 from swarm_iac.provider.plugin.engine_log import UNLIMITED
 from swarm_iac.run_options import RunOptions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.advice.fixes import Bench, mends
+from swarm_iac.solver.advice.fixes import TINY, Bench, mends
 from swarm_iac.solver.advice.runner_up import second_best
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain import conflict, messages
@@ -29,11 +29,12 @@ def why(
     tell: Callable[[str], None] = lambda text: None,
     so_far: Callable[[Explanation], None] = lambda answer: None,
     watch: Watch | None = None,
+    tiny: int = TINY,
 ) -> Explanation:
     """The answer about one workload of `placement`, which was decided from `last` (else: it stands already).
 
     `tell` hears what is being tried, and `so_far` the answer as it grows. A watch that is stopped ends it with what is
-    known. Raises KeyError for an unknown workload.
+    known. `tiny`: see Bench. Raises KeyError for an unknown workload.
     """
     watch = watch or Watch()
     scene = scene_of(stack, placement, today)
@@ -60,7 +61,7 @@ def why(
     reasons = reasons_of(causes, ask, conflict)
     answer = answer.model_copy(update={"reasons": reasons})
     so_far(answer)
-    bench = Bench(stack, placement, workload, before, today, tell, watch)
+    bench = Bench(stack, placement, workload, before, today, tell, watch, tiny)
     moves = bench.needed_moves(conflict)
     if moves is not None and moves > stack.solve.moves and conflict.rules and ask.members == ask.wanted:
         answer = answer.model_copy(update={"reasons": (*reasons, messages.budget(scene, moves))})

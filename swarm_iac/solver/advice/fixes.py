@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from swarm_iac.model.edit import Edit, changed, current
 from swarm_iac.model.placement import Placement
@@ -52,7 +52,8 @@ assert EVERY | {GANG} >= UNMOVED
 class Bench:
     """One workload without a place, and what is needed to try a change. `last` is what a solve starts from.
 
-    `tell` hears what is tried. Once the watch is stopped nothing more is found.
+    `tell` hears what is tried. `tiny`: up to so many pairs (workload, node) every offer is searched. Once the watch is stopped
+    nothing more is found.
     """
 
     stack: Stack
@@ -62,6 +63,7 @@ class Bench:
     today: datetime.date | None
     tell: Callable[[str], None] = lambda text: None
     watch: Watch = field(default_factory=Watch)
+    tiny: int = TINY
 
     def __post_init__(self) -> None:
         self.pairs = len(self.stack.nodes) * len(self.stack.workloads)
@@ -79,12 +81,28 @@ class Bench:
         found = self._solved(stack, self._ended() if at_once else self.watch)
         if self.watch.stopped or self._missing(found):
             return None
-        now = found.placement.by_name()
-        stops = tuple(a.name for a in self.placement.allocations if a.name not in now and a.workload != self.workload)
         was = tuple(current(self.stack, edit.path) for edit in edits)
-        before = self.placement.by_name()
-        moves = tuple(one for one in found.moves if one.target and one.name in before and before[one.name].node != one.target)
-        return Mend(kind=kind, edits=edits, was=was, moves=moves, stops=stops)
+        return Mend(kind=kind, edits=edits, was=was, **self._price(stack, found))
+
+    def _price(self, stack: Stack, found: Solution) -> dict[str, Any]:
+        """What becomes of what runs, as `swarm up` would do it with the edits: what is decided may not be applied yet.
+
+        What stood on a machine that is given up is not stopped by anyone.
+        """
+        now = found.placement.by_name()
+        ran = {a.name: a for a in self.last.going() if a.node in stack.nodes and stack.nodes[a.node].state != "lost"}
+        moves = tuple(one for one in found.moves if one.target)
+        moved = {one.name for one in moves}
+        both = [(a, now[name]) for name, a in ran.items() if name in now and name not in moved]
+        return {
+            "moves": moves,
+            "restarts": tuple(was.name for was, to in both if was.gpus != to.gpus or not set(was.numa) <= set(to.numa)),
+            "stops": tuple(name for name in ran if name not in now),
+            "displaced": tuple(
+                a.name for a in self.placement.going()
+                if a.name not in now and a.name not in ran and a.workload != self.workload
+            ),
+        }  # fmt: skip
 
     def needed_moves(self, conflict: Conflict) -> int | None:
         """How many moves would make room, if there were no budget; None where moving does not help.
@@ -130,7 +148,7 @@ def mends(
     if moves is not None and moves > bench.stack.solve.moves:
         offers.append(Offer("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
     found = _Found(offers, so_far)
-    if bench.pairs <= TINY:
+    if bench.pairs <= bench.tiny:
         for kind in KINDS:
             for offer in found.of(kind)[:TRIES]:
                 found.add(offer, bench.mend(kind, (offer.edit,)))
@@ -160,7 +178,7 @@ class _Found:
         """The cheapest of each kind."""
         found: list[Mend] = []
         for made in self.mends.values():
-            made.sort(key=lambda one: (len(one[1].stops), len(one[1].moves), one[0]))
+            made.sort(key=lambda one: (len(one[1].stops) + len(one[1].displaced), len(one[1].moves), one[0]))
             found += [mend for _, mend in made[:MOST]]
         return tuple(found)
 
@@ -214,7 +232,7 @@ def _more(bench: Bench, edits: tuple[Edit, ...]) -> list[Offer]:
 
 def _together(bench: Bench, offers: list[Offer]) -> tuple[Mend, ...]:
     """Two edits at once, or three; the fewest that were found."""
-    at_once, large = bench.pairs > TINY, bench.pairs > LARGE
+    at_once, large = bench.pairs > bench.tiny, bench.pairs > LARGE
     left = TOGETHER_LARGE if large else TOGETHER_AT_ONCE if at_once else TOGETHER
     width = TRIES_LARGE if large else TRIES
     front: list[tuple[tuple[Edit, ...], int]] = [((offer.edit,), offer.change) for offer in offers]

@@ -11,23 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from swarm_iac.model.edit import Edit, changed
+from swarm_iac.model.resource import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.conflict import GANG, without
-from swarm_iac.solver.explain.counting import EVERY, NODE_RULES, NUMA_RULE, RACK_RULES, STATES, Tally, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, USER_RULES, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import CAPPED, CEILING_KEYS, CEILINGS, ENDLESS, GPUS, UPLINK, Ask, ask_of
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
+from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, ask_of
+from swarm_iac.units import Bytes
 
 Kind = Literal["limit", "node", "move", "request"]
 #: How long an exception that has ended would go on.
 EXTENSION = datetime.timedelta(days=30)
 #: So many of those who hold the room could be asked for less.
 HOLDERS = 5
-_CEILING_UNITS: dict[str, type[int]] = {
-    "gpus": int, "vcpus": Cpus, "memory": Bytes, "storage": Bytes, "bandwidth": BitsPerSecond,
-}  # fmt: skip
 _STATES = {"cordon": 1, "drain": 2, "lost": 3}
 
 
@@ -52,22 +51,17 @@ class Offers:
     def of(self, conflict: Conflict) -> list[Offer]:
         """Offers for each rule and holder, and for asking less often or more urgently; sure ones first, then cheap ones."""
         found = [offer for rule in conflict.rules for offer in self._of_rule(rule)]
-        found += [*self._ended(), *self._fewer(), *self._urgent()]
+        found += [*self._ended(conflict), *self._fewer(), *self._urgent()]
         found += [offer for name in conflict.holders[:HOLDERS] for offer in self._given_up(name)]
         return sorted(found, key=lambda offer: (not offer.whole, offer.change, offer.edit.path))
 
     def _of_rule(self, rule: str) -> Iterator[Offer]:
-        name, _, what = rule.partition(" ")
-        if rule == STATES:
+        budget = BUDGETS.get(rule)
+        if budget is not None:
+            of = {"machine": self._less, "node": self._node_limit, "rack": self._racks}
+            yield from of.get(budget.level, self._ceiling)(budget)
+        elif rule == STATES:
             yield from self._nodes()
-        elif rule in NODE_RULES[:CAPPED]:
-            yield from self._less(rule)
-        elif rule in NODE_RULES:
-            yield from self._node_limit(rule, what)
-        elif rule in RACK_RULES:
-            yield from self._racks(rule)
-        elif name in ("user_stays_under_limits", "cluster_stays_under_limits"):
-            yield from self._ceiling(name.split("_", 1)[0], what)
         elif rule != GANG:
             yield from self._where(rule)
 
@@ -84,40 +78,21 @@ class Offers:
                 yield Offer("node", edit, 1000 * _STATES[bin_.state], tally.reach() >= self.goal)
                 tally.close(name)
 
-    def _less(self, rule: str) -> Iterator[Offer]:
+    def _less(self, budget: Budget) -> Iterator[Offer]:
         """The most of one thing that would find room, in round figures."""
-        i = NODE_RULES.index(rule)
-        need = self.ask.need[i]
-        if i == 2:
-            yield self._request("each.pinned", False, 500)
+        i, row, workload = budget.place, MACHINE[budget.place], self.stack.workloads[self.ask.name]
+        if row.part_of:
+            yield self._request(*row.edit(workload, 0), 500)
             return
-        step = _round(i, need)
+        need = self.ask.need[i]
+        step = row.step(need)
         parts = {free[i] // k // step * step for free in self.room.free.values() for k in range(1, min(self.goal, 16) + 1)}
         values = sorted(value for value in parts if 0 < value < need)
-        best = _largest(values, lambda value: self._fits(ask=self._asking(self._spelled(i, value))))
+        best = _largest(values, lambda value: self._fits(ask=self._asking(row.edit(workload, value))))
         for value in dict.fromkeys((best, values[-1] if values else None)):
             if value is not None:
-                key, written = self._spelled(i, value)
+                key, written = row.edit(workload, value)
                 yield self._request(key, written, 1000 * (need - value) // need)
-
-    def _spelled(self, i: int, value: int) -> tuple[str, object]:
-        """Key and value under the workload that make its i-th need `value`."""
-        workload = self.stack.workloads[self.ask.name]
-        gpus = workload.each.gpus
-        if i == 0:
-            plain = f"{value} x {gpus.model}" if gpus.model else value
-            return ("each.gpus.count", value) if gpus.memory else ("each.gpus", plain)
-        if i == 1:
-            return "each.vcpus", str(Cpus(value))
-        if i == 3:
-            return "each.memory", str(Bytes(value))
-        if i == 4:
-            key, other = ("scratch", "cache") if workload.each.scratch else ("cache", "scratch")
-            return f"each.{key}", str(Bytes(max(0, value - int(getattr(workload.each, other)))))
-        key = "egress" if i == 5 else "ingress"
-        if getattr(workload.network, key):
-            return f"network.{key}", str(BitsPerSecond(max(0, value - int(workload.network.between or 0))))
-        return "network.between", str(BitsPerSecond(value))
 
     def _where(self, rule: str) -> Iterator[Offer]:
         """Wishes about the place that can be given up."""
@@ -134,7 +109,7 @@ class Offers:
         elif rule in (NUMA_RULE, "numa_node_suffices"):
             yield self._request("place.numa", None, 600)
             if self.ask.need[GPUS] > 1:
-                yield from self._less(NODE_RULES[GPUS])
+                yield from self._less(NODE[GPUS])
         elif rule == "gpu_model_matches":
             gpus = workload.each.gpus
             plain = gpus.memory is None and gpus.share == 1000
@@ -196,32 +171,33 @@ class Offers:
                 yield Offer("request", edit, 4000 + 1000 * gone, whole)
                 return
 
-    def _ended(self) -> Iterator[Offer]:
-        """An exception whose end blocks growth goes on."""
-        if self.today is None or self.ask.members == self.ask.wanted:
+    def _ended(self, conflict: Conflict) -> Iterator[Offer]:
+        """An exception whose end blocks growth, or leaves its user too little, goes on."""
+        grows = self.ask.members != self.ask.wanted
+        if self.today is None or not (grows or any(rule in USER_RULES for rule in conflict.rules)):
             return
+        most = self.room.scene.users[self.ask.user]
         for i, one in enumerate(self.stack.limits.exceptions):
             if one.user == self.ask.user and one.until < self.today:
+                room = self.room.copy()
+                for j, key in enumerate(KEYS):
+                    room.users[self.ask.user][j] += max(0, (one.limit(key) or 0) - most[j])
                 edit = Edit(path=f"limits.except[{i}].until", value=(self.today + EXTENSION).isoformat())
-                yield Offer("limit", edit, 500, True)
+                yield Offer("limit", edit, 500, grows or self._fits(room))
 
-    def _ceiling(self, level: str, what: str) -> Iterator[Offer]:
+    def _ceiling(self, budget: Budget) -> Iterator[Offer]:
         """The user's or the cluster's ceiling, raised to what all replicas need."""
-        room = self.room.copy()
-        values = room.users[self.ask.user] if level == "user" else room.cluster
-        whole = (room.scene.users[self.ask.user] if level == "user" else room.scene.cluster)[CEILINGS.index(what)]
-        whole += self.room.scene.files(self.ask.user if level == "user" else "", CEILINGS.index(what))
-        more = self.ask.usage[CEILINGS.index(what)] * self.goal - values[CEILINGS.index(what)]
-        key = CEILING_KEYS[CEILINGS.index(what)]
-        for i in (i for i, name in enumerate(CEILING_KEYS) if name == key):
-            values[i] += more
-        where = self.room.scene.given.get((self.ask.user, CEILINGS.index(what)), "limits.user")
-        path = f"{where if level == 'user' else 'limits.cluster'}.{key}"
-        yield self._raised(path, key, whole, more, sure=self._fits(room))
+        room, i, user = self.room.copy(), budget.place, self.ask.user if budget.level == "user" else ""
+        values = room.users[user] if user else room.cluster
+        whole = (room.scene.users[user] if user else room.scene.cluster)[i] + self.room.scene.files(user, i)
+        more = self.ask.usage[i] * self.goal - values[i]
+        for j in (j for j, key in enumerate(KEYS) if key == budget.key):
+            values[j] += more
+        path = self.room.scene.given.get((user, i), f"limits.{budget.level}")
+        yield self._raised(f"{path}.{budget.key}", budget.noun, whole, more, sure=self._fits(room))
 
-    def _node_limit(self, rule: str, what: str) -> Iterator[Offer]:
-        i, key = NODE_RULES.index(rule), CEILING_KEYS[CEILINGS.index(what)]
-        both = [CAPPED + j for j, name in enumerate(CEILING_KEYS) if name == key]
+    def _node_limit(self, budget: Budget) -> Iterator[Offer]:
+        both = [other.place for other in NODE if other.level == "node" and other.key == budget.key]
 
         def fits(more: int) -> bool:
             room = self.room.copy()
@@ -230,27 +206,28 @@ class Offers:
                     free[j] += more
             return self._fits(room)
 
-        short = self._short(self.ask.need[i], (free[i] for free in self.room.free.values()))
+        short = self._short(self.ask.need[budget.place], (free[budget.place] for free in self.room.free.values()))
         more = _smallest(short, fits)
-        given = getattr(self.stack.limits.node, key)
-        whole = ENDLESS if given is None else int(given)
+        given = self.stack.limits.node.limit(budget.key)
+        whole = ENDLESS if given is None else given
         for value in dict.fromkeys((more, short[0] if short else None)):
             if value is not None:
-                yield self._raised(f"limits.node.{key}", key, whole, value, sure=fits(value))
+                yield self._raised(f"limits.node.{budget.key}", budget.noun, whole, value, sure=fits(value))
 
-    def _racks(self, rule: str) -> Iterator[Offer]:
-        i = RACK_RULES.index(rule)
+    def _racks(self, budget: Budget) -> Iterator[Offer]:
+        i, key = budget.place, budget.key
+        both = [other.place for other in RACK if other.key == key]
         room = self.room.copy()
         tally = Tally(room, self.ask)
         for name, left in self.room.racks.items():
             bins = [b for b in self.room.scene.bins.values() if b.rack == name]
-            needs = {b.power_of(self.ask) for b in bins} if i == 2 else {self.ask.need[UPLINK[i]]}
+            needs = {b.of_rack(self.ask)[i] for b in bins}
 
             def fits(
                 more: int, rack: list[int] = room.racks[name], inside: tuple[str, ...] = tuple(b.name for b in bins[:1])
             ) -> bool:
                 before = list(rack)
-                for j in (2,) if i == 2 else (0, 1):
+                for j in both:
                     rack[j] += more
                 tally.changed(inside)
                 enough = tally.reach() >= self.goal
@@ -262,20 +239,17 @@ class Offers:
             more = _smallest(short, fits)
             for value in dict.fromkeys((more, short[0] if short else None)):
                 if value is not None and left[i] < ENDLESS // 2:
-                    key = "power" if i == 2 else "uplink"
-                    given = getattr(self.stack.racks[name], key)
-                    unit: type[int] = Watts if i == 2 else BitsPerSecond
-                    edit = Edit(path=f"racks.{name}.{key}", value=str(unit(int(given) + value)))
-                    yield Offer("limit", edit, 1000 * value // max(1, int(given)), fits(value))
+                    given = int(getattr(self.stack.racks[name], key))
+                    edit = Edit(path=f"racks.{name}.{key}", value=budget.noun.text(given + value))
+                    yield Offer("limit", edit, 1000 * value // max(1, given), fits(value))
 
     def _short(self, need: int, left: Iterable[int]) -> list[int]:
         """What is short for one replica, for two, and so on, over places with so much left; ascending."""
         return sorted({more for free in left for k in range(1, min(self.goal, 16) + 1) if (more := k * need - free) > 0})
 
-    def _raised(self, path: str, key: str, whole: int, more: int, *, sure: bool) -> Offer:
-        value = _CEILING_UNITS[key](whole + more)
-        written = int(value) if key == "gpus" else str(value)
-        return Offer("limit", Edit(path=path, value=written), 1000 * more // max(1, whole), sure)
+    def _raised(self, path: str, noun: Noun, whole: int, more: int, *, sure: bool) -> Offer:
+        edit = Edit(path=path, value=noun.written(whole + more))
+        return Offer("limit", edit, 1000 * more // max(1, whole), sure)
 
 
 def _largest(values: list[int], fits: Callable[[int], bool]) -> int | None:
@@ -294,12 +268,3 @@ def _smallest(values: list[int], fits: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(values[middle]) else (middle + 1, high)
     return values[low] if low < len(values) else None
-
-
-def _round(i: int, need: int) -> int:
-    """The step in which a request is lowered: whole GPUs and CPUs, GB or MB, Gbit/s or Mbit/s."""
-    if i in (0, 2):
-        return 1
-    if i == 1:
-        return 1000 if need >= 1000 else 50
-    return 10**9 if need >= 4 * 10**9 else 10**6

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
+from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
@@ -55,9 +56,9 @@ def _only_more(before: Placement, after: Placement) -> bool:
     now = after.by_name()
     pairs = [(one, now.get(one.name)) for one in before.allocations]
     for was, one in pairs:
-        if one is None or one.node != was.node or not {*was.gpus} <= {*one.gpus} or not {*was.cpus} <= {*one.cpus}:
+        if one is None or one.node != was.node or not {*was.cards} <= {*one.cards} or not {*was.cpus} <= {*one.cpus}:
             return False
-        if any(small > large for small, large in zip(growth.size(was), growth.size(one), strict=True)):
+        if any(small > large for small, large in zip(held_of(was), held_of(one), strict=True)):
             return False
     return len(now) > len(pairs) or before.allocations != after.allocations
 
@@ -152,7 +153,7 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
     found = {}
     for name, ones in running.items():
         wish, count = stack.workloads[name], len(ones) + done[name]
-        alike = len({growth.size(one) for one in ones}) == 1
+        alike = len({held_of(one) for one in ones}) == 1
         if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], count) != wish:
             found[name] = ones[0], count
     return found

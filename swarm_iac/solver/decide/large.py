@@ -23,7 +23,8 @@ from swarm_iac.solver.repair.gpu_bounds import Bounds
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import View, named, simple, view
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, RACK_DIMS, WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.layout import RACK
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import size
 
@@ -100,7 +101,7 @@ def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
             by_rack.setdefault(bins[name].rack or "", []).append(name)
         firsts = [room.scene.asks[kind[0]] for kind in seen.asks]
         uses = {
-            pattern: [sum(bins[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK_DIMS))]
+            pattern: [sum(bins[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK))]
             for pattern in set(patterns)
         }
         for pattern in sorted(patterns, key=lambda one: ([-use for use in uses[one]], one)):

@@ -17,7 +17,8 @@ from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import Misfits
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import CORES, GPUS, MEMORY, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import hindering, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
 

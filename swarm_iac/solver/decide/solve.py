@@ -17,7 +17,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -52,14 +52,23 @@ from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, fixed_b
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Move, Solution, digest
 
-#: Above this many nodes, too, the fleet is filled by columns.
-NODES = 100
-#: Up to this many pairs (workload, node) all is decided at once.
-EXACT = 60_000
 #: After a search that was ended by hand so many reasons are looked for; the others say so.
 SEEN = 20
 #: For so many workloads nodes are counted: that looks at every node each time.
 COUNTED = 100
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From where on a fleet is large. `pairs`: up to so many (workload, node) all is decided at once; `nodes`: above so many,
+    too, an empty fleet is filled by columns.
+    """
+
+    pairs: int = 60_000
+    nodes: int = 100
+
+
+SCALE = Scale()
 UNSEEN = Reason(rule="effort", text="the search was ended before the reason was looked for", path="solve.effort")
 
 
@@ -72,6 +81,7 @@ def solve(
     today: datetime.date | None = None,
     watch: Watch | None = None,
     reasons: bool = True,
+    scale: Scale = SCALE,
 ) -> Solution:
     """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
 
@@ -88,7 +98,7 @@ def solve(
     most = possible(scene)
     with listening() as failures:
         try:
-            found = _best(scene, settled, most, moves, watch, repair=repair)
+            found = _best(scene, settled, most, moves, watch, scale, repair=repair)
             if repair:
                 found = _whole(scene, settled, found, watch)
             found = _on_one(scene, settled, most, found, watch)
@@ -195,13 +205,15 @@ def rescued(scene: Scene, settled: Settled, most: dict[str, int], error: Excepti
     return _large_solution(scene, settled, counts, goals, 0, watch, {"failed": f"{type(error).__name__}{where}: {error}"})
 
 
-def _best(scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, *, repair: bool) -> Solution:
-    large = len(scene.asks) * len(scene.bins) > EXACT
+def _best(
+    scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, scale: Scale, *, repair: bool
+) -> Solution:
+    large = len(scene.asks) * len(scene.bins) > scale.pairs
     if not repair:
         task = replace(wide(scene, settled), budget=moves)
         left = in_all(scene, FROM_NOTHING)
         found, counts, cut = attempt(scene, task, most, None, False, watch, haste=large, left=left, enough=never)
-    elif not scene.running and (large or len(scene.bins) > NODES):
+    elif not scene.running and (large or len(scene.bins) > scale.nodes):
         return _filled(scene, settled, most, watch)
     elif not scene.running:
         found, counts, cut = from_nothing(scene, narrow(scene, settled), most, watch)

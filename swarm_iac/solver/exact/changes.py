@@ -15,7 +15,7 @@ from collections.abc import Callable
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import Board, Terms, Values
 from swarm_iac.solver.packing.kept_parts import changed, keeping
-from swarm_iac.solver.snapshot.snapshot import GPUS
+from swarm_iac.solver.snapshot.layout import GPUS
 
 
 class Keeping:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.repair.greedy import Misfits, candidates
+from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.snapshot import Ask, Bin
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
@@ -80,7 +81,7 @@ class Board:
         if widest is None or len(tops) <= widest:
             return list(tops)
         self.cut = True
-        load, free, by = self.task.base.load, self.task.base.free, 0 if ask.gpus else 1
+        load, free, by = self.task.base.load, self.task.base.free, GPUS if ask.gpus else VCPUS
         order = sorted(
             tops,
             key=lambda n: (not self.task.home(ask.name, n), self.misfits.of(ask, self.bin(n)), not load[n], free[n][by], n),

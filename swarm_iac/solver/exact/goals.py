@@ -29,7 +29,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.changes import Keeping
 from swarm_iac.solver.exact.fleet_model import Board, Terms, Values
-from swarm_iac.solver.snapshot.snapshot import GPUS, VCPUS
+from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.value import loads
 
 #: Part of the effort of a goal that one of tidiness has.

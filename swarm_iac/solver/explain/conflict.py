@@ -27,7 +27,8 @@ from swarm_iac.solver.explain.counting import (
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, over_limit
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import CAPPED, Ask, Scene
+from swarm_iac.solver.snapshot.layout import MACHINE
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.suitability import FIT, suits
 from swarm_iac.solver.snapshot.tasks import Settled, settle
 
@@ -35,11 +36,15 @@ GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
 ORDER = (
     GANG,
-    *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[CAPPED:]), *USER_RULES,
+    *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[len(MACHINE):]), *USER_RULES,
     NUMA_RULE, "within_keeps_together", "spread_keeps_apart",
-    *reversed(NODE_RULES[:CAPPED]), *(name for name, _ in FIT),
+    *reversed(NODE_RULES[:len(MACHINE)]), *(name for name, _ in FIT),
 )  # fmt: skip
 assert set(ORDER) == EVERY | {GANG}
+#: Rules that count pieces which another rule counts in another way, with that one.
+_RULES = {row.name: NODE_RULES[i] for i, row in enumerate(MACHINE)}
+_PARTS = {_RULES[row.name]: _RULES[row.part_of] for row in MACHINE if row.part_of}
+_TWINS = _PARTS | {whole: part for part, whole in _PARTS.items()}
 
 
 def room_of(scene: Scene, placement: Placement) -> Room:
@@ -91,8 +96,8 @@ def besides(room: Room, ask: Ask, core: tuple[str, ...]) -> dict[str, tuple[str,
 
 def _same(rule: str, others: tuple[str, ...]) -> bool:
     """Is it told by another one already? A machine with more vCPUs has more cores."""
-    twin = {"cores_fit_node": "vcpus_fit_node", "vcpus_fit_node": "cores_fit_node"}.get(rule)
-    return twin in others and (rule == "cores_fit_node" or others[0] == twin)
+    twin = _TWINS.get(rule)
+    return twin in others and (rule in _PARTS or others[0] == twin)
 
 
 def _telling(rules: Set[str]) -> tuple[int, list[int]]:

@@ -14,19 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.solver.snapshot.capacity import Room, group_of
-from swarm_iac.solver.snapshot.snapshot import CEILINGS, CORES, ENDLESS, GPUS, MEMORY, NODE_DIMS, UPLINK, WHOLE, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, numa_node_suffices
 
 Ints = npt.NDArray[np.int64]
 
-#: Rules on one thing that a node has, in the order of NODE_DIMS.
-NODE_RULES = (
-    "gpus_fit_node", "vcpus_fit_node", "cores_fit_node", "memory_fits_node", "storage_fits_node",
-    "egress_fits_nic", "ingress_fits_nic", *(f"node_stays_under_limits {what}" for what in CEILINGS),
-)  # fmt: skip
-RACK_RULES = ("egress_fits_uplink", "ingress_fits_uplink", "power_stays_under_rack_budget")
-USER_RULES = tuple(f"user_stays_under_limits {what}" for what in CEILINGS)
-CLUSTER_RULES = tuple(f"cluster_stays_under_limits {what}" for what in CEILINGS)
+#: The rules of each level, in the order of the tuples that they bound.
+NODE_RULES, RACK_RULES, USER_RULES, CLUSTER_RULES = (
+    tuple(budget.rule for budget in level) for level in (NODE, RACK, USER, CLUSTER)
+)
+#: On whole GPUs, of which parts need cards.
+GPU_RULE = NODE_RULES[GPUS]
 SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
 #: Of those that have to be on one NUMA node.
 NUMA_RULE = "single_fits_numa_node"
@@ -35,7 +34,6 @@ EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_R
 STATES = "node_is_ready"
 #: Of `spread` and `within`.
 LEVELS = ("node", "rack")
-assert len(NODE_RULES) == len(NODE_DIMS)
 
 
 def reach(room: Room, ask: Ask, rules: Set[str] = EVERY, home: Counter[str] | None = None) -> int:
@@ -72,7 +70,7 @@ def on_node(room: Room, ask: Ask, bin_: Bin, rules: Set[str], left: int, home: C
     for name, need, free in zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True):
         if need and name in rules:
             left = min(left, free // need)
-    if ask.shared and "gpus_fit_node" in rules:
+    if ask.shared and GPU_RULE in rules:
         left = min(left, room.shares(ask, bin_.name))
     if ask.single and NUMA_RULE in rules and left > 0:
         left = min(left, by_numa(room, ask, bin_, left))
@@ -169,7 +167,7 @@ class Ruled:
             if need:
                 self._cap(name, [room.free[bin_.name][i] // need for bin_ in self.bins])
         if ask.shared:
-            self._cap("gpus_fit_node", [room.shares(ask, bin_.name) for bin_ in self.bins])
+            self._cap(GPU_RULE, [room.shares(ask, bin_.name) for bin_ in self.bins])
         if ask.single:
             self._cap(NUMA_RULE, self._numa())
         taken = {level: {group_of(room.scene.bins[node], level) for node in counts} for level in LEVELS}
@@ -256,12 +254,12 @@ def _in_rack(room: Room, ask: Ask, key: str, found: list[tuple[int, int]], rules
         most = min(most, 1)
     if rack not in room.racks:
         return most
-    uplinks = room.racks[rack]
-    for i, name in enumerate(RACK_RULES[:2]):
-        if ask.need[UPLINK[i]] and name in rules:
-            most = min(most, max(0, uplinks[i]) // ask.need[UPLINK[i]])
-    if RACK_RULES[2] in rules:
-        power, cool = uplinks[2], 0
+    left = room.racks[rack]
+    for i, place in enumerate(UPLINK):
+        if ask.need[place] and RACK_RULES[i] in rules:
+            most = min(most, max(0, left[i]) // ask.need[place])
+    if RACK_RULES[POWER] in rules:
+        power, cool = left[POWER], 0
         for cost, cap in sorted(found):
             fit = cap if not cost else min(cap, max(0, power) // cost)
             power -= fit * cost

@@ -10,18 +10,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.solver.explain.conflict import conflict, missing
-from swarm_iac.solver.explain.counting import STATES, Tally
+from swarm_iac.solver.explain.counting import GPU_RULE, STATES, Tally
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import VCPUS, Ask
+from swarm_iac.solver.snapshot.layout import VCPUS
+from swarm_iac.solver.snapshot.snapshot import Ask
+
+_MODEL = "gpu_model_matches"
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Rules, closed nodes and other workloads that together forbid one more replica (all of a gang). Irreducible."""
+    """Rules, closed nodes and other workloads that together forbid one more replica (all of a gang). Irreducible.
+
+    `implied`: what the words of one of the rules say as well, and so holds beside it.
+    """
 
     rules: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
+    implied: tuple[str, ...] = ()
 
 
 def conflict_of(room: Room, ask: Ask) -> Conflict:
@@ -33,14 +40,16 @@ def conflict_of(room: Room, ask: Ask) -> Conflict:
     rules = conflict(room, ask)
     if not rules:
         return Conflict()
-    on = frozenset(rules)
+    # "needs 4 x H100 on one node" speaks of such nodes alone: who stands on others is not in the way.
+    implied = (_MODEL,) if ask.model and GPU_RULE in rules and _MODEL not in rules else ()
+    on = frozenset((*rules, *implied))
     goal = missing(room, ask, on)
     room = room.copy()
     tally = Tally(room, ask, on)
     closed = _closed(tally, goal) if STATES in on else ()
     others = [name for name, counts in room.counts.items() if counts and name != ask.name]
     others.sort(key=lambda name: _weight(room, name, ask))
-    return Conflict(rules, closed, tuple(name for name in others if _needed(tally, goal, name)))
+    return Conflict(rules, closed, tuple(name for name in others if _needed(tally, goal, name)), implied)
 
 
 def _closed(tally: Tally, goal: int) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import CLUSTER_RULES, LEVELS, NODE_RULES, NUMA_RULE, RACK_RULES, USER_RULES
+from swarm_iac.solver.explain.counting import GPU_RULE, LEVELS, NODE_RULES, NUMA_RULE, RACK_RULES
 from swarm_iac.solver.explain.messages import ANEW
 from swarm_iac.solver.snapshot.capacity import Room, group_of
+from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER
 from swarm_iac.solver.snapshot.snapshot import Ask, Bin
 from swarm_iac.solver.snapshot.suitability import FIT
 
@@ -20,23 +21,19 @@ _FIT = {
     "gpu_memory_suffices": "smaller GPUs",
     "numa_node_suffices": "NUMA nodes that are too small",
 }
-_LACKS = dict(
-    zip(
-        (*NODE_RULES, *RACK_RULES),
-        ("GPUs", "vCPUs", "whole cores", "memory", "storage", "bandwidth out", "bandwidth in",
-         *("room under limits.node",) * 6, "uplink of the rack", "uplink of the rack", "power of the rack"),
-        strict=True,
-    )
-)  # fmt: skip
+_LACKS = {
+    **{one.rule: one.noun.noun if one.level == "machine" else "room under limits.node" for one in NODE},
+    **{one.rule: f"{one.key} of the rack" for one in RACK},
+}
 #: Short codes, in the order in which one is chosen. Those that Slurm has are Slurm's;
 #: the Topology Manager of Kubernetes says `TopologyAffinityError`.
 CODES: tuple[tuple[str, frozenset[str]], ...] = (
-    ("UserLimit", frozenset(USER_RULES) | {"user_stays_under_limits"}),
-    ("ClusterLimit", frozenset(CLUSTER_RULES)),
+    ("UserLimit", frozenset(one.told for one in USER)),
+    ("ClusterLimit", frozenset(one.told for one in CLUSTER)),
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
     ("Topology", frozenset({NUMA_RULE})),
-    ("Resources", frozenset((*NODE_RULES, *RACK_RULES, ANEW))),
+    ("Resources", frozenset((*(one.told for one in (*NODE, *RACK)), ANEW))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
 )
 
@@ -44,10 +41,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
 def code(reasons: Iterable[Reason]) -> str:
     """One word for a script; `BadConstraints` where no node would do whatever were free."""
     rules = {reason.rule for reason in reasons if not reason.besides}
-    return next(
-        (name for name, those in CODES if any(rule.partition(" ")[0] in rules for rule in those)),
-        "BadConstraints" if rules else "",
-    )
+    return next((name for name, those in CODES if not those.isdisjoint(rules)), "BadConstraints" if rules else "")
 
 
 def lacking(room: Room, ask: Ask) -> str:
@@ -81,7 +75,7 @@ def _first(room: Room, ask: Ask, bin_: Bin, groups: dict[str, set[str]]) -> tupl
 def _lack(room: Room, ask: Ask, bin_: Bin) -> str:
     """The first rule about something that the node or its rack has too little of."""
     if ask.shared and room.shares(ask, bin_.name) < 1:
-        return NODE_RULES[0]
+        return GPU_RULE
     rules = list(zip(NODE_RULES, ask.need, room.free[bin_.name], strict=True))
     if bin_.rack in room.racks:
         rules += zip(RACK_RULES, bin_.of_rack(ask), room.racks[bin_.rack], strict=True)

@@ -6,64 +6,38 @@ from collections.abc import Iterable, Iterator
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.explain.counting import EVERY, NODE_RULES, NUMA_RULE, RACK_RULES, by_numa, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS, MACHINE, MEMORY, NODE, UPLINK, VCPUS, Budget
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
-from swarm_iac.solver.snapshot.snapshot import (
-    CAPPED,
-    CEILING_KEYS,
-    CEILINGS,
-    ENDLESS,
-    GPUS,
-    MEMORY,
-    UPLINK,
-    VCPUS,
-    Ask,
-    Bin,
-    Over,
-    Scene,
-)
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Over, Scene
 from swarm_iac.solver.snapshot.suitability import FIT
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
+from swarm_iac.units import Bytes, Watts
 
 #: The rule that only a solve from the next placement gets past.
 ANEW = "keeps_its_devices"
-_TYPES: dict[str, type[int]] = {
-    "gpus": int, "vcpus": Cpus, "cores": int, "memory": Bytes, "storage": Bytes,
-    "egress": BitsPerSecond, "ingress": BitsPerSecond,
-}  # fmt: skip
-_NODE_PATHS = ("each.gpus", "each.vcpus", "each.vcpus", "each.memory", "each.scratch", "network.egress", "network.ingress")
+#: What one NUMA node has to have for a replica, in the order of `Ask.on_one`.
+_NUMA = (MACHINE[GPUS], MACHINE[CORES], MACHINE[MEMORY])
 _WHICH = {
     "node_is_ready": "that are ready", "selector_matches": "with its labels", "gpu_model_matches": "with its GPU model",
     "gpu_memory_suffices": "with GPUs as large",
     "numa_node_suffices": "with NUMA nodes as large",
 }  # fmt: skip
-_WORDS = {"gpus": "GPUs", "vcpus": "vCPUs", "cores": "pinned cores", "egress": "bandwidth out", "ingress": "bandwidth in"}
-
-
-def shown(what: str, value: int) -> str:
-    """A value with its unit and its name."""
-    word = _WORDS.get(what, what)
-    joint = " " if what in ("gpus", "vcpus", "cores") else " of "
-    return f"{_TYPES[what](max(0, value))}{joint}{'GPU' if what == 'gpus' and value == 1 else word}"
 
 
 def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
     """One rule of a conflict as a reason. `lower`: the room leaves out what a lower priority holds."""
     told = _forbids(room, ask, rule, core)
-    counted = lower and (rule in NODE_RULES or rule in RACK_RULES or " " in rule)
+    counted = lower and rule in BUDGETS
     return told.model_copy(update={"text": f"{told.text}, not counting what a lower priority holds"}) if counted else told
 
 
 def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
-    name, _, what = rule.partition(" ")
     here = f"workloads.{ask.name}"
-    if rule in NODE_RULES:
-        return _on_node(room, ask, rule, core)
-    if name in ("user_stays_under_limits", "cluster_stays_under_limits"):
-        return _ceiling(room, ask, name, what)
-    if rule in RACK_RULES:
-        return _rack(room, ask, rule)
+    if budget := BUDGETS.get(rule):
+        if budget.level in ("machine", "node"):
+            return _on_node(room, ask, budget, core)
+        return _rack(room, ask, budget) if budget.level == "rack" else _ceiling(room, ask, budget)
     texts = {
         "selector_matches": (_selected(room, ask), f"{here}.place.select"),
         "gpu_model_matches": (f"needs {ask.model}, which the nodes that would do have not", f"{here}.each.gpus"),
@@ -77,20 +51,18 @@ def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
     if rule in (NUMA_RULE, "numa_node_suffices"):
         return _numa(room, ask, rule)
     text, path = texts[rule]
-    return Reason(rule=name, text=text, path=path)
+    return Reason(rule=rule, text=text, path=path)
 
 
-def _on_node(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
-    i = NODE_RULES.index(rule)
-    name, _, limited = rule.partition(" ")
-    what = limited or rule_dimension(i)
-    able, those = _able(room, ask, rule, core)
+def _on_node(room: Room, ask: Ask, budget: Budget, core: frozenset[str]) -> Reason:
+    i = budget.place
+    able, those = _able(room, ask, budget.rule, core)
     best = max(able, key=lambda b: (room.free[b.name][i], b.name), default=None)
-    need = f"{ask.gpus} x {ask.model}" if what == "gpus" and ask.model else shown(what, ask.need[i])
+    need = f"{ask.gpus} x {ask.model}" if budget.row is MACHINE[GPUS] and ask.model else budget.noun.amount(ask.need[i])
     least = (
         f"{those}the most that is free is none"
         if best is None or room.free[best.name][i] <= 0
-        else f"{those}the most that is free is {_TYPES[what](room.free[best.name][i])} on {best.name}"
+        else f"{those}the most that is free is {budget.noun.text(room.free[best.name][i])} on {best.name}"
     )
     each = ""
     if ask.gang:
@@ -98,10 +70,10 @@ def _on_node(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
         each = f" for each of {ask.members} members" if enough else ""
         found = f"{reach(room, ask)} of {ask.members} members find room"
         least = f"{reach(room, ask)} find room" if enough else f"{least}; {found}"
-    key = CEILING_KEYS[CEILINGS.index(limited)] if limited else ""
-    path = f"limits.node.{key}" if limited else f"workloads.{ask.name}.{_NODE_PATHS[i]}"
+    limited = budget.level == "node"
+    path = f"limits.node.{budget.key}" if limited else f"workloads.{ask.name}.{MACHINE[i].key}"
     under = " under the node limit" if limited else ""
-    return Reason(rule=name, text=f"needs {need} on one node{under}{each}; {least}", path=path)
+    return Reason(rule=budget.told, text=f"needs {need} on one node{under}{each}; {least}", path=path)
 
 
 def _numa(room: Room, ask: Ask, rule: str) -> Reason:
@@ -109,9 +81,9 @@ def _numa(room: Room, ask: Ask, rule: str) -> Reason:
     path = f"workloads.{ask.name}.place.numa"
     if rule != NUMA_RULE:
         sizes = [part for bin_ in room.scene.bins.values() for part in bin_.parts]
-        what, i = _short(ask, sizes)
-        largest = f"; the largest has {_TYPES[what](max(part[i] for part in sizes))}" if sizes and what else ""
-        need = _needed(ask, what)
+        i = _short(ask, sizes)
+        largest = f"; the largest has {_NUMA[i].text(max(part[i] for part in sizes))}" if sizes and i is not None else ""
+        need = _needed(ask, i)
         text = f"needs {need} on one NUMA node, and those of the nodes that would do are smaller{largest}"
         return Reason(rule=rule, text=text, path=path)
     bins = _able(room, ask, rule, EVERY)[0]
@@ -120,26 +92,25 @@ def _numa(room: Room, ask: Ask, rule: str) -> Reason:
         return Reason(rule=rule, text=text, path=path)
     frees = {bin_.name: _free(room, bin_) for bin_ in bins}
     node = max(frees, key=lambda name: (max(frees[name]), name), default="")
-    what, i = _short(ask, frees.get(node, []))
+    i = _short(ask, frees.get(node, []))
     text = f"{node} has free all that it needs, but no NUMA node of it"
-    if what:
-        total = sum(part[i] for part in frees[node])
-        text = f"{shown(what, total)} {'are' if what != 'memory' else 'is'} free on {node}, but at most "
-        text += f"{_TYPES[what](max(part[i] for part in frees[node]))} on one NUMA node"
+    if i is not None:
+        row, total = _NUMA[i], sum(part[i] for part in frees[node])
+        text = f"{row.amount(max(0, total))} {'are' if row.many else 'is'} free on {node}, but at most "
+        text += f"{row.text(max(part[i] for part in frees[node]))} on one NUMA node"
     found = f"; {reach(room, ask)} of {ask.members} members find room" if ask.gang else ""
-    return Reason(rule=rule, text=f"needs {_needed(ask, what)} on one NUMA node; {text}{found}", path=path)
+    return Reason(rule=rule, text=f"needs {_needed(ask, i)} on one NUMA node; {text}{found}", path=path)
 
 
-def _needed(ask: Ask, only: str = "") -> str:
+def _needed(ask: Ask, only: int | None = None) -> str:
     """The GPUs, cores and memory of one replica, or only one of these."""
-    needs = zip(("gpus", "cores", "memory"), ask.on_one, strict=True)
-    return _listed([shown(what, need) for what, need in needs if need and only in ("", what)])
+    needs = enumerate(zip(_NUMA, ask.on_one, strict=True))
+    return _listed([row.amount(need) for i, (row, need) in needs if need and only in (None, i)])
 
 
-def _short(ask: Ask, free: list[tuple[int, int, int]]) -> tuple[str, int]:
-    """What no NUMA node has enough of, and its place; empty where each thing alone is enough on some."""
-    short = [i for i, need in enumerate(ask.on_one) if all(part[i] < need for part in free)]
-    return (("gpus", "cores", "memory")[short[0]], short[0]) if short else ("", 0)
+def _short(ask: Ask, free: list[tuple[int, int, int]]) -> int | None:
+    """The place in _NUMA of what no NUMA node has enough of; None where each thing alone is enough on some."""
+    return next((i for i, need in enumerate(ask.on_one) if all(part[i] < need for part in free)), None)
 
 
 def _free(room: Room, bin_: Bin) -> list[tuple[int, int, int]]:
@@ -155,17 +126,17 @@ def _able(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> tuple[list[B
     which: list[str] = []
     enough: list[str] = []
     for name, fits in FIT:
-        model = name == "gpu_model_matches" and rule == NODE_RULES[GPUS]
+        model = name == "gpu_model_matches" and rule == GPU_RULE
         rest = [b for b in bins if fits(ask, b)] if name in core or model else bins
         if rest and len(rest) < len(bins):
             bins = rest
             which += [_WHICH[name]] if not model else []
-    for i, other in enumerate(NODE_RULES):
-        if other in core and other != rule:
+    for i, other in enumerate(NODE):
+        if other.rule in core and other.rule != rule:
             rest = [b for b in bins if room.free[b.name][i] >= ask.need[i]]
             if rest and len(rest) < len(bins):
                 bins = rest
-                what = _WORDS.get(rule_dimension(i), rule_dimension(i)) if i < CAPPED else "room under limits.node"
+                what = other.noun.noun if other.level == "machine" else "room under limits.node"
                 enough += [what] if what not in enough else []
     which += [f"with enough {_listed(enough)}"] if enough else []
     return bins, f"of those {_listed(which)} " if which else ""
@@ -175,52 +146,44 @@ def _listed(words: list[str]) -> str:
     return " and ".join(", ".join(words).rsplit(", ", 1))
 
 
-def rule_dimension(i: int) -> str:
-    """What the i-th node rule is about."""
-    return tuple(_TYPES)[i]
-
-
 def over_limit(scene: Scene, over: Over) -> Reason:
     """Who holds more than they may, since a limit was lowered or an exception to it has ended."""
-    what, key = CEILINGS[over.resource], CEILING_KEYS[over.resource]
+    row, key = COUNTED[over.resource], KEYS[over.resource]
     who = f"user {over.user}" if over.user else "the cluster"
-    excepted = [getattr(one, key) for one in scene.stack.limits.exceptions if over.user and one.user == over.user]
-    ended = any(value is not None and int(value) > over.most for value in excepted)
+    excepted = [one.limit(key) for one in scene.stack.limits.exceptions if over.user and one.user == over.user]
+    ended = any(value is not None and value > over.most for value in excepted)
     since = " since an exception has ended" if ended else ""
-    text = f"{who} holds {shown(what, over.held)} and may have {_TYPES[what](over.most)}{since}: "
+    text = f"{who} holds {row.amount(over.held)} and may have {row.text(over.most)}{since}: "
     path = "limits.except" if ended else f"limits.{'user' if over.user else 'cluster'}.{key}"
     rule = f"{'user' if over.user else 'cluster'}_stays_under_limits"
     return Reason(rule=rule, text=f"{text}running replicas stay; no new ones are admitted", path=path)
 
 
-def _ceiling(room: Room, ask: Ask, name: str, what: str) -> Reason:
-    i = CEILINGS.index(what)
-    level = name.split("_", maxsplit=1)[0]
+def _ceiling(room: Room, ask: Ask, budget: Budget) -> Reason:
+    i, noun, user = budget.place, budget.noun, ask.user if budget.level == "user" else ""
     for over in room.scene.over:
-        if over.resource == i and over.user == (ask.user if level == "user" else ""):
+        if over.resource == i and over.user == user:
             return over_limit(room.scene, over)
-    left = room.users[ask.user][i] if level == "user" else room.cluster[i]
-    whole = room.scene.users[ask.user][i] if level == "user" else room.scene.cluster[i]
-    whole += room.scene.files(ask.user if level == "user" else "", i)
-    each = f"needs {shown(what, ask.usage[i])}" + (f" for each of {ask.members} members" if ask.gang else "")
-    who = f"user {ask.user}" if level == "user" else "the cluster"
-    text = f"{each}; {who} has {_TYPES[what](max(0, left))} left of {_TYPES[what](whole)}"
-    path = f"limits.{level}"
-    if level == "user":
-        path = room.scene.given.get((ask.user, i), path)
-    return Reason(rule=name, text=text, path=f"{path}.{CEILING_KEYS[i]}")
+    left = room.users[user][i] if user else room.cluster[i]
+    whole = room.scene.users[user][i] if user else room.scene.cluster[i]
+    whole += room.scene.files(user, i)
+    each = f"needs {noun.amount(ask.usage[i])}" + (f" for each of {ask.members} members" if ask.gang else "")
+    who = f"user {user}" if user else "the cluster"
+    text = f"{each}; {who} has {noun.text(max(0, left))} left of {noun.text(whole)}"
+    path = room.scene.given.get((user, i), f"limits.{budget.level}")
+    return Reason(rule=budget.told, text=text, path=f"{path}.{budget.key}")
 
 
-def _rack(room: Room, ask: Ask, rule: str) -> Reason:
-    i = RACK_RULES.index(rule)
-    unit: type[int] = Watts if i == 2 else BitsPerSecond
+def _rack(room: Room, ask: Ask, budget: Budget) -> Reason:
+    i, noun, key = budget.place, budget.noun, budget.key
     bounded = [rack for rack, left in room.racks.items() if left[i] < ENDLESS // 2]
     name = max(bounded or room.racks, key=lambda rack: (room.racks[rack][i], rack))
-    need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if i == 2 else ask.need[UPLINK[i]]
-    kind = "power" if i == 2 else "uplink"
-    left = unit(max(0, room.racks[name][i]))
-    text = f"needs {unit(need)} more of its rack's {kind}; the most that is left is {left} in {name}"
-    return Reason(rule=rule, text=text, path=f"racks.{name}.{kind}")
+    need = max((b.power_of(ask) for b in room.scene.bins.values()), default=0) if budget.row is None else ask.need[UPLINK[i]]
+    left = max(0, room.racks[name][i])
+    # Room for one member is no room for all of them.
+    each = f" for each of {ask.members} members" if ask.gang and need <= left else ""
+    text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
+    return Reason(rule=budget.told, text=text, path=f"racks.{name}.{key}")
 
 
 def _selected(room: Room, ask: Ask) -> str:
@@ -252,7 +215,8 @@ def fits_here(scene: Scene, room: Room, ask: Ask) -> tuple[Reason, ...]:
         if ask.gpus:
             model = f" {bin_.model}" if bin_.model else ""
             parts.append(f"{ask.gpus} of its {bin_.room[GPUS]}{model} GPUs each, {free[GPUS]} left")
-        parts.append(f"{Cpus(max(0, free[VCPUS]))} vCPUs and {Bytes(max(0, free[MEMORY]))} of memory left")
+        vcpus, memory = (MACHINE[i].amount(max(0, free[i])) for i in (VCPUS, MEMORY))
+        parts.append(f"{vcpus} and {memory} left")
         found.append(Reason(rule="fits", text=f"{node}: {'; '.join(parts)}", path=f"nodes.{node}"))
     return tuple(found)
 
@@ -275,7 +239,7 @@ def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, .
 def closed(scene: Scene, node: str) -> Reason:
     """A node's state as a fact."""
     it = scene.stack.nodes[node]
-    why = f" ({it.why})" if it.why else ""
+    why = f" ({it.reason})" if it.reason else ""
     return Reason(rule="node_is_ready", text=f"{node} is in state {it.state}{why}", path=f"nodes.{node}.state")
 
 
@@ -293,22 +257,16 @@ def holds(room: Room, name: str, rules: tuple[str, ...]) -> Reason:
 
 def _amounts(other: Ask, rule: str, count: int) -> Iterator[str]:
     """What `count` replicas hold of the resource that a rule bounds."""
-    _, _, limited = rule.partition(" ")
-    if limited:
-        need, what = other.usage[CEILINGS.index(limited)], limited
-    elif rule in NODE_RULES:
-        need, what = other.need[NODE_RULES.index(rule)], rule_dimension(NODE_RULES.index(rule))
-    elif rule == NUMA_RULE:
-        need, what = other.need[GPUS], "gpus"
-    elif rule in RACK_RULES[:2]:
-        need, what = other.need[UPLINK[RACK_RULES.index(rule)]], ("egress", "ingress")[RACK_RULES.index(rule)]
-    elif rule in RACK_RULES and other.power is not None:
-        yield f"GPUs of up to {Watts(other.power)} each"
+    budget = BUDGETS.get(NODE[GPUS].rule if rule == NUMA_RULE else rule)
+    if budget is None:
         return
-    else:
+    if budget.row is None:
+        if other.power is not None:
+            yield f"GPUs of up to {Watts(other.power)} each"
         return
-    if need:
-        yield shown(what, need * count)
+    of = other.usage if budget.level in ("user", "cluster") else other.need
+    if need := of[UPLINK[budget.place] if budget.level == "rack" else budget.place]:
+        yield budget.noun.amount(need * count)
 
 
 def not_stopped(room: Room, ask: Ask, holders: tuple[str, ...]) -> Reason:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 
 from swarm_iac.limits import Came, besides, came, gain, torn
-from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
 from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene, scene_of
@@ -56,7 +56,7 @@ def _beside(
     now: Allocation | None,
 ) -> Reason:
     """Of one that could stay by itself: what is in its way beside all that stands."""
-    resized = now is not None and growth.size(was) != growth.size(now)
+    resized = now is not None and held_of(was) != held_of(now)
     back = now.model_copy(update={"node": was.node}) if now and resized else was
     gang = not now and scene.asks[was.workload].gang
     gone = tuple(a for a in scene.running[was.workload] if gang and a.name not in placement.by_name())
@@ -100,7 +100,7 @@ def _for(scene: Scene, placement: Placement, was: Allocation, head: str, names: 
 
 
 def _newcomer(scene: Scene, one: Allocation, was: Allocation | None) -> bool:
-    if was is None or was.node != one.node or growth.size(was) != growth.size(one):
+    if was is None or was.node != one.node or held_of(was) != held_of(one):
         return True
     return scene.asks[one.workload].shared and was.gpus != one.gpus
 
@@ -115,7 +115,7 @@ def _closed(scene: Scene, was: Allocation, head: str) -> Reason | None:
     if node is None:
         return Reason(rule="node_left", text=f"{head}, because {was.node} left the stack", path="nodes")
     if node.state in ("drain", "lost"):
-        why = f" ({node.why})" if node.why else ""
+        why = f" ({node.reason})" if node.reason else ""
         text = f"{head}, because {was.node} is in state {node.state}{why}"
         return Reason(rule="node_is_ready", text=text, path=f"nodes.{was.node}.state")
     return None

@@ -13,13 +13,14 @@ from collections import Counter
 from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.resource import RESOURCES
 from swarm_iac.solver.packing.devices import Devices, Want, assign, mended, share_cards
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
+from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
-from swarm_iac.solver.snapshot.snapshot import CORES, EGRESS, GPUS, INGRESS, MEMORY, STORAGE, VCPUS, Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 
 def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation, ...]:
@@ -225,10 +226,7 @@ def _parts(
 
 
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:
-    need = scene.asks[name].need
-    return Allocation(
-        name=f"{name}-{index}", workload=name, index=index, node=node, user=scene.asks[name].user,
-        gpus=devices.gpus, cpus=devices.cpus, numa=devices.numa,
-        vcpus=Cpus(need[VCPUS]), memory=Bytes(need[MEMORY]), storage=Bytes(need[STORAGE]),
-        egress=BitsPerSecond(need[EGRESS]), ingress=BitsPerSecond(need[INGRESS]),
-    )  # fmt: skip
+    ask = scene.asks[name]
+    sizes = {row.name: row.unit(amount) for row, amount in zip(RESOURCES, ask.size, strict=True) if not row.pieces}
+    pieces = {"gpus": devices.gpus, "cpus": devices.cpus, "numa": devices.numa}
+    return Allocation(name=f"{name}-{index}", workload=name, index=index, node=node, user=ask.user, **pieces, **sizes)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.repair.gpu_reassignment import recards
-from swarm_iac.solver.snapshot.snapshot import GPUS, NODE_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.layout import GPUS, NODE
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
 
@@ -60,7 +61,7 @@ def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[
 
 def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
     large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[GPUS] >= size}
-    least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE_DIMS)))
+    least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE)))
     cost = np.full(1 + sum(placed[name] for name in large), NEVER, dtype=np.int64)
     cost[0] = 0
     for name, bin_ in scene.bins.items():
@@ -92,9 +93,9 @@ class _Node:
         found = [0]
         for count in range(1, most + 1):
             worst = math.ceil(sum(weights[: need[GPUS] * count]) - 1e-6)
-            for i in range(1, len(need)):
-                if need[i]:
-                    worst = max(worst, self._by(i, need[i] * count))
+            for i, each in enumerate(need):
+                if each and i != GPUS:
+                    worst = max(worst, self._by(i, each * count))
             found.append(worst)
         return found
 

@@ -6,7 +6,8 @@ from collections import Counter
 
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.kept_parts import Cards, keeping
-from swarm_iac.solver.snapshot.snapshot import GPUS, Scene
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
-from swarm_iac.solver.snapshot.snapshot import MEMORY, VCPUS, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
@@ -253,7 +254,7 @@ def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits, b
 
 def _ordered(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Iterator[tuple[bool, Bin]]:
     """First the homes (True), then every node: homes, best fit, no label of others, in use, the fullest, by name."""
-    by = 0 if ask.gpus else 1
+    by = GPUS if ask.gpus else VCPUS
     room = slots.room
 
     def preference(bin_: Bin) -> tuple[int, bool, int, str]:

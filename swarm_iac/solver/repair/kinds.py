@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import CEILINGS, EGRESS, ENDLESS, GPUS, INGRESS, NODE_DIMS, RACK_DIMS, Ask, Bin
+from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, NODE, RACK, UPLINK
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import size, worth
@@ -101,7 +102,7 @@ def kinds_of(room: Room, names: list[str], *, priorities: bool = True) -> tuple[
 
 def _telling(room: Room, needs: list[tuple[int, ...]]) -> list[int]:
     """The dimensions besides GPUs that may bind on some node, and are not implied by another one."""
-    used = [i for i in range(1, len(NODE_DIMS)) if any(need[i] for need in needs)]
+    used = [i for i in range(len(NODE)) if i != GPUS and any(need[i] for need in needs)]
     rooms = {tuple(free) for free in room.free.values()}
     used = [i for i in used if any(free[i] < ENDLESS // 2 for free in rooms)]
     kept: list[int] = []
@@ -122,7 +123,7 @@ def kind_of(group: list[Ask], count: int, dims: list[int], steps: list[int], *, 
 
 def _classes(room: Room, asks: list[Ask]) -> dict[str, int]:
     """A number for each rack whose budget may bind; the same for racks with the same budget and the same nodes."""
-    wanted = (any(ask.need[EGRESS] for ask in asks), any(ask.need[INGRESS] for ask in asks), any(map(_draws, asks)))
+    wanted = [*(any(ask.need[i] for ask in asks) for i in UPLINK), any(map(_draws, asks))]
     binding = {
         name: tuple(value if wanted[i] else ENDLESS for i, value in enumerate(values)) for name, values in room.racks.items()
     }
@@ -184,7 +185,7 @@ def suited(asks: list[Ask]) -> Callable[[Bin], tuple[int, ...]]:
 
 def _ceilings(room: Room, groups: list[list[Ask]], limited: set[str]) -> tuple[Row, ...]:
     rows = []
-    for i in range(len(CEILINGS)):
+    for i in range(len(COUNTED)):
         for user in sorted(limited):
             mine = tuple((k, group[0].usage[i]) for k, group in enumerate(groups) if group[0].user == user)
             rows.append((room.users[user][i], mine))
@@ -194,13 +195,13 @@ def _ceilings(room: Room, groups: list[list[Ask]], limited: set[str]) -> tuple[R
 
 
 def _racks(room: Room, asks: list[Ask], bins: tuple[tuple[str, ...], ...], classes: dict[str, int]) -> tuple[Row, ...]:
-    """For racks that are alike, and each of RACK_DIMS:  Σ_{w, n} use_w · x[w,n] ≤ Σ_r budget_r"""
+    """For racks that are alike, and each of RACK:  Σ_{w, n} use_w · x[w,n] ≤ Σ_r budget_r"""
     rows = []
     for number in sorted(set(classes.values())):
         racks = [rack for rack, one in classes.items() if one == number]
         firsts = [room.scene.bins[names[0]] for names in bins]
         shapes = [h for h, bin_ in enumerate(firsts) if bin_.rack is not None and classes.get(bin_.rack) == number]
-        for i in range(len(RACK_DIMS)):
+        for i in range(len(RACK)):
             limit = sum(max(0, room.racks[rack][i]) for rack in racks)
             amounts = {h: tuple((k, use) for k, a in enumerate(asks) if (use := firsts[h].of_rack(a)[i])) for h in shapes}
             inside = tuple((h, found) for h, found in amounts.items() if found)

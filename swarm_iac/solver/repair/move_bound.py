@@ -18,7 +18,8 @@ from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, suited
 from swarm_iac.solver.repair.replica_moves import rearranged
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import GPUS, Scene
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
 
 #: Rounds of pricing.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from swarm_iac.solver.repair.restoring import room_beside
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import GPUS, WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Scene
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, Task, around, by_workload
 
@@ -91,7 +92,7 @@ def _cost(room: Room, ask: Ask, node: str, standing: list[Ask], weights: _Weight
         lacks = [i for i, need in enumerate(ask.need) if need > free[i]]
 
         def helps(other: Ask, lacks: list[int] = lacks, free: list[int] = free) -> tuple[int, float]:
-            use = (other.gpus, *other.need[1:])
+            use = [other.gpus if i == GPUS else need for i, need in enumerate(other.need)]
             return (weights.of(other), -sum(min(1.0, use[i] / (ask.need[i] - free[i])) for i in lacks))
 
         other = min(rest, key=helps)

@@ -14,7 +14,8 @@ from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.restoring import room_beside
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import MEMORY, Scene
+from swarm_iac.solver.snapshot.layout import MEMORY
+from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, Task, by_workload
 from swarm_iac.solver.snapshot.value import MOVE, total
 

@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from swarm_iac.solver.snapshot.snapshot import CEILINGS, EGRESS, ENDLESS, GPUS, INGRESS, RACK_DIMS, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, POWER, RACK, UPLINK
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 
 
 def without_slack(scene: Scene) -> Scene:
     """The same scene, in which every ceiling that cannot bind is ENDLESS."""
-    used: dict[str, list[int]] = {user: [0] * len(CEILINGS) for user in scene.users}
+    used: dict[str, list[int]] = {user: [0] * len(COUNTED) for user in scene.users}
     for ask in scene.asks.values():
         for i, use in enumerate(ask.usage):
             used[ask.user][i] += use * ask.members
-    everyone = [sum(each[i] for each in used.values()) for i in range(len(CEILINGS))]
+    everyone = [sum(each[i] for each in used.values()) for i in range(len(COUNTED))]
     return replace(
         scene,
         users={user: _binding(limits, used[user]) for user, limits in scene.users.items()},
@@ -56,12 +57,12 @@ def _racks(scene: Scene) -> dict[str, tuple[int, ...]]:
 
 
 def _most(scene: Scene, nodes: list[tuple[Bin, int]]) -> tuple[int, ...]:
-    """What the nodes of a rack could take of it at most, in the order of RACK_DIMS."""
-    wanted = [0] * len(RACK_DIMS)
+    """What the nodes of a rack could take of it at most, in the order of RACK."""
+    wanted = [0] * len(RACK)
     steepest = [0] * len(nodes)  # the most watts that one GPU of the node could add
     for ask in scene.asks.values():
-        uses = (ask.need[EGRESS], ask.need[INGRESS], ask.gpus if ask.power is not None else 0)
-        if not any(uses):
+        uses = [ask.need[i] for i in UPLINK]
+        if not any(uses) and not (ask.gpus and ask.power is not None):
             continue
         left, worst = ask.members, 0
         for i, (bin_, count) in enumerate(nodes):
@@ -72,11 +73,11 @@ def _most(scene: Scene, nodes: list[tuple[Bin, int]]) -> tuple[int, ...]:
                 if ask.gpus:
                     steepest[i] = max(steepest[i], watts // ask.gpus)
         held = ask.members - left
-        for i, use in enumerate((uses[0], uses[1], worst)):
+        for i, use in enumerate((*uses, worst)):
             wanted[i] += use * held
     cards = sum(bin_.room[GPUS] * count * steepest[i] for i, (bin_, count) in enumerate(nodes))
-    nics = [sum(bin_.room[dim] * count for bin_, count in nodes) for dim in (EGRESS, INGRESS)]
-    return (min(wanted[0], nics[0]), min(wanted[1], nics[1]), min(wanted[2], cards) if not _shared(scene) else wanted[2])
+    nics = [sum(bin_.room[i] * count for bin_, count in nodes) for i in UPLINK]
+    return (*map(min, wanted[:POWER], nics), wanted[POWER] if _shared(scene) else min(wanted[POWER], cards))
 
 
 def _shared(scene: Scene) -> bool:

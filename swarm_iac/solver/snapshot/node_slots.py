@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.solver.snapshot.capacity import Room, group_of
-from swarm_iac.solver.snapshot.snapshot import EGRESS, GPUS, INGRESS, WHOLE, Ask, Bin
+from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, UPLINK
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Bin
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 
 Ints = npt.NDArray[np.int64]
@@ -101,12 +102,12 @@ class Slots:
         return found
 
     def _by_rack(self, ask: Ask) -> Any:
-        budgets = np.array([*self.room.racks.values(), (1 << 60,) * 3], dtype=np.int64)[self.rack]
-        caps = np.full(len(self.bins), 1 << 60, dtype=np.int64)
-        for i, need in ((0, ask.need[EGRESS]), (1, ask.need[INGRESS])):
-            if need:
+        budgets = np.array([*self.room.racks.values(), (ENDLESS,) * len(RACK)], dtype=np.int64)[self.rack]
+        caps = np.full(len(self.bins), ENDLESS, dtype=np.int64)
+        for i, place in enumerate(UPLINK):
+            if need := ask.need[place]:
                 caps = np.minimum(caps, budgets[:, i] // need)
         if ask.power is not None and ask.gpus:
             watts = ask.gpus * np.maximum(0, ask.power - self.power)
-            caps = np.where(watts > 0, np.minimum(caps, budgets[:, 2] // np.maximum(watts, 1)), caps)
+            caps = np.where(watts > 0, np.minimum(caps, budgets[:, POWER] // np.maximum(watts, 1)), caps)
         return caps

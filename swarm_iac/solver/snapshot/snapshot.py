@@ -10,38 +10,36 @@ import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resource import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Ceiling, Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
+from swarm_iac.solver.snapshot.layout import (
+    CORES,
+    COUNTED,
+    FILES,
+    FILES_ON_NODE,
+    GPUS,
+    KEYS,
+    MACHINE,
+    MEMORY,
+    NODE,
+    POWER,
+    UPLINK,
+)
 
 #: One GPU in thousandths.
 WHOLE = 1000
 #: No ceiling.
 ENDLESS = 1 << 60
-#: What a node has: the hardware's seven, then the six that `limits.node` caps.
-NODE_DIMS = (
-    "gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress",
-    "limit_gpus", "limit_vcpus", "limit_memory", "limit_storage", "limit_egress", "limit_ingress",
-)  # fmt: skip
-#: Where each of the hardware's own stands in NODE_DIMS; what `limits.node` caps begins at CAPPED.
-GPUS, VCPUS, CORES, MEMORY, STORAGE, EGRESS, INGRESS = range(7)
-CAPPED = 7
-#: What of a node goes through the uplink of its rack, in the order of RACK_DIMS.
-UPLINK = (EGRESS, INGRESS)
-#: What users and the cluster are limited in; a ceiling on bandwidth holds each way.
-CEILINGS = ("gpus", "vcpus", "memory", "storage", "egress", "ingress")
-#: Which of them counts files, and so what has ended.
-FILES = CEILINGS.index("storage")
-#: The name of each ceiling in the stack file.
-CEILING_KEYS = ("gpus", "vcpus", "memory", "storage", "bandwidth", "bandwidth")
-#: What a rack has.
-RACK_DIMS = ("egress", "ingress", "power")
+_ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One workload. `need` follows NODE_DIMS and `usage` CEILINGS, both for one replica."""
+    """One workload. For one replica: `need` follows NODE, `usage` COUNTED and `size` the table."""
 
     name: str
     user: str
@@ -51,6 +49,7 @@ class Ask:
     gang: bool
     need: tuple[int, ...]
     usage: tuple[int, ...]
+    size: tuple[int, ...]
     model: str | None
     gpu_memory: int
     select: tuple[tuple[str, str], ...]
@@ -63,7 +62,7 @@ class Ask:
     @property
     def gpus(self) -> int:
         """GPUs that it stands on."""
-        return self.usage[0]
+        return self.usage[_ALL_GPUS]
 
     @property
     def shared(self) -> bool:
@@ -78,7 +77,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """One node. `room` follows NODE_DIMS; `power` is the cap of each GPU, 0 where unknown [W]."""
+    """One node. `room` follows NODE; `power` is the cap of each GPU, 0 where unknown [W]."""
 
     name: str
     rack: str | None
@@ -100,9 +99,9 @@ class Bin:
         """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
         return 0 if ask.power is None else ask.gpus * max(0, ask.power - self.power)
 
-    def of_rack(self, ask: Ask) -> tuple[int, int, int]:
-        """What one replica here takes of its rack, in the order of RACK_DIMS."""
-        return (ask.need[EGRESS], ask.need[INGRESS], self.power_of(ask))
+    def of_rack(self, ask: Ask) -> tuple[int, ...]:
+        """What one replica here takes of its rack, in the order of RACK."""
+        return (*_through_uplink(ask.need), self.power_of(ask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class Over:
     """Who holds more than they may have of one resource, and keeps it: `user` is empty for the cluster."""
 
     user: str
-    resource: int  # its place in CEILINGS
+    resource: int  # its place in COUNTED
     held: int
     most: int
 
@@ -131,7 +130,7 @@ class Scene:
     racks: dict[str, tuple[int, ...]]
     running: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     over: tuple[Over, ...] = ()
-    #: Path of the exception that gives a user's ceiling, by user and place in CEILINGS.
+    #: Path of the exception that gives a user's ceiling, by user and place in COUNTED.
     given: dict[tuple[str, int], str] = field(default_factory=dict)
     #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
@@ -154,11 +153,11 @@ class Scene:
         return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.asks[name].user))
 
     def files(self, user: str, resource: int) -> int:
-        """What jobs that came to their end hold of a ceiling (a place in CEILINGS); `user` is empty for the cluster."""
-        if resource != FILES:
+        """What jobs that came to their end hold of a ceiling (a place in COUNTED); `user` is empty for the cluster."""
+        if resource not in FILES:
             return 0
         known = (a for a in self.ended if a.node in self.bins and user in ("", self.asks[a.workload].user))
-        return sum(int(a.storage) for a in known)
+        return sum(map(COUNTED[resource].held, known))
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
@@ -223,7 +222,8 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
     for done in (done for done in ended if done.node in bins):
         bins[done.node] = _beside(bins[done.node], done)
         for level in (asks[done.workload].user, ""):
-            ceilings[level] = _without(ceilings[level], FILES, done)
+            for place in FILES:
+                ceilings[level] = _without(ceilings[level], place, COUNTED[place].held(done))
     cluster = ceilings.pop("")
     return Scene(
         stack=stack,
@@ -262,13 +262,16 @@ def _less(asks: dict[str, Ask], ended: tuple[Allocation, ...]) -> dict[str, Ask]
 
 
 def _beside(bin_: Bin, ended: Allocation) -> Bin:
-    """The node, less the storage of what came to its end there."""
-    room = _without(bin_.room, STORAGE, ended)
-    return replace(bin_, room=_without(room, CAPPED + FILES, ended))
+    """The node, less the files of what came to its end there."""
+    room = bin_.room
+    for place in FILES_ON_NODE:
+        row = NODE[place].row
+        room = _without(room, place, row.held(ended) if row else 0)
+    return replace(bin_, room=room)
 
 
-def _without(room: tuple[int, ...], place: int, ended: Allocation) -> tuple[int, ...]:
-    left = room[place] if room[place] >= ENDLESS else max(0, room[place] - int(ended.storage))
+def _without(room: tuple[int, ...], place: int, files: int) -> tuple[int, ...]:
+    left = room[place] if room[place] >= ENDLESS else max(0, room[place] - files)
     return (*room[:place], left, *room[place + 1 :])
 
 
@@ -299,11 +302,10 @@ def _wanted_of(
 def ask_of(name: str, workload: Workload) -> Ask:
     """One workload as integers."""
     each = workload.each
-    vcpus = int(each.vcpus)
-    cores = vcpus // 1000 if each.pinned else 0
-    out, into = int(workload.egress), int(workload.ingress)
-    whole = each.gpus.count if each.gpus.share == WHOLE else 0
-    usage = (each.gpus.count, vcpus, int(each.memory), int(workload.storage), out, into)
+    size = demand_of(workload)
+    asked = dict(zip(RESOURCES, size, strict=True))
+    usage = tuple([asked[row] for row in COUNTED])
+    need = tuple([row.taken(workload) if row.taken else asked[row] for row in MACHINE])
     return Ask(
         name=name,
         user=workload.user,
@@ -311,8 +313,9 @@ def ask_of(name: str, workload: Workload) -> Ask:
         members=workload.members,
         wanted=workload.members,
         gang=workload.gang is not None,
-        need=(whole, vcpus, cores, int(each.memory), int(workload.storage), out, into, *usage),
+        need=need + usage,
         usage=usage,
+        size=size,
         model=each.gpus.model if each.gpus.count else None,
         gpu_memory=int(each.gpus.memory or 0) if each.gpus.count else 0,
         select=tuple(sorted(workload.place.select.items())),
@@ -320,14 +323,13 @@ def ask_of(name: str, workload: Workload) -> Ask:
         within=workload.place.within,
         power=None if each.gpu_power is None else int(each.gpu_power),
         share=each.gpus.share,
-        single=workload.place.numa == "single" and bool(each.gpus.count or cores),
+        single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
     )
 
 
 def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
     hardware = stack.hardware_of(node.name)
-    nic, vcpus = int(hardware.nic), int(hardware.vcpus)
-    whole = (hardware.gpus.count, vcpus, vcpus // 1000, int(hardware.memory), int(hardware.nvme), nic, nic)
+    whole = [row.capacity.of(hardware) for row in MACHINE if row.capacity]
     return Bin(
         name=node.name,
         rack=node.rack,
@@ -344,17 +346,16 @@ def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
 def _rack_of(stack: Stack, name: str) -> tuple[int, ...]:
     """What the rack has left: the caps of all GPUs of nodes that are not lost are taken from its power at once."""
     rack = stack.racks[name]
-    uplink = ENDLESS if rack.uplink is None else int(rack.uplink)
+    uplink = (ENDLESS if rack.uplink is None else int(rack.uplink),) * POWER
     if rack.power is None:
-        return (uplink, uplink, ENDLESS)
+        return (*uplink, ENDLESS)
     inside = [node for node, it in stack.nodes.items() if it.rack == name and it.state != "lost"]
     drawn = sum(int(stack.tuning_of(node).gpu_power or 0) * stack.hardware_of(node).gpus.count for node in inside)
-    return (uplink, uplink, int(rack.power) - drawn)
+    return (*uplink, int(rack.power) - drawn)
 
 
-def _ceiling(ceiling: Ceiling, default: tuple[int, ...] = (ENDLESS,) * 6) -> tuple[int, ...]:
-    values = (getattr(ceiling, name) for name in CEILING_KEYS)
-    return tuple(other if value is None else int(value) for value, other in zip(values, default, strict=True))
+def _ceiling(ceiling: Ceiling) -> tuple[int, ...]:
+    return tuple([ENDLESS if (most := ceiling.limit(key)) is None else most for key in KEYS])
 
 
 def _over(
@@ -364,10 +365,11 @@ def _over(
     ended: list[Allocation],
 ) -> Iterator[Over]:
     """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
-    sums = {user: [0] * len(CEILINGS) for user in ceilings}
+    sums = {user: [0] * len(COUNTED) for user in ceilings}
     for one in ended:
         for level in (asks[one.workload].user, ""):
-            sums[level][FILES] += int(one.storage)
+            for place in FILES:
+                sums[level][place] += COUNTED[place].held(one)
     for name, ones in running.items():
         ask = asks[name]
         for one in ones:
@@ -383,17 +385,17 @@ def _over(
 
 
 def _given(stack: Stack, today: datetime.date | None) -> dict[tuple[str, int], str]:
-    """Path of the exception that gives a user's ceiling today, by user and place in CEILINGS."""
+    """Path of the exception that gives a user's ceiling today, by user and place in COUNTED."""
     most: dict[tuple[str, int], tuple[int, int]] = {}
     for number, one in enumerate(stack.limits.exceptions):
-        for i, key in enumerate(CEILING_KEYS):
-            value = getattr(one, key)
+        for i, key in enumerate(KEYS):
+            value = one.limit(key)
             if value is not None and (today is None or today <= one.until):
-                most[one.user, i] = max(most.get((one.user, i), (-1, 0)), (int(value), number))
+                most[one.user, i] = max(most.get((one.user, i), (-1, 0)), (value, number))
     return {key: f"limits.except[{number}]" for key, (_, number) in most.items()}
 
 
-def _holds(allocation: Allocation) -> tuple[int, ...]:
-    """What one allocation holds, in the order of CEILINGS."""
-    a = allocation
-    return (len(a.gpus), int(a.vcpus), int(a.memory), int(a.storage), int(a.egress), int(a.ingress))
+#: What one allocation holds, in the order of COUNTED.
+_holds = reader(COUNTED)
+#: What one replica sends through the uplink of a rack, of its `need`.
+_through_uplink = itemgetter(*UPLINK)

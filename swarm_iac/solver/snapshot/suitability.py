@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from swarm_iac.solver.snapshot.snapshot import CORES, GPUS, MEMORY, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 
 
 def node_is_ready(ask: Ask, bin_: Bin) -> bool:

@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.resource import held_of
 from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import CAPPED, CORES, GPUS, Ask, Scene
+from swarm_iac.solver.snapshot.layout import CORES, GPUS
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.suitability import may_stay
 from swarm_iac.solver.snapshot.value import loads, size
 
@@ -69,12 +71,7 @@ class Settled:
 
 def same_size(ask: Ask, allocation: Allocation) -> bool:
     """Does the allocation hold exactly what one replica asks for now?"""
-    whole = 0 if ask.shared else len(allocation.gpus)
-    held = (
-        whole, int(allocation.vcpus), len(allocation.cpus), int(allocation.memory),
-        int(allocation.storage), int(allocation.egress), int(allocation.ingress),
-    )  # fmt: skip
-    return held == ask.need[:CAPPED] and [one.part for one in allocation.gpus] == [ask.share] * ask.gpus
+    return held_of(allocation) == ask.size and all(one.part == ask.share for one in allocation.gpus)
 
 
 def settle(scene: Scene) -> Settled:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swarm_iac.solver.snapshot.snapshot import CAPPED, CORES, WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
+from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Scene
 
 if TYPE_CHECKING:
     from swarm_iac.solver.snapshot.tasks import Pairs
@@ -44,10 +45,11 @@ def total(scene: Scene, counts: Pairs) -> int:
 def loads(scene: Scene) -> dict[str, int]:
     """What one replica of each workload takes of the fleet: ten-thousandths of each resource, added up; at least 1."""
     bins = scene.bins.values()
-    have = [sum(bin_.room[i] for bin_ in bins) for i in range(CAPPED) if i != CORES]
+    counted = [i for i, row in enumerate(MACHINE) if not row.part_of]
+    have = [sum(bin_.room[i] for bin_ in bins) for i in counted]
 
     def load(ask: Ask) -> int:
-        use = (ask.gpus * ask.share / WHOLE, *(ask.need[i] for i in range(1, CAPPED) if i != CORES))
+        use = [ask.gpus * ask.share / WHOLE if i == GPUS else ask.need[i] for i in counted]
         return max(1, round(sum(PARTS * each / of for each, of in zip(use, have, strict=True) if of)))
 
     return {name: load(ask) for name, ask in scene.asks.items()}

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.hardware import Hardware
-from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.resource import LIMITED, LIMITS, RESOURCES, Limit, Resource
 from swarm_iac.model.stack import Ceiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Source
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+#: What one NUMA node has to have for a replica, in the order of `Hardware.parts`.
+_NUMA = tuple(row for row in RESOURCES if row.name in ("gpus", "cores", "memory"))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One resource of one replica: its name in limits, the key that asks for it, its unit and how much."""
+    """What one replica asks for of one limit: of two directions the larger."""
 
-    name: str
-    key: str
-    unit: Any
+    limit: Limit
+    row: Resource
     each: int
-    word: str
+    key: str
 
 
 def wishes(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
@@ -51,20 +52,8 @@ def wishes(stack: Stack, source: Source, running: Callable[[], Placement]) -> li
 
 
 def _parts(workload: Workload) -> tuple[_Part, ...]:
-    each = workload.each
-    network = int(max(workload.egress, workload.ingress))
-    return (
-        _Part("gpus", "each.gpus", int, each.gpus.count, "GPUs"),
-        _Part("vcpus", "each.vcpus", Cpus, int(each.vcpus), "vCPUs"),
-        _Part("memory", "each.memory", Bytes, int(each.memory), "of memory"),
-        _Part("storage", "each.scratch" if each.scratch else "each.cache", Bytes, int(workload.storage), "of storage"),
-        _Part("bandwidth", _network_key(workload), BitsPerSecond, network, "of bandwidth"),
-    )
-
-
-def _network_key(workload: Workload) -> str:
-    given = workload.network
-    return "network.egress" if given.egress else "network.ingress" if given.ingress else "network.between"
+    largest = ((LIMITS[key], max(rows, key=lambda row: row.demand(workload))) for key, rows in LIMITED.items())
+    return tuple(_Part(limit, row, row.demand(workload), row.path(workload)) for limit, row in largest)
 
 
 def _ceilings(
@@ -88,17 +77,17 @@ def _ceilings(
     problems: list[Problem] = []
     for part in parts:
         for level, who, ceiling, count in levels:
-            most = getattr(ceiling, part.name)
+            most, noun = ceiling.limit(part.limit.key), part.limit
             if most is None or part.each * count <= most:
                 continue
             if level != "node" and _lowered(running(), name, part, most):
                 continue
             path = f"workloads.{name}.{part.key}"
             total = part.each * count
-            asked = f"{count} x {part.unit(part.each)} = {part.unit(total)}" if count > 1 else f"{part.unit(total)}"
-            excess = f"{part.unit(total - most)} too {'many' if part.name in ('gpus', 'vcpus') else 'much'}"
-            message = f"{asked} {part.word}, and {who} may have {part.unit(most)}: {excess}"
-            limit = _limit_path(stack, level, workload.user, part.name)
+            asked = f"{count} x {noun.text(part.each)} = " * (count > 1) + noun.amount(total)
+            excess = f"{noun.text(total - most)} too {'many' if noun.many else 'much'}"
+            message = f"{asked}, and {who} may have {noun.text(most)}: {excess}"
+            limit = _limit_path(stack, level, workload.user, noun.key)
             more = ", or add an exception for the user under limits.except" if level == "user" else ""
             more = ", or raise the exception" if "except" in limit else more
             hint = f"the limit is {limit} at {source.place(limit)}; ask for less{more}"
@@ -111,22 +100,16 @@ def _lowered(running: Placement, workload: str, part: _Part, most: int) -> bool:
     """Was the limit lowered, and the wish once right? By the lock the workload holds more, or waits since it was stopped."""
     if any(gone.workload == workload for gone in running.unplaced):
         return True
-    of: dict[str, Callable[[Allocation], int]] = {
-        "gpus": lambda one: len(one.gpus),
-        "vcpus": lambda one: int(one.vcpus),
-        "memory": lambda one: int(one.memory),
-        "storage": lambda one: int(one.storage),
-        "bandwidth": lambda one: int(max(one.egress, one.ingress)),
-    }
     ones = [one for one in running.allocations if one.workload == workload]
+    rows = LIMITED[part.limit.key]
     # What has ended held as much while it ran.
-    return sum(part.each if one.ended else of[part.name](one) for one in ones) > most
+    return sum(part.each if one.ended else max(row.held(one) for row in rows) for one in ones) > most
 
 
 def _limit_path(stack: Stack, level: str, user: str, name: str) -> str:
     if level == "user":
         for index, one in enumerate(stack.limits.exceptions):
-            if one.user == user and getattr(one, name) is not None:
+            if one.user == user and one.limit(name) is not None:
                 return f"limits.except[{index}].{name}"
     return f"limits.{level}.{name}"
 
@@ -152,22 +135,22 @@ def _machines(
             hint = hint or ("the GPUs of the fleet: " + ", ".join(_gpus_of(shapes)) if models else "no node has GPUs")
             return [Problem(source.place(path), path, f"no node has a GPU {asked}", hint)]
     problems: list[Problem] = []
-    for part in parts:
-        most, best = max((_has(shape, part.name), key) for key, shape in able.items())
+    of_machines = [(part, part.row.capacity) for part in parts if part.row.capacity]
+    for part, there in of_machines:
+        most, best = max((there.of(shape), key) for key, shape in able.items())
         if part.each * together > most:
-            path = f"{base}.{part.key}"
-            total = part.unit(part.each * together)
-            wish = f"{together} x {part.unit(part.each)} = {total}" if together > 1 else f"{total}"
-            fewer = f"ask for at most {part.unit(most // together)}" if most >= together else ""
+            path, noun = f"{base}.{part.key}", part.limit
+            wish = f"{together} x {noun.text(part.each)} = " * (together > 1) + noun.amount(part.each * together)
+            fewer = f"ask for at most {noun.text(most // together)}" if most >= together else ""
             fewer = fewer if together == 1 else "ask for less, or leave `within: node` out"
             who = "no node" if able is shapes else f"no node with {gpus.model or gpus.memory}"
-            message = f"{who} has {wish} {part.word}: the largest, {best}, has {part.unit(most)}"
+            message = f"{who} has {wish}: the largest, {best}, has {noun.text(most)}"
             problems.append(Problem(source.place(path), path, message, fewer))
     if not problems and workload.place.numa and not any(_on_one(shape, workload) for shape in able.values()):
         path = f"{base}.place.numa"
         problems.append(Problem(source.place(path), path, _too_small(workload, able), "ask for less, or leave `numa` out"))
-    if not problems and not any(all(p.each * together <= _has(shape, p.name) for p in parts) for shape in able.values()):
-        asked = ", ".join(f"{p.unit(p.each)} {p.word}" for p in parts if p.each)
+    if not problems and not any(all(p.each * together <= has.of(shape) for p, has in of_machines) for shape in able.values()):
+        asked = ", ".join(p.limit.amount(p.each) for p, _ in of_machines if p.each)
         message = f"no single node has all of {asked}, although each fits on some node"
         problems.append(Problem(source.place(f"{base}.each"), f"{base}.each", message, "ask for less of one of them"))
     return problems
@@ -177,7 +160,8 @@ def holds(shape: Hardware, workload: Workload) -> bool:
     """Could an empty machine of this shape hold one replica?"""
     gpus = workload.each.gpus
     suits = not gpus.count or not (gpus.model or gpus.memory) or _same_gpu(workload, shape)
-    return suits and _on_one(shape, workload) and all(part.each <= _has(shape, part.name) for part in _parts(workload))
+    enough = all(part.each <= there.of(shape) for part in _parts(workload) if (there := part.row.capacity))
+    return suits and enough and _on_one(shape, workload)
 
 
 def _on_one(shape: Hardware, workload: Workload) -> bool:
@@ -197,11 +181,10 @@ def _of_numa(workload: Workload) -> tuple[int, int, int]:
 
 def _too_small(workload: Workload, shapes: dict[str, Hardware]) -> str:
     """What no NUMA node has enough of, and which has most of it."""
-    for i, (need, word) in enumerate(zip(_of_numa(workload), ("GPUs", "pinned cores", "of memory"), strict=True)):
+    for i, (need, noun) in enumerate(zip(_of_numa(workload), _NUMA, strict=True)):
         most, best = max((max(part[i] for part in shape.parts), key) for key, shape in shapes.items())
         if need > most:
-            unit: Any = Bytes if i == 2 else int
-            return f"no NUMA node has {unit(need)} {word}: the largest, of {best}, has {unit(most)}"
+            return f"no NUMA node has {noun.amount(need)}: the largest, of {best}, has {noun.text(most)}"
     return "no NUMA node has all of its GPUs, pinned cores and memory, although each fits on some"
 
 
@@ -214,14 +197,3 @@ def _same_gpu(workload: Workload, shape: Hardware) -> bool:
 
 def _gpus_of(shapes: dict[str, Hardware]) -> list[str]:
     return sorted({f"{shape.gpus.model} ({shape.gpu_memory})" for shape in shapes.values() if shape.gpus.model})
-
-
-def _has(shape: Hardware, name: str) -> int:
-    table = {
-        "gpus": shape.gpus.count,
-        "vcpus": shape.vcpus,
-        "memory": shape.memory,
-        "storage": shape.nvme,
-        "bandwidth": shape.nic,
-    }
-    return int(table[name])

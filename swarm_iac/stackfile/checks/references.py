@@ -51,7 +51,7 @@ class _Checker:
         self.sections = {section for section, _ in touched}
         self.users = stack.users()
         self.labels = _labels(stack)
-        self.former = Counter(workload.formerly for workload in stack.workloads.values())
+        self.former = Counter(workload.renamed_from for workload in stack.workloads.values())
 
     def say(self, path: str, message: str, hint: str = "") -> None:
         self.problems.append(Problem(self.source.place(path), path, message, hint))
@@ -73,7 +73,7 @@ class _Checker:
         for index, one in enumerate(self.stack.limits.exceptions):
             path = f"limits.except[{index}]"
             self.user(f"{path}.user", one.user)
-            if not one.model_fields_set - {"user", "until", "why"}:
+            if not one.model_fields_set - {"user", "until", "reason"}:
                 self.say(path, f"the exception for {one.user} replaces no ceiling", "add one, such as gpus: 24")
 
     def user(self, path: str, user: str) -> None:
@@ -223,10 +223,10 @@ class _Checker:
         if workload.on_update != "surge" and (workload.kind != "serve" or workload.gang is not None):
             hint = "only replicas of a service change one beside the other; write `kind: serve`, or delete the key"
             self.say(f"{path}.on_update", f"{name} is no service of replicas, so it always stops first", hint)
-        former = workload.formerly
+        former = workload.renamed_from
         if former is not None and (former in self.stack.workloads or self.former[former] > 1):
             hint = "a name is given up before another takes it; delete the key, or rename the other workload"
-            self.say(f"{path}.formerly", f"{former} is the name of a workload here", hint)
+            self.say(f"{path}.renamed_from", f"{former} is the name of a workload here", hint)
 
     def time(self, path: str, workload: Workload) -> None:
         """Only what ends has a time, and there is some left before the stop signal."""

@@ -5,21 +5,43 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from difflib import get_close_matches
+from typing import Any
 
 from swarm_iac.errors import Problem
+from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
-from swarm_iac.stackfile.load import Loaded
-from swarm_iac.stackfile.reading.source import Source
+from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
+
+#: What no machine has: as much is there as `limits` say.
+_POOLS = tuple(row for row in RESOURCES if row.capacity is None)
 
 
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
     """One warning for each, in the order of the file. `today`: an exception whose last day is before it has expired."""
     stack, source = loaded.stack, loaded.source
     found = [*_hardware(stack), *_workloads(stack), *_exceptions(stack, today), *_racks(stack)]
-    return tuple(sorted(_at(source, *one) for one in found))
+    return tuple(sorted((*(_at(source, *one) for one in found), *_former(source))))
+
+
+def _former(source: Source) -> Iterator[Problem]:
+    """Keys under a name that they had in former versions."""
+    data = source.document.root.data
+    limits = data.get("limits") or {}
+    exceptions = limits.get("except") or ()
+    entries: list[tuple[tuple[Step, ...], Any, str]] = [
+        *((("workloads", name), one, "renamed_from") for name, one in (data.get("workloads") or {}).items()),
+        *((("nodes", name), one, "reason") for name, one in (data.get("nodes") or {}).items()),
+        *((("limits", "except", index), one, "reason") for index, one in enumerate(exceptions)),
+    ]
+    for steps, one, key in entries:
+        if isinstance(one, dict) and FORMER[key] in one:
+            at = (*steps, FORMER[key])
+            message = f"is called `{key}` now; the old name is still read"
+            yield Problem(source.document.at(at, key=True), join(at), message, f"write `{key}` in its place")
 
 
 def _at(source: Source, path: str, message: str, hint: str) -> Problem:
@@ -51,6 +73,10 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         if one.place.numa and not (one.each.gpus.count or one.each.pinned):
             words = "has no effect: it has no GPUs and no pinned cores, so it is bound to no NUMA node"
             yield f"{path}.place.numa", words, "add `pinned: true`, or leave `numa` out"
+        for row in _POOLS:
+            if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
+                words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
+                yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
         spread = one.place.spread
         if spread and 0 < (places := _places(stack, spread, one)) < one.members:
             words = f"{one.members} replicas on different {spread}s, and {places} can take them: the rest is always pending"
@@ -82,11 +108,15 @@ def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, 
 
 
 def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
-    """A GPU without a cap counts nothing, so a budget over such GPUs alone bounds nothing."""
-    by_workload = any(one.each.gpu_power is not None for one in stack.workloads.values())
+    """A GPU without a cap counts nothing, so a budget over such GPUs alone bounds nothing.
+
+    A cap that a workload brings counts where that stands; where all work with GPUs brings one, the nodes need none.
+    """
+    caps = [one.each.gpu_power is not None for one in stack.workloads.values() if one.each.gpus.count]
     for name, rack in stack.racks.items():
         nodes = [node.name for node in stack.nodes.values() if node.rack == name and stack.hardware_of(node.name).gpus.count]
-        capped = by_workload or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
+        capped = (caps and all(caps)) or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
         if rack.power is not None and nodes and not capped:
-            words = "bounds nothing: no GPU of this rack has a cap, and one without counts 0 W"
+            what = "only workloads with `gpu_power`" if any(caps) else "nothing"
+            words = f"bounds {what}: no GPU of this rack has a cap, and one without counts 0 W"
             yield f"racks.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"

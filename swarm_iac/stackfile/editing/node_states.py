@@ -1,6 +1,6 @@
 """How is the state of nodes written into a stack file, with nothing else touched?
 
-As an entry of its own below those that make it: `gpu-07: {state: drain, why: fan}`. An entry that is there is changed,
+As an entry of its own below those that make it: `gpu-07: {state: drain, reason: fan}`. An entry that is there is changed,
 else one line is added, and a node that is ready again loses the words that nobody needs any more.
 """
 
@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from swarm_iac.errors import Problem, StackFileError, SwarmError
+from swarm_iac.model.base import FORMER
 from swarm_iac.model.deadline import told
 from swarm_iac.model.stack import Node, NodeState, Stack
 from swarm_iac.stackfile.editing import splice
-from swarm_iac.stackfile.load import Loaded, loads
+from swarm_iac.stackfile.load import loads
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.ranges import expand
+from swarm_iac.stackfile.reading.source import Loaded
 from swarm_iac.stackfile.reading.text import decode
 
-_KEYS = ("state", "drain_by", "why")
+#: What is said of a state; the last is read and no longer written.
+_KEYS = ("state", "drain_by", "reason", FORMER["reason"])
 _LAST_DIGITS = re.compile(r"([0-9]+)(?=[^0-9]*$)")
 
 
@@ -33,27 +36,28 @@ def restate(
     today: datetime.date,
     *,
     by: datetime.datetime | None = None,
-    why: str | None = None,
+    reason: str | None = None,
     policies: Path | None = None,
 ) -> bytes:
     """The file with a node, or a range of nodes, in `state`.
 
-    `by`: only with drain. `why`: None keeps the reason of a node that was not ready. Raises StackFileError for a wrong
+    `by`: only with drain. `reason`: None keeps the reason of a node that was not ready. Raises StackFileError for a wrong
     file, node or reason, SwarmError where the file's form defies this.
     """
     text = decode(raw, file)
     before = loads(text, file, policies=policies, today=today)
     names = _names(before, pattern)
     told_by = told(by) if by else ""
-    whys = {name: _why(before.stack.nodes[name], state, why) for name in names}
+    reasons = {name: _reason(before.stack.nodes[name], state, reason) for name in names}
     wanted = before.stack.model_copy(
         update={
-            "nodes": before.stack.nodes | {name: _as(before.stack.nodes[name], state, told_by, whys[name]) for name in names}
+            "nodes": before.stack.nodes | {name: _as(before.stack.nodes[name], state, told_by, reasons[name]) for name in names}
         }
     )
     if wanted == before.stack:
         return raw
-    values = {"state": state, "drain_by": told_by, "why": splice.scalar(whys[names[0]]) if whys[names[0]] else ""}
+    words = splice.scalar(reasons[names[0]]) if reasons[names[0]] else ""
+    values = dict(zip(_KEYS, (state, told_by, words, ""), strict=True))
     with contextlib.suppress(LookupError):  # `nodes:` itself stands elsewhere
         for fresh in _ways(text, pattern, names, values):
             if _read(fresh, file, policies, today) == wanted:
@@ -61,7 +65,7 @@ def restate(
                 return (mark if raw.startswith(mark) else b"") + fresh.encode()
     if len(names) > 1:  # their entries differ: one by one
         for name in names:
-            raw = restate(raw, file, name, state, today, by=by, why=why, policies=policies)
+            raw = restate(raw, file, name, state, today, by=by, reason=reason, policies=policies)
         return raw
     raise SwarmError(
         f"{file}:{before.source.place(f'nodes.{pattern}').line}: what is said of {pattern} cannot be changed from here",
@@ -82,13 +86,13 @@ def _names(loaded: Loaded, pattern: str) -> tuple[str, ...]:
     return names
 
 
-def _why(node: Node, state: NodeState, why: str | None) -> str:
-    return "" if state == "ready" else node.why if why is None else why
+def _reason(node: Node, state: NodeState, reason: str | None) -> str:
+    return "" if state == "ready" else node.reason if reason is None else reason
 
 
-def _as(node: Node, state: NodeState, by: str, why: str) -> Node:
+def _as(node: Node, state: NodeState, by: str, reason: str) -> Node:
     moment = datetime.datetime.fromisoformat(by) if by else None
-    return node.model_copy(update={"state": state, "drain_by": moment, "why": why})
+    return node.model_copy(update={"state": state, "drain_by": moment, "reason": reason})
 
 
 def _ways(text: str, pattern: str, names: tuple[str, ...], values: dict[str, str]) -> Iterator[str]:

@@ -13,13 +13,13 @@ from swarm_iac.model.edit import Edit, changed, steps_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.checks.feasibility import wishes
 from swarm_iac.stackfile.checks.references import check
-from swarm_iac.stackfile.load import SWITCHES, Loaded
+from swarm_iac.stackfile.load import SWITCHES
 from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.messages import nearest, problem
 from swarm_iac.stackfile.reading.ranges import expand
 from swarm_iac.stackfile.reading.shape import NodeEntry, StackFile
-from swarm_iac.stackfile.reading.source import Source
+from swarm_iac.stackfile.reading.source import Loaded, Source
 
 _FORM = "write PATH=VALUE, as in workloads.chat.replicas=4 or nodes.gpu-[01-04].state=drain; nothing after = removes it"
 

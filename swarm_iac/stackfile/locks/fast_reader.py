@@ -7,16 +7,15 @@ pattern, in a sixth of the time that YAML takes. Whatever does not fit it to the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import Any
 
 from swarm_iac.model.base import CPUS
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Unplaced
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Quantity
+from swarm_iac.model.resource import SIZES, Resource
+from swarm_iac.units import Cpus, Quantity
 
-Size = TypeVar("Size", bound=Quantity)
 #: Allocations, what is unplaced, and the digests of both.
 Read = tuple[list[Allocation], list[Unplaced], dict[str, str], dict[str, str]]
 
@@ -26,15 +25,25 @@ _ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
 _GPU = r'(?:[0-9]{1,5}|"[0-9]{1,5}:0\.[0-9]{1,3}")'
 _GPUS = rf"\[({_GPU}(?:, {_GPU})*)\]"
 _LIST = r"\[([0-9]{1,5}(?:, [0-9]{1,5})*)\]"
-#: Text with a unit: as a bare number it would be read as YAML reads numbers.
+#: Whole ones, vCPUs, and text with a unit: as a bare number that would be read as YAML reads numbers.
+_WHOLE, _CPUS = r"(0|[1-9][0-9]{0,14})", r"([0-9]{1,6}(?:\.[0-9]{1,3})?)"
 _SIZE = r"(0|[0-9]{1,15}(?:\.[0-9]{1,9})? [A-Za-z/]{1,8})"
 _DIGEST = r'    digest: "([0-9a-f]{12})"\n'
+
+
+def _line(row: Resource) -> str:
+    value = {int: _WHOLE, Cpus: _CPUS}.get(row.unit, _SIZE)
+    line = f"    {row.name}: {value}\n"
+    return line if row.zero == "lock and JSON" else f"(?:{line})?"
+
+
 _BLOCK = re.compile(
     rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n(?:    user: ({_ACCOUNT})\n)?"
     rf"(?:    gpus: {_GPUS}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
-    rf"    vcpus: ([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)\n    memory: {_SIZE}\n"
-    rf"(?:    storage: {_SIZE}\n)?(?:    egress: {_SIZE}\n)?(?:    ingress: {_SIZE}\n)?(    ended: true\n)?{_DIGEST}"
+    rf"{''.join(map(_line, SIZES))}(    ended: true\n)?{_DIGEST}"
 )
+#: Where the amounts begin in what _BLOCK finds, and what comes after them.
+_FIRST, _LAST = 7, 7 + len(SIZES)
 _MISSING = re.compile(rf"\n  ({_NAME}):\n    missing: {_LIST}\n{_DIGEST}")
 _UNPLACED = "\nunplaced:\n"
 #: Names that YAML reads as something else.
@@ -46,7 +55,7 @@ def read(text: str, head: str) -> Read | None:
     """What the lock says, in the file's order; None where it is not, after `head`, exactly what we write."""
     if not text.startswith(head):
         return None
-    cpus, size, rate = _reader(Cpus.parse), _reader(Bytes.parse), _reader(BitsPerSecond.parse)
+    amounts = cache(_amounts)  # ten thousand replicas have few sizes
     devices = cache(_devices)
     allocations: dict[str, Allocation] = {}
     digests: dict[str, str] = {}
@@ -55,16 +64,16 @@ def read(text: str, head: str) -> Read | None:
     try:
         while match := _BLOCK.match(text, at):
             at, count = match.end(), count + 1
-            workload, index, node, user, gpus, pins, numa, vcpus, memory, *rest = match.groups()
-            storage, egress, ingress, ended, digest = rest
+            groups = match.groups()
+            workload, index, node, user, gpus, pins, numa = groups[:_FIRST]
+            ended, digest = groups[_LAST:]
             name = f"{workload}-{index}"
-            names |= {workload, node, user or node}
+            names.update((workload, node, user or node))
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
                 name=name, workload=workload, index=int(index), node=node, user=user,
                 gpus=devices(gpus or ""), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
-                vcpus=cpus(vcpus), memory=size(memory), storage=size(storage or "0"),
-                egress=rate(egress or "0"), ingress=rate(ingress or "0"), ended=bool(ended),
+                **amounts(groups[_FIRST:_LAST]), ended=bool(ended),
             )  # fmt: skip
     except ValueError:
         return None
@@ -97,6 +106,10 @@ def _devices(text: str) -> tuple[Device, ...]:
     return tuple(Device.parse(word.strip('"') if word.startswith('"') else int(word)) for word in words)
 
 
-def _reader(parse: Callable[[object], Size]) -> Callable[[str], Size]:
-    """Each spelling is read once: ten thousand replicas have few sizes."""
-    return cache(parse)
+def _amounts(texts: tuple[str | None, ...]) -> dict[str, Any]:
+    """An amount for each of SIZES; None: it has no line."""
+    return {row.name: _parsed(row.unit, text or "0") for row, text in zip(SIZES, texts, strict=True)}
+
+
+def _parsed(unit: type[int], text: str) -> int:
+    return unit.parse(text) if issubclass(unit, Quantity) else unit(text)

@@ -14,32 +14,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.base import Account, Core, Name, Value
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
+from swarm_iac.model.resource import SIZES, sizes
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.locks import fast_reader
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.messages import problems as wrong
 from swarm_iac.stackfile.reading.source import Document
 from swarm_iac.stackfile.reading.text import decode, read
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 #: A block has about 200 bytes and 25 values; this is room for 50,000 allocations.
 MAX_BYTES = 64_000_000
 MAX_NODES = 5_000_000
 
 #: How a workload runs, how long, how it stops, changes and is called, and how urgent it is: changing these moves nothing.
-_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "formerly"}
+_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "renamed_from"}
 #: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
 _ALLOCATIONS = "allocations:\n"
+#: Amounts as they are written, and whether they are where there is none.
+_SIZES = tuple((row.name, row.zero == "lock and JSON") for row in SIZES)
 #: Of an end that is not one of what the stack file asks for now.
 ANOTHER = "it has ended, and is another job now"
 
@@ -54,8 +56,8 @@ class Lock:
     growing_digests: dict[str, str] = field(default_factory=dict)
 
 
-class _Block(Value):
-    """One allocation as it is written."""
+class _Replica(Value):
+    """Which replica an allocation is of, where it stands, and on which pieces of its node."""
 
     workload: Name = Field(description="The workload.")
     node: Name = Field(description="The node.")
@@ -63,11 +65,20 @@ class _Block(Value):
     gpus: tuple[Device, ...] = Field(default=(), description='GPUs by number; "3:0.25" is a part of one.')
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes.")
-    vcpus: Cpus = Field(description="vCPUs.")
-    memory: Bytes = Field(description="RAM.")
-    storage: Bytes = Field(default=Bytes(0), description="Local disk.")
-    egress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth out.")
-    ingress: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth in.")
+
+
+if TYPE_CHECKING:
+
+    class _Sized(_Replica):
+        """An amount of each of `resource.SIZES`."""
+
+else:
+    _Sized = create_model("_Sized", __base__=_Replica, __module__=__name__, **sizes())
+
+
+class _Block(_Sized):
+    """One allocation as it is written."""
+
     ended: bool = Field(default=False, description="A job that came to its end, and holds nothing but its storage.")
     digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from; of an end, of what ran.")
 
@@ -191,8 +202,7 @@ def dump(lock: Lock) -> str:
         for name in ("gpus", "cpus", "numa"):
             if numbers := getattr(one, name):
                 lines.append(f"    {name}: [{', '.join(map(_flow, numbers))}]")
-        lines += [f"    vcpus: {one.vcpus}", f"    memory: {one.memory}"]
-        lines += [f"    {name}: {value}" for name in ("storage", "egress", "ingress") if (value := getattr(one, name))]
+        lines += [f"    {name}: {value}" for name, always in _SIZES if (value := getattr(one, name)) or always]
         lines += ["    ended: true"] if one.ended else []
         parts.append("\n".join([*lines, f'    digest: "{lock.digests[one.name]}"', ""]))
     if lock.placement.unplaced:
@@ -273,12 +283,12 @@ def _lock(
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
-    """The lock with every workload that has another name now under that name, as `formerly` in the stack says.
+    """The lock with every workload that has another name now under that name, as `renamed_from` in the stack says.
 
     What an older lock does not say of users is taken from the stack.
     """
     lock = _owned(lock, stack)
-    names = {one.formerly: name for name, one in stack.workloads.items() if one.formerly}
+    names = {one.renamed_from: name for name, one in stack.workloads.items() if one.renamed_from}
     found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
     if not found and not any(one.workload in names for one in lock.placement.unplaced):
         return lock
@@ -302,7 +312,7 @@ def _owned(lock: Lock, stack: Stack) -> Lock:
     if all(one.user for one in ones):
         return lock
     users = {name: one.user for name, one in stack.workloads.items()}
-    users |= {one.formerly: one.user for one in stack.workloads.values() if one.formerly}
+    users |= {one.renamed_from: one.user for one in stack.workloads.values() if one.renamed_from}
     owned = (one if one.user else one.model_copy(update={"user": users.get(one.workload)}) for one in ones)
     return replace(lock, placement=lock.placement.model_copy(update={"allocations": tuple(owned)}))
 

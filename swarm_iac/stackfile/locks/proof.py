@@ -86,7 +86,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         pages = [f"huge pages {tuning.hugepages}"] if tuning.hugepages else []
         nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power), *pages]
     limits = stack.limits.model_dump(mode="json", exclude={"exceptions"})
-    held = [one.model_dump(mode="json", exclude={"why", "until"}) for one in stack.limits.exceptions if today <= one.until]
+    held = [one.model_dump(mode="json", exclude={"reason", "until"}) for one in stack.limits.exceptions if today <= one.until]
     workloads = {name: [decided.wish(name), one.priority, str(one.replicas), one.gang] for name, one in stack.workloads.items()}
     return {
         "nodes": digest([nodes, {name: rack.model_dump(mode="json") for name, rack in stack.racks.items()}]),

@@ -46,14 +46,14 @@ _ADVICE = (
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """One value: its data, where it begins, and what stands inside with the position of its key."""
 
     data: Any
     line: int
     column: int
-    fields: dict[str, tuple[int, int, Node]] | None = None
-    items: list[Node] | None = None
+    fields: dict[str, tuple[int, int, YamlNode]] | None = None
+    items: list[YamlNode] | None = None
     size: int = 1
 
 
@@ -61,7 +61,7 @@ class Node:
 class _Open:
     """A collection whose end has not come yet."""
 
-    node: Node
+    node: YamlNode
     anchor: str | None
     key: str | None = None
     mark: tuple[int, int] = (0, 0)
@@ -79,14 +79,14 @@ class Composer:
         self.text = text
         self.file = file
         self.most = most
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
         self.problems: list[Problem] = []
         self._stack: list[_Open] = []
-        self._anchors: dict[str, Node | None] = {}
+        self._anchors: dict[str, YamlNode | None] = {}
         self._count = 0
         self._documents = 0
 
-    def run(self) -> Node | None:
+    def run(self) -> YamlNode | None:
         """The document's root, or None when there is none."""
         events = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(self.text)
         try:
@@ -118,7 +118,7 @@ class Composer:
             self._stop(event, f"this is nested more than {MAX_DEPTH} levels deep", "no value of a stack file lies so deep")
         self._check_tag(event, "map" if mapping else "seq")
         mark = event.start_mark
-        node = Node({} if mapping else [], mark.line + 1, mark.column + 1)
+        node = YamlNode({} if mapping else [], mark.line + 1, mark.column + 1)
         if mapping:
             node.fields = {}
         else:
@@ -137,7 +137,7 @@ class Composer:
             self._anchors[done.anchor] = done.node
         self._attach(done.node)
 
-    def _add(self, node: Node, event: Any, anchor: str | None) -> None:
+    def _add(self, node: YamlNode, event: Any, anchor: str | None) -> None:
         self._tick(event, 1)
         top = self._stack[-1] if self._stack else None
         if top is not None and top.node.fields is not None and top.key is None:
@@ -147,7 +147,7 @@ class Composer:
         if anchor:
             self._anchors[anchor] = node
 
-    def _key(self, top: _Open, key: str, node: Node) -> None:
+    def _key(self, top: _Open, key: str, node: YamlNode) -> None:
         mark = (node.line, node.column)
         if key in top.seen:
             message = f"the key {key[:60]!r} stands here for a second time; the first is on line {top.seen[key]}"
@@ -156,7 +156,7 @@ class Composer:
             top.seen[key] = node.line
         top.key, top.mark = key, mark
 
-    def _attach(self, node: Node) -> None:
+    def _attach(self, node: YamlNode) -> None:
         if not self._stack:
             self.root = node
             return
@@ -179,13 +179,13 @@ class Composer:
         found = self._anchors[name]
         if found is None:
             self._stop(event, f"*{name} stands inside of what it refers to", "a value cannot contain itself")
-        found = cast(Node, found)
+        found = cast(YamlNode, found)
         self._tick(event, found.size)
         top = self._stack[-1] if self._stack else None
         if top is not None and top.node.fields is not None and top.key is None:
             self._stop(event, f"*{name} stands in the place of a key", "keys are plain words")
         mark = event.start_mark
-        self._attach(Node(found.data, mark.line + 1, mark.column + 1, found.fields, found.items, found.size))
+        self._attach(YamlNode(found.data, mark.line + 1, mark.column + 1, found.fields, found.items, found.size))
 
     def _tick(self, event: Any, count: int) -> None:
         self._count += count
@@ -193,7 +193,7 @@ class Composer:
             message = f"with its aliases written out, the file has more than {self.most:,} values"
             self._stop(event, message, "anchors that repeat anchors grow without bound; write the values out")
 
-    def _scalar(self, event: Any) -> Node:
+    def _scalar(self, event: Any) -> YamlNode:
         mark = event.start_mark
         data: Any = event.value
         if event.tag is None or event.tag == "!":
@@ -204,7 +204,7 @@ class Composer:
             data = data if short == "str" else self._plain(event, data)
             if short and not isinstance(data, _TYPES[short]):
                 self._problem((mark.line + 1, mark.column + 1), f"{event.value[:40]!r} is no {short}", "leave the tag out")
-        return Node(data, mark.line + 1, mark.column + 1)
+        return YamlNode(data, mark.line + 1, mark.column + 1)
 
     def _plain(self, event: Any, text: str) -> Any:
         """YAML 1.2's core schema."""
@@ -270,7 +270,7 @@ class Composer:
         self.problems.append(Problem(Place(self.file, line, column), "", f"this is no YAML: {text}", hint))
 
 
-def compose(text: str, file: str, most: int | None = None) -> Node:
+def compose(text: str, file: str, most: int | None = None) -> YamlNode:
     """The root mapping of the one document in `text`. Raises StackFileError with all problems found."""
     composer = Composer(text, file, max(MAX_NODES, len(text) // CHARACTERS) if most is None else most)
     root = composer.run()
@@ -283,7 +283,7 @@ def compose(text: str, file: str, most: int | None = None) -> Node:
             composer.problems.append(Problem(Place(file, root.line, root.column), "", message, ""))
     if composer.problems:
         raise StackFileError(tuple(composer.problems))
-    return cast(Node, root)
+    return cast(YamlNode, root)
 
 
 def describe(data: object) -> str:

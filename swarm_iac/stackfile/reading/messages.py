@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -62,14 +63,14 @@ _EXPECTED = {
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 
+_GONE = "a machine that is off for sure is `lost`; `drain` moves its work away first"
+_ASIDE = "write `drain`: all work leaves; `cordon`: what runs stays"
 #: States of a node as others call them.
 _MEANT = {
-    "down": "a machine that is off for sure is `lost`; `drain` moves its work away first",
-    "off": "a machine that is off for sure is `lost`; `drain` moves its work away first",
+    **dict.fromkeys(("down", "off", "offline", "fail", "failed", "failing", "broken", "error", "unreachable"), _GONE),
     "dead": "write `lost`",
-    "up": "write `ready`",
-    "idle": "write `ready`",
-    "maintenance": "write `drain`: all work leaves; `cordon`: what runs stays",
+    **dict.fromkeys(("up", "idle", "online", "on", "active", "enabled", "resume", "undrain", "uncordon"), "write `ready`"),
+    **dict.fromkeys(("maintenance", "maint", "disabled", "reserved", "unschedulable"), _ASIDE),
 }
 
 #: Keys that are meant by others, by the mapping they stand in.
@@ -165,10 +166,9 @@ def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
 
 def _unit(reason: str) -> str:
     """A hint where the unit is nearly right: `gb` for GB, bytes for a bandwidth, 12:00:00 for a duration."""
-    clock = re.match(r"'(?:([0-9]{1,3})-)?([0-9]{1,3}):([0-9]{2}):([0-9]{2})' is not a duration", reason)
-    if clock:  # as Slurm writes it
-        days, *rest = (int(part or 0) for part in clock.groups())
-        return f"write {Seconds(days * 86400 + rest[0] * 3600 + rest[1] * 60 + rest[2])}"
+    clock = re.match(r"'([0-9:-]+)' is not a duration", reason)
+    if clock and (seconds := _clock(clock[1])):
+        return f"write {Seconds(seconds)}"
     match = re.match(r"'([^']+)' is no unit of (.*); use one of (.*)", reason)
     if not match:
         return ""
@@ -177,6 +177,17 @@ def _unit(reason: str) -> str:
         return "a bandwidth counts bits: 1 GB/s is 8 Gbit/s"
     same = [known for known in units if known.lower() == unit.lower()]
     return f"did you mean {same[0]!r}?" if same else _close(unit, units)
+
+
+def _clock(text: str) -> int:
+    """A time as Slurm writes it: min:sec, hours:min:sec, days-hours, days-hours:min, days-hours:min:sec. 0: it is none. [s]"""
+    if found := re.fullmatch(r"([0-9]{1,3})-([0-9]{1,3})(?::([0-9]{2}))?(?::([0-9]{2}))?", text):
+        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+        return days * 86400 + hours * 3600 + minutes * 60 + seconds
+    if found := re.fullmatch(r"(?:([0-9]{1,3}):)?([0-9]{1,3}):([0-9]{2})", text):
+        hours, minutes, seconds = (int(part or 0) for part in found.groups())
+        return hours * 3600 + minutes * 60 + seconds
+    return 0
 
 
 def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] | None:
@@ -198,6 +209,8 @@ def _moment(given: str) -> str:
     """A hint where a day or a duration stands for a moment."""
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", given):
         return f"as the day begins: {given}T00:00Z"
+    if found := re.fullmatch(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)", given):
+        return f"say of which zone: {found[1]}T{found[2]}Z is UTC, {found[1]}T{found[2]}+01:00 is an hour ahead of it"
     if re.fullmatch(r"[0-9]+ *[a-z]+", given):
         return f'a file has no "from now on"; `swarm drain NODE --by "{given}"` writes the moment'
     return ""
@@ -217,6 +230,9 @@ def _type(kind: str, model: type[BaseModel], loc: tuple[Step, ...], given: Any) 
         hint = f"write one line, split as a shell does: {shlex.join(map(str, given))[:60]}"
     elif loc[-1:] == ("gpus",) and isinstance(given, float):
         hint = "ask for whole GPUs; no node can hold a part of one apart yet"
+    elif kind in ("model_type", "model_attributes_type") and loc[-1:] == ("run",) and given and isinstance(given, (str, list)):
+        line = given if isinstance(given, str) else shlex.join(map(str, given))
+        hint = f"write {{command: {json.dumps(line[:60], ensure_ascii=False)}}}"
     elif kind in ("model_type", "model_attributes_type"):
         keys = known_keys(model, loc)
         hint = f"its keys are {', '.join(keys[:12])}" if keys else ""

@@ -50,7 +50,7 @@ def merge(document: Document, entries: dict[str, NodeEntry]) -> Nodes:
         for name in targets:
             mine = values.setdefault(name, {"name": name})
             if "state" in written:  # a state of its own has its own reason and deadline
-                mine = values[name] = {key: value for key, value in mine.items() if key not in ("why", "drain_by")}
+                mine = values[name] = {key: value for key, value in mine.items() if key not in ("reason", "drain_by")}
             labels = mine.get("labels", {}) | written.get("labels", {})
             mine |= written
             if labels:

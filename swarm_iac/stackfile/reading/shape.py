@@ -6,9 +6,9 @@ import json
 import sys
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from swarm_iac.model.base import Moment, Name, Value
+from swarm_iac.model.base import Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team
@@ -37,7 +37,9 @@ class NodeEntry(Value):
         default=None,
         description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
     )
-    why: str | None = Field(default=None, max_length=200, description="Why it is in this state.")
+    reason: str | None = Field(default=None, max_length=200, description="Why it is in this state.")
+
+    _former = model_validator(mode="before")(with_former("reason"))
 
 
 class StackFile(Value):

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from swarm_iac.errors import Place
-from swarm_iac.stackfile.reading.compose import Node
+from swarm_iac.model.base import FORMER
+from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile.reading.compose import YamlNode
 
 Step: TypeAlias = str | int
 
@@ -16,7 +18,7 @@ class Document:
     """One parsed file."""
 
     file: str
-    root: Node
+    root: YamlNode
 
     def at(self, steps: tuple[Step, ...], *, key: bool = False) -> Place:
         """Where the value (or with `key`, its key) stands; its nearest parent when it is not in the file."""
@@ -26,7 +28,7 @@ class Document:
         """The place, and how many of the steps were found."""
         node, line, column = self.root, self.root.line, self.root.column
         for done, step in enumerate(steps):
-            if node.fields is not None and (child := node.fields.get(str(step))) is not None:
+            if (child := _field(node, str(step))) is not None:
                 line, column, node = child
             elif node.items is not None and isinstance(step, int) and step < len(node.items):
                 node = node.items[step]
@@ -40,7 +42,7 @@ class Document:
     def split(self, path: str) -> tuple[Step, ...]:
         """A dotted path to its steps. Keys that contain dots or brackets are recognised by what the file holds."""
         steps: list[Step] = []
-        node: Node | None = self.root
+        node: YamlNode | None = self.root
         rest = path
         while rest:
             if rest.startswith("[") and "]" in rest and (inner := rest[1 : rest.index("]")]).isdigit():
@@ -54,7 +56,22 @@ class Document:
         return tuple(steps)
 
 
-def _key(node: Node | None, rest: str) -> str:
+@dataclass(frozen=True)
+class Loaded:
+    """A stack and where each of its values stands."""
+
+    stack: Stack
+    source: Source
+
+
+def _field(node: YamlNode, key: str) -> tuple[int, int, YamlNode] | None:
+    """A key of a mapping, or what stands there under its former name."""
+    if node.fields is None:
+        return None
+    return node.fields.get(key) or node.fields.get(FORMER.get(key, key))
+
+
+def _key(node: YamlNode | None, rest: str) -> str:
     first = rest.split(".", 1)[0]
     if node is None or node.fields is None or first in node.fields:
         return first.split("[", 1)[0] if first.endswith("]") and (node is None or first not in (node.fields or {})) else first
@@ -62,7 +79,7 @@ def _key(node: Node | None, rest: str) -> str:
     return max(known, key=len, default=first)
 
 
-def _child(node: Node | None, step: Step) -> Node | None:
+def _child(node: YamlNode | None, step: Step) -> YamlNode | None:
     if node is None:
         return None
     if node.fields is not None and step in node.fields:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from swarm_iac.solver.exact.fleet_model import Board
 from swarm_iac.solver.packing.kept_parts import Beside, beside
-from swarm_iac.solver.snapshot.snapshot import GPUS
+from swarm_iac.solver.snapshot.layout import GPUS
 
 
 def parts_fit_cards(board: Board) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import Board, Values
+from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, homes_of, item_of, seated
-from swarm_iac.solver.snapshot.snapshot import CORES, GPUS, MEMORY
 
 
 def single_fits_numa_node(board: Board) -> None:

@@ -1,31 +1,33 @@
-"""Which rules does every placement keep, and in which order are they added? `fit` holds those on single pairs."""
+"""Which rules does every placement keep, and in which order are they added? `suitability` holds those on single pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from swarm_iac.solver.exact.fleet_model import Board
 from swarm_iac.solver.exact.rules import ceilings, gpu_parts, node, numa, rack, workload
+from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK
+
+Rule = Callable[[Board], None]
+#: What the sum of a resource does not say, added right after it.
+BESIDE: dict[int, Rule] = {GPUS: gpu_parts.parts_fit_cards, MEMORY: numa.single_fits_numa_node}
+
+
+def _on_nodes() -> Iterator[Rule]:
+    for budget in NODE:
+        yield partial(node.node_budget_holds, budget=budget)
+        if budget.place in BESIDE:
+            yield BESIDE[budget.place]
+
 
 #: Added to every model, in this order.
-RULES: tuple[Callable[[Board], None], ...] = (
+RULES: tuple[Rule, ...] = (
     workload.replicas_are_not_exceeded,
     workload.gang_is_whole_or_absent,
     workload.spread_keeps_apart,
     workload.within_keeps_together,
-    node.gpus_fit_node,
-    gpu_parts.parts_fit_cards,
-    node.vcpus_fit_node,
-    node.cores_fit_node,
-    node.memory_fits_node,
-    numa.single_fits_numa_node,
-    node.storage_fits_node,
-    node.egress_fits_nic,
-    node.ingress_fits_nic,
-    node.node_stays_under_limits,
-    rack.egress_fits_uplink,
-    rack.ingress_fits_uplink,
-    rack.power_stays_under_rack_budget,
-    ceilings.user_stays_under_limits,
-    ceilings.cluster_stays_under_limits,
+    *_on_nodes(),
+    *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),
+    ceilings.ceilings_hold,
 )

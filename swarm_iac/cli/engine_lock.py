@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Owner:
+class LockOwner:
     """A run that holds the lock. `since`: seconds since 1970, 0 where the lock does not say."""
 
     lock: Path
@@ -53,7 +53,7 @@ class Owner:
         return f"{self.user}@{self.host} (process {self.process}{when})"
 
 
-def owners(state: Path, stack: str) -> Iterator[Owner]:
+def owners(state: Path, stack: str) -> Iterator[LockOwner]:
     """Every lock on the stack that can be read."""
     for path in sorted((state / ".pulumi" / "locks").glob(f"**/{stack}/*.json")):
         try:
@@ -61,7 +61,7 @@ def owners(state: Path, stack: str) -> Iterator[Owner]:
             process = int(said["pid"])
         except (OSError, ValueError, TypeError, KeyError):
             continue  # it was released in this moment, or is none of the engine's
-        yield Owner(
+        yield LockOwner(
             path, str(said.get("username", "")), str(said.get("hostname", "")), process, _seconds(said.get("timestamp"))
         )
 

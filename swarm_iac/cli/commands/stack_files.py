@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import AllowStop, Detailed, Only, Positional, Retry, Stack
-from swarm_iac.cli.commands.machines import Json, Offline
+from swarm_iac.cli.commands.apply import AllowStop, Detailed, Only, Positional, Retry, Stack
+from swarm_iac.cli.commands.inspection import Json, Offline
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.interrupt import Interrupted
@@ -89,7 +89,7 @@ def program(
 
     Example: swarm program; then on each node, as root: python3 -I -S swarm-node.zip install
     """
-    from swarm_iac.reach.program import agent_digest, archive
+    from swarm_iac.reach.node_program import agent_digest, archive
 
     output.write_bytes(archive())
     say(f"{output}: {agent_digest()}")
@@ -143,7 +143,7 @@ def show_decision(decision: Decision, *, json: bool) -> None:
     if json:
         show_json(deciding.decision_json(decision))
         return
-    show(table("placement", deciding.PLACEMENT_HEADS, deciding.placement_rows(decision)))
+    show(table("placement", deciding.placement_heads(decision), deciding.placement_rows(decision)))
     if decision.placement.unplaced:
         show(table("not placed", ("workload", "missing", "because"), deciding.unplaced_rows(decision)))
     if decision.placement.growing:
@@ -175,20 +175,20 @@ def plan(
     """
     if json and markdown:
         raise typer.BadParameter("one of --json and --markdown, not both")
-    from swarm_iac.cli.machines import fleet_status
+    from swarm_iac.cli.machines import fleet_view, plan_report
 
-    view = fleet_status.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
-    refused = fleet_status.guard(view, allow_stop)
+    view = fleet_view.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
+    refused = fleet_view.guard(view, allow_stop)
     if json:
         told = {"message": refused.message, "hint": refused.hint} if refused else None
-        show_json({**fleet_status.plan_json(view), "refused": told})
+        show_json({**plan_report.plan_json(view), "refused": told})
     elif markdown:
-        typer.echo(fleet_status.plan_markdown(view), nl=False)
+        typer.echo(plan_report.plan_markdown(view), nl=False)
     else:
-        show(*fleet_status.plan_text(view))
+        show(*plan_report.plan_text(view))
     if refused:
         raise refused
-    exit_codes.tell(detailed, fleet_status.changes(view))
+    exit_codes.tell(detailed, plan_report.changes(view))
 
 
 def register(app: typer.Typer) -> None:

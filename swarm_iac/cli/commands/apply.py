@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import shlex
 import tempfile
@@ -14,7 +15,8 @@ from swarm_iac.cli import engine
 from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.cli.toolchain import require_pulumi
-from swarm_iac.provider.operations import in_flight
+from swarm_iac.errors import SwarmError
+from swarm_iac.provider.plugin import in_flight
 from swarm_iac.run_options import VARIABLES
 
 Stack = Annotated[
@@ -24,6 +26,8 @@ Stack = Annotated[
     ),
 ]
 Positional = Annotated[str, typer.Argument(metavar="[STACK]", help="Name of the stack or its file; the same as --stack.")]
+#: Pulumi's options with which an `up` shows no preview first, so that nobody knows what it came to.
+_UNSEEN = {"--skip-preview", "-f", "--preview-only", "--target", "-t"}
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -59,10 +63,13 @@ def _run(
         more |= engine.at_once(root, stack, say)
     with tempfile.TemporaryDirectory() as folder:
         file, summary = Path(folder) / "in-flight", Path(folder) / "summary"
-        more |= {VARIABLES["in_flight"]: str(file)} | ({VARIABLES["summary"]: str(summary)} if verb == "preview" else {})
+        more |= {VARIABLES["in_flight"]: str(file)}
+        more |= {VARIABLES["summary"]: str(summary)} if verb in ("preview", "up") else {}
         status = engine.pulumi(root, stack, [verb, *extra], say, more=more).returncode
         cut_short = in_flight.was_in_flight(file)
         changes = verb == "preview" and _sum_up(stack, summary, status, quiet="--json" in extra)
+        if verb == "up" and status == 0 and not _UNSEEN & {*extra}:
+            _say_done(stack, summary, quiet="--json" in extra)
     if status < 0:
         say("")  # it ended in the middle of a line
     for line in engine.ending(verb, status, cut_short):
@@ -91,6 +98,18 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
     found = found.model_copy(update={"stop": stops, "lost": lost, "pending": pending(decision.placement)})
     (say if quiet else typer.echo)(f"{decision.stack.fleet}: {found.line()}")
     return found.changes
+
+
+def _say_done(stack: str, file: Path, *, quiet: bool) -> None:
+    """Say what a run came to that ended well, as its last line: all that its preview showed."""
+    from swarm_iac.cli.decisions import deciding
+    from swarm_iac.plan.show.summary import Summary, pending
+
+    found = Summary.model_validate_json(file.read_bytes()) if file.exists() else Summary()
+    with contextlib.suppress(SwarmError):  # the stack file was edited meanwhile; the run ended well for all that
+        decision = deciding.peek(stack)
+        found = found.model_copy(update={"pending": pending(decision.placement)})
+        (say if quiet else typer.echo)(f"{decision.stack.fleet}: {found.done()}")
 
 
 def preview(

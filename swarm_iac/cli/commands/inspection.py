@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from swarm_iac.cli.commands.engine import Positional, Stack
+from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.machines import discover as machines
-from swarm_iac.cli.machines import fleet_status
+from swarm_iac.cli.machines import fleet_status, fleet_view
 from swarm_iac.cli.machines import shell as shells
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
@@ -22,9 +22,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document for machin
 
 def status(named: Positional = "", stack: Stack = "dev", json: Json = False, offline: Offline = False) -> None:
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
-    view = fleet_status.look(named or stack, quiet=json, planned=False, offline=offline)
+    view = fleet_view.look(named or stack, quiet=json, planned=False, offline=offline)
     if json:
-        show_json({name: seen.model_dump(mode="json") for name, seen in view.observed.items()})
+        show_json(fleet_status.nodes_json(view))
     else:
         show(table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)))
     _say_offline(view)
@@ -38,7 +38,9 @@ def ps(
     json: Json = False,
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's.")] = "",
     node: Annotated[str, typer.Option("--node", "-n", help="Only what stands on this node.")] = "",
-    pending: Annotated[bool, typer.Option("--pending", help="Only what found no place; asks no machine.")] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only what found no place, or no room to grow; asks no machine.")
+    ] = False,
     offline: Offline = False,
 ) -> None:
     """The workloads: where each replica is, what it holds, and how it is.
@@ -58,7 +60,7 @@ def ps(
             say(f"{', '.join(dark[:3])}{more} did not answer; see: swarm status, or ask no machine: swarm ps --offline")
 
 
-def _say_offline(view: fleet_status.View) -> None:
+def _say_offline(view: fleet_view.FleetView) -> None:
     if view.blank:
         say("no machine was asked; nothing was ever applied here, so this is what is decided, and not what runs")
     elif view.offline:
@@ -67,7 +69,7 @@ def _say_offline(view: fleet_status.View) -> None:
 
 def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:
     """Exit 0 only when every node is as desired; name each difference otherwise. Changes nothing."""
-    view = fleet_status.look(named or stack, quiet=json)
+    view = fleet_view.look(named or stack, quiet=json)
     differences = fleet_status.differences(view)
     for line in fleet_status.waiting(view):
         say(line)

@@ -1,0 +1,121 @@
+"""What is decided, what are the machines, and what would a change do? What `plan`, `status`, `ps` and `assert` show."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.decisions.start_times import starts as pending_starts
+from swarm_iac.cli.engine import options
+from swarm_iac.cli.machines import lock_records, state_file
+from swarm_iac.decision import Decision, request
+from swarm_iac.errors import Refused
+from swarm_iac.model.state import Desired, Observed
+from swarm_iac.model.step import Plan
+from swarm_iac.plan import desired
+from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
+from swarm_iac.reconcile.reconcile import believed, selected
+
+
+@dataclass(frozen=True)
+class FleetView:
+    """A decision, and the machines of the stack beside it."""
+
+    decision: Decision
+    desired: Mapping[str, Desired]
+    observed: Mapping[str, Observed]
+    plan: Plan
+    offline: str = ""  # what was taken for the machines, where none was asked
+    blank: bool = False  # those are as new: nothing was ever applied
+    starts: Mapping[str, str] = field(default_factory=dict)  # when what is pending could start, where that is known
+    now: int = 0  # [s since 1970]
+    found: Reconciliation | None = None  # where a change was planned
+
+
+def look(
+    name: str,
+    *,
+    offline: bool = False,
+    retry: bool = False,
+    only: str = "",
+    quiet: bool = False,
+    planned: bool = True,
+) -> FleetView:
+    """Decide (for stacks/NAME.yaml, or the file that `name` is), read every machine, and plan.
+
+    Offline: as the lock file leaves them. `retry`: roll-outs that halted go on. `only`: the nodes and teams that are to
+    change. Shown on a terminal as it goes on, unless `quiet`. Not `planned`: the plan is empty, for a command that only
+    looks: no order of steps need be safe for that.
+    """
+    from swarm_iac.cli.terminal.progress import doing, followed
+    from swarm_iac.plan.state import runtimes
+    from swarm_iac.reach.node_program import agent_digest
+
+    ends = None if offline else deciding.asking(name, every=True)
+    decision = followed(lambda progress: deciding.current(name, progress, ends=ends), quiet=quiet)
+    today = datetime.date.today()
+    asked = request(decision, today)
+    wanted = asked.nodes()
+    stack, placement = decision.stack, decision.placement
+    if ends is None:
+        with doing("planning", quiet=quiet):
+            seen = lock_records.observed(decision, wanted)
+            transition = Transition.of(Target.of(asked, wanted), Records(gone=lock_records.gone(decision)), None)
+            found = Reconciliation(transition, seen, only=selected(transition, only))
+            plan = _warned(found.plan, _doubts(decision, today)) if planned else Plan()
+            starts = pending_starts(decision, {}, 0) if planned else {}
+            blank, since = deciding.never_applied(decision.root, decision.name), lock_records.since(decision)
+            return FleetView(decision, wanted, seen, plan, since, blank, starts, found=found if planned else None)
+    records = state_file.records(decision.root, decision.name) if planned else None
+    records = records or lock_records.records(decision, wanted)
+    transition = Transition.of(Target.of(asked, wanted, records.lineage), records, options(decision.root).state_home)
+    with doing(f"asking {len(transition.all)} machines", quiet=quiet):
+        if not planned:
+            seen = believed(transition, ends.read(stack, wanted))[0]
+            return FleetView(decision, wanted, seen, Plan(), now=int(time.time()))
+        found = Reconciliation.of(ends.at, transition, agent_digest(), retry=retry, only=only)
+    now = int(time.time())
+    with doing("planning", quiet=quiet):
+        seen = {node: found.observed[node] for node in wanted}
+        meant = (*_doubts(decision, today), *runtimes.warnings(stack, placement, seen, now))
+        plan, starts = _warned(found.plan, meant), pending_starts(decision, seen, now)
+        return FleetView(decision, wanted, seen, plan, starts=starts, now=now, found=found)
+
+
+def supposed(now: Decision, then: Decision) -> FleetView:
+    """The plan of `then`, which was supposed, as if all ran that the lock file of `now` has.
+
+    Raises Refused: no order is safe.
+    """
+    asked = request(then, datetime.date.today())
+    wanted = asked.nodes()
+    runs = lock_records.observed(now, desired(now.stack, now.placement), always=True)
+    seen = {name: runs.get(name, Observed(node=name)) for name in wanted}
+    transition = Transition.of(Target.of(asked, wanted), Records(gone=lock_records.gone(then)), None)
+    found = Reconciliation(transition, seen)
+    return FleetView(then, wanted, seen, found.plan, now.files.lock.name, found=found)
+
+
+def guard(view: FleetView, allowed: int) -> Refused | None:
+    """The refusal that `up` would end with, if any: see Reconciliation.guard."""
+    assert view.found is not None, "nothing was planned"
+    try:
+        view.found.guard(allowed)
+    except Refused as refused:
+        return refused
+    return None
+
+
+def _doubts(decision: Decision, today: datetime.date) -> tuple[str, ...]:
+    """What is legal in the stack file and surely not meant."""
+    from swarm_iac.stackfile import Loaded
+    from swarm_iac.stackfile.checks.warnings import doubts
+
+    return tuple(str(one) for one in doubts(Loaded(decision.stack, decision.source), today))
+
+
+def _warned(plan: Plan, more: tuple[str, ...]) -> Plan:
+    return plan.model_copy(update={"warnings": (*plan.warnings, *more)}) if more else plan

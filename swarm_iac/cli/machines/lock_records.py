@@ -1,0 +1,102 @@
+"""What does the lock file say that runs, for commands that have no state of Pulumi's to read?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.decision import Decision
+from swarm_iac.model.placement import Allocation
+from swarm_iac.model.state import Desired, LedgerHead, Observed
+from swarm_iac.model.workload import Workload
+from swarm_iac.plan import desired
+from swarm_iac.reconcile import Records
+
+
+def records(decision: Decision, wanted: Mapping[str, Desired]) -> Records:
+    """The lock as a record of earlier runs. It knows no lineage, and of a node that left the stack no address.
+
+    `wanted`: of the decision, so that a lock that holds is not expanded a second time.
+    """
+    stack = decision.stack
+    placed: dict[str, set[str]] = {}
+    for one in (*decision.last.allocations, *decision.dropped):
+        name = stack.runs_as(one) if one.workload in stack.workloads else one.name
+        placed.setdefault(one.node, set()).add(name)
+    return Records(
+        applied=applied(decision, wanted, _known(decision)) if _known(decision) else {},
+        placed={node: frozenset(names) for node, names in placed.items()} if decision.last.allocations else {},
+        gone=gone(decision),
+    )
+
+
+def gone(decision: Decision) -> dict[str, tuple[str, ...]]:
+    """Nodes that left the stack, and what runs there."""
+    found: dict[str, list[str]] = {}
+    if not deciding.never_applied(decision.root, decision.name):
+        for one in decision.last.going():
+            if one.node not in decision.stack.nodes:
+                found.setdefault(one.node, []).append(one.name)
+    return {node: tuple(names) for node, names in found.items()}
+
+
+def applied(decision: Decision, wanted: Mapping[str, Desired], known: tuple[Allocation, ...]) -> Mapping[str, Desired]:
+    """Every node of the stack as it is when all that is `known` is done."""
+    stack = decision.stack
+    # Of what was taken out of the stack file, an old lock says what it holds, and not whose it was.
+    dropped = {one.workload: Workload(user=one.user or min(stack.users(), default="nobody")) for one in known}
+    # What is drained now was not when the lock was written, else the lock would hold nothing there.
+    nodes = {
+        name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
+        for name, node in stack.nodes.items()
+    }
+    users = {one.workload: one.user for one in known if one.user and one.workload in stack.workloads}
+    others = {
+        name: stack.workloads[name].model_copy(update={"user": user})
+        for name, user in users.items()
+        if user != stack.workloads[name].user
+    }
+    if nodes == stack.nodes and known == decision.placement.allocations and not others:
+        return wanted
+    then = {"nodes": nodes, "workloads": {**dropped, **stack.workloads, **others}}
+    return desired(stack.model_copy(update=then), decision.last.model_copy(update={"allocations": known}))
+
+
+def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool = False) -> dict[str, Observed]:
+    """Every node as it is found when it is as the lock says, and all on it is healthy; blank where the lock holds nothing.
+
+    `always`: the lock is taken for applied, also where nothing ever was.
+    """
+    known = _known(decision, always=always)
+    was = applied(decision, wanted, known)
+    if not known:
+        return {name: Observed(node=name) for name in was}
+    return {
+        name: Observed(
+            node=name,
+            ledger=LedgerHead(lineage="", serial=0, fleet=decision.stack.fleet),
+            state=one.state,
+            health={each: "done" if each in one.ended else "healthy" for each in one.state.allocations},
+        )
+        for name, one in was.items()
+    }
+
+
+def since(decision: Decision) -> str:
+    """The lock file, and since when it says so: it is written when something was applied, or solved by hand."""
+    if deciding.never_applied(decision.root, decision.name):
+        return "machines on which nothing runs, since nothing was ever applied here"
+    file = decision.files.lock
+    if not file.is_file():
+        return "machines on which nothing runs, since there is no lock file"
+    written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
+    told = f"{file.name} of {written:%Y-%m-%d %H:%M}"
+    return told if decision.last.allocations else f"machines on which nothing runs, as {told} says"
+
+
+def _known(decision: Decision, *, always: bool = False) -> tuple[Allocation, ...]:
+    """What the lock says of nodes that are in the stack; nothing where nothing was ever applied."""
+    if not always and deciding.never_applied(decision.root, decision.name):
+        return ()
+    return tuple(one for one in decision.last.allocations if one.node in decision.stack.nodes)

@@ -1,0 +1,347 @@
+"""Which resources are counted? One row each: what sums, limits, locks, messages and advice say of it is derived from here.
+
+A row says how much one replica asks for and where, what has so much of it, and how an amount reads. All amounts are whole
+numbers in the base unit: one, a thousandth of a vCPU, bytes, bit/s.
+
+What is not in the table has rules of its own: which GPU or core is whose, NUMA nodes, the power of racks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import attrgetter, not_
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from swarm_iac.model.hardware import Gpus, Hardware
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+
+if TYPE_CHECKING:
+    from swarm_iac.model.placement import Allocation
+    from swarm_iac.model.workload import Workload
+
+#: One GPU in thousandths.
+_WHOLE = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noun:
+    """How an amount reads: its unit, and what it is called."""
+
+    unit: type[int]
+    noun: str
+
+    @property
+    def many(self) -> bool:
+        """Are there many of it, and not much?"""
+        return self.unit in (int, Cpus)
+
+    @property
+    def word(self) -> str:
+        """What follows a figure: `GPUs`, `of memory`."""
+        return self.noun if self.many else f"of {self.noun}"
+
+    def text(self, amount: int) -> str:
+        """The figure with its unit: `2`, `10 GB`."""
+        return str(self.unit(amount))
+
+    def amount(self, amount: int) -> str:
+        """The figure and the noun: `1 GPU`, `2 GPUs`, `10 GB of memory`."""
+        text = self.text(amount)
+        return f"{text} {self.word.removesuffix('s')}" if self.many and text == "1" else f"{text} {self.word}"
+
+    def written(self, amount: int) -> object:
+        """As it is written in a stack file: a number, or text with a unit."""
+        return int(amount) if self.unit is int else self.text(amount)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit(Noun):
+    """What `limits` calls it, for users, nodes and the cluster. Where two rows have the same one, it holds for each of them."""
+
+    key: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a machine has of it, and the names of the rules that keep it."""
+
+    key: str  # under `hardware`
+    of: Callable[[Hardware], int]
+    rule: str  # in proofs and reasons of the solver
+    #: In `limits`; empty where the owner of each piece is judged in its place.
+    judged: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """It goes through the uplink of a rack: the name of the solver's rule, and what it does there."""
+
+    rule: str
+    verb: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource(Noun):
+    """One row of the table."""
+
+    #: Its name in tuples of the solver, in rules such as `user_stays_under_limits gpus`, in locks and in JSON.
+    name: str
+    #: Where a workload asks for it, and how much one replica of it does.
+    key: str
+    demand: Callable[[Workload], int]
+    #: The step in which `swarm why` lowers a request, by its size: figures stay round.
+    step: Callable[[int], int]
+    #: Where an allocation lists the pieces that it holds; empty where it holds an amount, under the name of the row.
+    pieces: str = ""
+    #: None: no machine has it, and only `limits` bound it.
+    capacity: Capacity | None = None
+    #: What one replica takes of the machine's; None: all that it asks for.
+    taken: Callable[[Workload], int] | None = None
+    limit: Limit | None = None
+    uplink: Uplink | None = None
+    #: Does a job keep it that came to its end?
+    files: bool = False
+    #: The row whose pieces it counts in another way.
+    part_of: str = ""
+    #: Where an allocation without any of it says so.
+    zero: Literal["lock and JSON", "JSON", ""] = ""
+    #: The head of its column, where that is not the noun.
+    head: str = ""
+    #: The key in one workload, where that is not always the same.
+    key_in: Callable[[Workload], str] | None = None
+    #: The key and value that lower the demand to an amount, where that is not the amount under the key.
+    editing: Callable[[Workload, int], tuple[str, object]] | None = None
+    #: The workload with its demand lowered to an amount, where that is not the amount under the key.
+    lowering: Callable[[Workload, int], Workload] | None = None
+
+    @property
+    def field(self) -> str:
+        """Where an allocation says what it holds."""
+        return self.pieces or self.name
+
+    @property
+    def silent(self) -> bool:
+        """Is nothing said where there is none of it? Then digests from before the row hold."""
+        return not self.zero and not self.pieces
+
+    @property
+    def title(self) -> str:
+        """The head of its column."""
+        return self.head or self.noun
+
+    def held(self, one: Allocation) -> int:
+        """What one allocation holds."""
+        value = getattr(one, self.field)
+        return len(value) if self.pieces else int.__int__(value)
+
+    def path(self, workload: Workload) -> str:
+        """Where this workload asks for it."""
+        return self.key_in(workload) if self.key_in else self.key
+
+    def edit(self, workload: Workload, amount: int) -> tuple[str, object]:
+        """The key under the workload, and the value, that lower its demand to an amount."""
+        return self.editing(workload, amount) if self.editing else (self.key, self.written(amount))
+
+    def lowered(self, workload: Workload, amount: int) -> Workload:
+        """The same workload, which asks for no more than an amount. It asked for more."""
+        return self.lowering(workload, amount) if self.lowering else _with(workload, self.key, self.unit(amount))
+
+
+def one_by_one(need: int) -> int:
+    """Whole ones."""
+    return 1
+
+
+def cpu_step(need: int) -> int:
+    """Whole vCPUs; of less than one, twentieths."""
+    return 1000 if need >= 1000 else 50
+
+
+def giga_step(need: int) -> int:
+    """GB and Gbit/s; of less than four, MB and Mbit/s."""
+    return 10**9 if need >= 4 * 10**9 else 10**6
+
+
+def _with(workload: Workload, key: str, value: object) -> Workload:
+    section, _, field = key.partition(".")
+    part = getattr(workload, section).model_copy(update={field: value})
+    return workload.model_copy(update={section: part})
+
+
+def _gpus_edit(workload: Workload, amount: int) -> tuple[str, object]:
+    gpus = workload.each.gpus
+    if gpus.memory:
+        return "each.gpus.count", amount
+    return "each.gpus", f"{amount} x {gpus.model}" if gpus.model else amount
+
+
+def _fewer_gpus(workload: Workload, amount: int) -> Workload:
+    gpus = workload.each.gpus
+    return _with(workload, "each.gpus", gpus.model_copy(update={"count": amount}) if amount else Gpus(count=0))
+
+
+def _pinned(workload: Workload) -> int:
+    return int(workload.each.vcpus) // 1000 if workload.each.pinned else 0
+
+
+def _unpinned(workload: Workload, amount: int) -> Workload:
+    """Fewer pinned cores are fewer vCPUs, which have a row of their own; none are shared ones."""
+    return workload if amount else _with(workload, "each.pinned", False)
+
+
+def _disk_key(workload: Workload) -> str:
+    return "each.cache" if workload.each.cache and not workload.each.scratch else "each.scratch"
+
+
+def _disk_edit(workload: Workload, amount: int) -> tuple[str, object]:
+    key, each = _disk_key(workload), workload.each
+    other = each.cache if key == "each.scratch" else each.scratch
+    return key, str(Bytes(max(0, amount - int(other))))
+
+
+def _less_disk(workload: Workload, amount: int) -> Workload:
+    """Of local disk the lock knows the sum: what has changed is taken to be the scratch."""
+    cache = min(int(workload.each.cache), amount)
+    return _with(_with(workload, "each.cache", Bytes(cache)), "each.scratch", Bytes(amount - cache))
+
+
+def _rate_key(way: str) -> Callable[[Workload], str]:
+    def key(workload: Workload) -> str:
+        return f"network.{way}" if getattr(workload.network, way) or not workload.network.between else "network.between"
+
+    return key
+
+
+def _rate_edit(way: str) -> Callable[[Workload, int], tuple[str, object]]:
+    def edit(workload: Workload, amount: int) -> tuple[str, object]:
+        key, between = _rate_key(way)(workload), int(workload.network.between or 0)
+        return key, str(BitsPerSecond(amount if key == "network.between" else max(0, amount - between)))
+
+    return edit
+
+
+def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
+    def lowered(workload: Workload, amount: int) -> Workload:
+        between = min(int(workload.network.between or 0), amount)
+        less = _with(workload, "network.between", BitsPerSecond(between) if between else None)
+        return _with(less, f"network.{way}", BitsPerSecond(amount - between))
+
+    return lowered
+
+
+_BANDWIDTH = Limit(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
+
+#: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
+RESOURCES: tuple[Resource, ...] = (
+    Resource(
+        int, "GPUs", "gpus", "each.gpus", lambda wish: wish.each.gpus.count, one_by_one,
+        pieces="gpus",
+        capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node"),
+        taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == _WHOLE else 0,  # parts are counted by cards
+        limit=Limit(int, "GPUs", "gpus", "Whole GPUs."),
+        editing=_gpus_edit, lowering=_fewer_gpus,
+    ),
+    Resource(
+        Cpus, "vCPUs", "vcpus", "each.vcpus", lambda wish: int(wish.each.vcpus), cpu_step,
+        capacity=Capacity("vcpus", lambda has: int(has.vcpus), "vcpus_fit_node", "vcpus_fit_node"),
+        limit=Limit(Cpus, "vCPUs", "vcpus", "vCPUs."),
+        zero="lock and JSON", head="CPUs",
+    ),
+    Resource(
+        int, "pinned cores", "cores", "each.vcpus", _pinned, one_by_one,
+        pieces="cpus", part_of="vcpus",
+        capacity=Capacity("vcpus", lambda has: int(has.vcpus) // 1000, "cores_fit_node"),
+        editing=lambda wish, amount: ("each.pinned", False), lowering=_unpinned,
+    ),
+    Resource(
+        Bytes, "memory", "memory", "each.memory", lambda wish: int(wish.each.memory), giga_step,
+        capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
+        limit=Limit(Bytes, "memory", "memory", "RAM."),
+        zero="lock and JSON",
+    ),
+    Resource(
+        Bytes, "storage", "storage", "each.scratch", lambda wish: int(wish.storage), giga_step,
+        capacity=Capacity("nvme", lambda has: int(has.nvme), "storage_fits_node", "storage_fits_node"),
+        limit=Limit(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
+        files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
+    ),
+    Resource(
+        BitsPerSecond, "bandwidth out", "egress", "network.egress", lambda wish: int(wish.egress), giga_step,
+        capacity=Capacity("nic", lambda has: int(has.nic), "egress_fits_nic", "nic_carries_node"),
+        limit=_BANDWIDTH, uplink=Uplink("egress_fits_uplink", "leave"),
+        zero="JSON", head="out",
+        key_in=_rate_key("egress"), editing=_rate_edit("egress"), lowering=_lower_rate("egress"),
+    ),
+    Resource(
+        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", lambda wish: int(wish.ingress), giga_step,
+        capacity=Capacity("nic", lambda has: int(has.nic), "ingress_fits_nic", "nic_carries_node"),
+        limit=_BANDWIDTH, uplink=Uplink("ingress_fits_uplink", "enter"),
+        zero="JSON", head="in",
+        key_in=_rate_key("ingress"), editing=_rate_edit("ingress"), lowering=_lower_rate("ingress"),
+    ),
+    Resource(
+        int, "licences", "licences", "each.licences", lambda wish: wish.each.licences, one_by_one,
+        limit=Limit(int, "licences", "licences", "Licences held at once; no machine has any."),
+    ),
+)  # fmt: skip
+
+#: Those that `limits` bound, by the key there.
+LIMITED: dict[str, tuple[Resource, ...]] = {
+    key: tuple(row for row in RESOURCES if row.limit and row.limit.key == key)
+    for key in dict.fromkeys(row.limit.key for row in RESOURCES if row.limit)
+}
+#: The limits by their keys.
+LIMITS: dict[str, Limit] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
+#: Those that an allocation holds an amount of, and not pieces with numbers.
+SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
+
+
+def reader(rows: Iterable[Resource]) -> Callable[[Allocation], tuple[int, ...]]:
+    """What one allocation holds of each of these (two or more), in their order: for thousands of allocations."""
+    fields = attrgetter(*(row.field for row in rows))
+
+    def held(one: Allocation) -> tuple[int, ...]:
+        return tuple([len(value) if type(value) is tuple else int.__int__(value) for value in fields(one)])
+
+    return held
+
+
+#: What one allocation holds of everything, in the order of the table.
+held_of = reader(RESOURCES)
+
+
+def demand_of(workload: Workload) -> tuple[int, ...]:
+    """What one replica asks for of everything, in the order of the table."""
+    return tuple([row.demand(workload) for row in RESOURCES])
+
+
+def sizes() -> dict[str, Any]:
+    """A field for each of SIZES, as `create_model` takes it."""
+    return {row.name: (_type(row.unit), _size(row)) for row in SIZES}
+
+
+def _size(row: Resource) -> Any:
+    about = row.limit.description if row.limit else f"{row.noun}."
+    default: Any = ... if row.zero == "lock and JSON" else row.unit(0)
+    return Field(default=default, description=about, exclude_if=not_ if row.silent else None)
+
+
+def limits() -> dict[str, Any]:
+    """A field for each of LIMITS, as `create_model` takes it; None: no limit."""
+    return {key: (_type(LIMITS[key].unit) | None, _limit(LIMITS[key], rows[0])) for key, rows in LIMITED.items()}
+
+
+def _limit(one: Limit, row: Resource) -> Any:
+    return Field(default=None, description=one.description, exclude_if=_missing if row.silent else None)
+
+
+def _missing(value: object) -> bool:
+    return value is None
+
+
+def _type(unit: type[int]) -> Any:
+    return Annotated[int, Field(ge=0)] if unit is int else unit

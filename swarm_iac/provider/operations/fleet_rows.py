@@ -1,0 +1,109 @@
+"""Which rows and outputs does Pulumi keep of the machines as they are, and as they are to be?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swarm_iac.model.state import Desired, Facts, NodeState, Observed
+from swarm_iac.plan import rows as rows_of
+from swarm_iac.plan.state.completion import keep_ends
+from swarm_iac.plan.state.diff import ended
+from swarm_iac.plan.step_graph.partial import part
+from swarm_iac.provider import spec
+from swarm_iac.provider.operations.failures import row_of
+from swarm_iac.provider.plugin.wire import Row, Rows, plain
+from swarm_iac.reconcile import Reconciliation
+
+
+def found(seen: Reconciliation, old: Rows) -> Rows:
+    """Rows as found; of a node that did not answer, as last known. A node without a ledger is not ours (yet)."""
+    ours = {name: node for name, node in seen.observed.items() if not node.error and node.ledger is not None}
+    last = {row: value for row, value in old.items() if home(row, old) in seen.unreachable}
+    return as_rows(ours) | last
+
+
+def wanted(seen: Reconciliation) -> Rows:
+    """Rows as they are to be after this run, less what jobs at their end hold no more; how they ended stays as it is."""
+    target = seen.transition.target.nodes
+    if seen.only is not None:
+        mixed = part(seen.observed, seen.transition.all, seen.only).desired
+        touched = {step.node for step in seen.plan.steps}
+        ours = {name for name, node in seen.observed.items() if node.ledger is not None}
+        target = {name: each for name, each in mixed.items() if name in ours | touched}
+    kept = keep_ends(seen.observed, target)
+    rows = as_rows({name: kept.get(name, value.state) for name, value in target.items() if value.managed})
+    for node in seen.observed.values():
+        for name in node.state.allocations:
+            row = rows.get(("Allocation", name), {})
+            if ended(node, name) and row.get("node") == node.node:
+                row["health"] = "failed" if node.health[name] == "failed" else "ok"
+    return rows
+
+
+def blocked(seen: Reconciliation) -> dict[Row, str]:
+    """Rows with steps that cannot be taken: a node does not answer, or a roll-out halted → why."""
+    out: dict[Row, list[str]] = {}
+    for left in (left for left in seen.plan.left if left.cause != "part"):
+        out.setdefault(row_of(left.step), []).append(left.why)
+    return {row: "; ".join(dict.fromkeys(whys)) for row, whys in out.items()}
+
+
+def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
+    """Outputs of the Fleet. `known`: what was last seen of nodes that are not as the state's inputs say, or failed so.
+
+    After a mere reading the inputs still say how a node was left, unless it was not left as they say.
+    """
+    # What is blocked counts as drift, or the next run would find nothing to do and end well over an unreachable node.
+    drift = [step.id for step in seen.plan.steps] + [f"{name}: {why}" for (_, name), why in blocked(seen).items()]
+    astray = {step.node for step in (*seen.plan.steps, *(left.step for left in seen.plan.left))}
+    astray |= {name for name, node in seen.observed.items() if node.setbacks}
+    astray = (astray if applied else astray & seen.transition.records.seen.keys()) | seen.unreachable.keys()
+    return {
+        **spec.outputs(seen.transition.target.nodes),
+        "serial": seen.serial,
+        "drift": sorted(drift),
+        "leaving": {name: _dump(seen.transition.leaving[name]) for name in _leaving(seen)},
+        "known": {name: _dump(_bare(seen.observed[name])) for name in sorted(astray & seen.observed.keys())},
+    }
+
+
+def warnings(seen: Reconciliation) -> tuple[str, ...]:
+    """What the plan warns of, what is wrong with machines, and what was found that no ledger names."""
+    troubles = [f"{name}: {words}" for name, node in sorted(seen.observed.items()) for words in node.troubles]
+    foreign = [
+        f"{name}: in no ledger, left alone: {', '.join(node.foreign)}"
+        for name, node in sorted(seen.observed.items())
+        if node.foreign
+    ]
+    names = ", ".join(sorted(seen.unreachable))
+    hint = f"{names}: changes deferred to the next `swarm up`; if the machine is gone, set `state: lost`"
+    return (*seen.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
+
+
+def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed] | Mapping[str, NodeState]) -> Rows:
+    """Rows of nodes, wanted or found, as they look after a round trip through the engine."""
+    return {row: plain(properties) for row, properties in rows_of(nodes).items()}
+
+
+def home(row: Row, rows: Rows) -> str:
+    """The node that a row lives on; empty when the row is not among `rows`."""
+    if row[0] == "Node":
+        return row[1]
+    return str(rows.get(row, {}).get("node", ""))
+
+
+def _leaving(seen: Reconciliation) -> list[str]:
+    """Nodes that should be given back and are not, yet. One that was never reached was never ours."""
+    nodes = (seen.observed.get(name) for name in seen.transition.leaving)
+    return sorted(node.node for node in nodes if node and node.ledger)
+
+
+def _bare(node: Observed) -> Observed:
+    return node.model_copy(
+        update={"facts": Facts(), "error": "", "foreign": (), "troubles": (), "health": {}, "started": {}, "ends": {}}
+    )
+
+
+def _dump(value: Desired | Observed) -> dict[str, Any]:
+    return value.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,72 @@
+"""Where in the solver's tuples does each resource stand, and which rule bounds it there? Worked out once, from the table.
+
+Ask.need, Bin.room, Room.free            NODE       what machines have, then what `limits.node` allows
+Ask.usage, Room.users, Room.cluster      COUNTED    what `limits` count; of two directions each holds alone
+Bin.of_rack, Room.racks                  RACK       what goes through the uplink, then power
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from swarm_iac.model.resource import RESOURCES, Noun, Resource
+from swarm_iac.units import Watts
+
+Level = Literal["machine", "rack", "node", "user", "cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One figure that is not exceeded, and the rule that says so."""
+
+    rule: str  # `user_stays_under_limits gpus`: its name among rules
+    told: str  # `user_stays_under_limits`: its name in a reason
+    level: Level
+    place: int  # in the tuples of the level
+    noun: Noun
+    #: What it counts; None: the power of a rack.
+    row: Resource | None
+    #: Its key: under `racks.NAME`, or under `limits` of the level; empty for machines.
+    key: str = ""
+
+
+#: What machines have, and what `limits` count.
+MACHINE: tuple[Resource, ...] = tuple(row for row in RESOURCES if row.capacity)
+COUNTED: tuple[Resource, ...] = tuple(row for row in RESOURCES if row.limit)
+#: The key of each of COUNTED under `limits`.
+KEYS: tuple[str, ...] = tuple(row.limit.key for row in COUNTED if row.limit)
+
+
+def _limits(level: Literal["node", "user", "cluster"], rule: str, first: int = 0) -> tuple[Budget, ...]:
+    rows = enumerate(zip(COUNTED, KEYS, strict=True), first)
+    return tuple(Budget(f"{rule} {row.name}", rule, level, i, row, row, key) for i, (row, key) in rows)
+
+
+_RULES = tuple(row.capacity.rule for row in MACHINE if row.capacity)
+_UPLINKS = tuple((row, row.uplink.rule) for row in RESOURCES if row.uplink)
+NODE: tuple[Budget, ...] = (
+    *(Budget(rule, rule, "machine", i, row, row) for i, (row, rule) in enumerate(zip(MACHINE, _RULES, strict=True))),
+    *_limits("node", "node_stays_under_limits", len(MACHINE)),
+)
+USER: tuple[Budget, ...] = _limits("user", "user_stays_under_limits")
+CLUSTER: tuple[Budget, ...] = _limits("cluster", "cluster_stays_under_limits")
+#: Where in RACK the power is: after what goes through the uplink.
+POWER = len(_UPLINKS)
+RACK: tuple[Budget, ...] = (
+    *(Budget(rule, rule, "rack", i, row, row, "uplink") for i, (row, rule) in enumerate(_UPLINKS)),
+    Budget(
+        "power_stays_under_rack_budget", "power_stays_under_rack_budget", "rack", POWER, Noun(Watts, "power"), None, "power"
+    ),
+)
+#: All of them by rule.
+BUDGETS: dict[str, Budget] = {one.rule: one for one in (*NODE, *USER, *CLUSTER, *RACK)}
+
+_PLACES = {row.name: i for i, row in enumerate(MACHINE)}
+#: Where in NODE those stand that have rules beside their sum (cards, NUMA nodes), or decide who comes first.
+GPUS, VCPUS, CORES, MEMORY = (_PLACES[name] for name in ("gpus", "vcpus", "cores", "memory"))
+#: Where in NODE the rows of RACK stand that go through the uplink.
+UPLINK: tuple[int, ...] = tuple(_PLACES[row.name] for row, _ in _UPLINKS)
+#: Files, which outlive their job: where in NODE, and where in COUNTED.
+FILES_ON_NODE: tuple[int, ...] = tuple(one.place for one in NODE if one.row and one.row.files)
+FILES: tuple[int, ...] = tuple(i for i, row in enumerate(COUNTED) if row.files)
