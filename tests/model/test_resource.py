@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import LIMITED, RESOURCES, Resource
+from swarm_iac.model.resource import LIMITED, RESOURCES, Capacity, Limit, Resource, Uplink
 from swarm_iac.model.stack import Ceiling, LimitException
 from swarm_iac.model.workload import Each, Network, Workload
+from swarm_iac.units import Seconds
 
 ROWS = {row.name: row for row in RESOURCES}
 #: A replica with something of everything, what it holds, and its machine. No two figures are the same by chance.
@@ -32,39 +34,60 @@ M, G = 10**6, 10**9
 #: For each row: what is asked for, held, and there; how that reads; where it is asked for and limited; what lowers it.
 CASES: dict[str, dict[str, Any]] = {
     "gpus": {
-        "demand": 3, "held": 2, "has": 8, "hardware": "gpus", "reads": "3 GPUs", "path": "each.gpus", "limit": "gpus",
-        "edit": ("each.gpus", "1 x H100"), "column": "GPUs", "step": 1, "ended": 0,
-        "rules": ("gpus_fit_node", "", ""),
+        "name": "gpus", "key": "each.gpus", "path": "each.gpus", "reads": "3 GPUs", "column": "GPUs",
+        "demand": 3, "held": 2, "less": (1, 0), "edit": ("each.gpus", "1 x H100"), "step": 1,
+        "hardware": "gpus", "has": 8, "taken": 0, "rules": ("gpus_fit_node", "", ""), "verb": "",
+        "limit": "gpus", "limited": "3 GPUs: Whole GPUs.",
+        "files": False, "zero": "", "part_of": "",
     },
     "vcpus": {
-        "demand": 7000, "held": 6000, "has": 31_000, "hardware": "vcpus", "reads": "7 vCPUs", "path": "each.vcpus",
-        "limit": "vcpus", "edit": ("each.vcpus", "0.001"), "column": "CPUs", "step": 1000, "ended": 0,
-        "rules": ("vcpus_fit_node", "vcpus_fit_node", ""),
+        "name": "vcpus", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 vCPUs", "column": "CPUs",
+        "demand": 7000, "held": 6000, "less": (1, 0), "edit": ("each.vcpus", "0.001"), "step": 1000,
+        "hardware": "vcpus", "has": 31_000, "taken": None, "rules": ("vcpus_fit_node", "vcpus_fit_node", ""), "verb": "",
+        "limit": "vcpus", "limited": "7 vCPUs: vCPUs.",
+        "files": False, "zero": "lock and JSON", "part_of": "",
     },
     "cores": {
-        "demand": 7, "held": 5, "has": 31, "hardware": "vcpus", "reads": "7 pinned cores", "path": "each.vcpus",
-        "limit": None, "edit": ("each.pinned", False), "column": "pinned cores", "step": 1, "ended": 0,
-        "rules": ("cores_fit_node", "", ""),
+        "name": "cores", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 pinned cores", "column": "pinned cores",
+        "demand": 7, "held": 5, "less": (7, 0), "edit": ("each.pinned", False), "step": 1,
+        "hardware": "vcpus", "has": 31, "taken": None, "rules": ("cores_fit_node", "", ""), "verb": "",
+        "limit": None, "limited": "",
+        "files": False, "zero": "", "part_of": "vcpus",
     },
     "memory": {
-        "demand": 11 * G, "held": 10 * G, "has": 37 * G, "hardware": "memory", "reads": "11 GB of memory",
-        "path": "each.memory", "limit": "memory", "edit": ("each.memory", "1 B"), "column": "memory", "step": G, "ended": 0,
-        "rules": ("memory_fits_node", "memory_fits_node", ""),
+        "name": "memory", "key": "each.memory", "path": "each.memory", "reads": "11 GB of memory", "column": "memory",
+        "demand": 11 * G, "held": 10 * G, "less": (1, 0), "edit": ("each.memory", "1 B"), "step": G,
+        "hardware": "memory", "has": 37 * G, "taken": None, "rules": ("memory_fits_node", "memory_fits_node", ""), "verb": "",
+        "limit": "memory", "limited": "11 GB of memory: RAM.",
+        "files": False, "zero": "lock and JSON", "part_of": "",
     },
     "storage": {
-        "demand": 30 * G, "held": 29 * G, "has": 41 * G, "hardware": "nvme", "reads": "30 GB of storage",
-        "path": "each.scratch", "limit": "storage", "edit": ("each.scratch", "0 B"), "column": "storage", "step": G,
-        "ended": 29 * G, "rules": ("storage_fits_node", "storage_fits_node", ""),
+        "name": "storage", "key": "each.scratch", "path": "each.scratch", "reads": "30 GB of storage", "column": "storage",
+        "demand": 30 * G, "held": 29 * G, "less": (1, 0), "edit": ("each.scratch", "0 B"), "step": G,
+        "hardware": "nvme", "has": 41 * G, "taken": None, "rules": ("storage_fits_node", "storage_fits_node", ""), "verb": "",
+        "limit": "storage", "limited": "30 GB of storage: Scratch and cache directories on local disks.",
+        "files": True, "zero": "JSON", "part_of": "",
     },
     "egress": {
-        "demand": 48 * M, "held": 47 * M, "has": 43 * M, "hardware": "nic", "reads": "48 Mbit/s of bandwidth out",
-        "path": "network.egress", "limit": "bandwidth", "edit": ("network.egress", "0 bit/s"), "column": "out", "step": M,
-        "ended": 0, "rules": ("egress_fits_nic", "nic_carries_node", "egress_fits_uplink"),
+        "name": "egress", "key": "network.egress", "path": "network.egress", "reads": "48 Mbit/s of bandwidth out", "column": "out",
+        "demand": 48 * M, "held": 47 * M, "less": (1, 0), "edit": ("network.egress", "0 bit/s"), "step": M,
+        "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("egress_fits_nic", "nic_carries_node", "egress_fits_uplink"), "verb": "leave",
+        "limit": "bandwidth", "limited": "48 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
+        "files": False, "zero": "JSON", "part_of": "",
     },
     "ingress": {
-        "demand": 52 * M, "held": 51 * M, "has": 43 * M, "hardware": "nic", "reads": "52 Mbit/s of bandwidth in",
-        "path": "network.ingress", "limit": "bandwidth", "edit": ("network.ingress", "0 bit/s"), "column": "in", "step": M,
-        "ended": 0, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"),
+        "name": "ingress", "key": "network.ingress", "path": "network.ingress", "reads": "52 Mbit/s of bandwidth in", "column": "in",
+        "demand": 52 * M, "held": 51 * M, "less": (1, 0), "edit": ("network.ingress", "0 bit/s"), "step": M,
+        "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"), "verb": "enter",
+        "limit": "bandwidth", "limited": "52 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
+        "files": False, "zero": "JSON", "part_of": "",
+    },
+    "licences": {
+        "name": "licences", "key": "each.licences", "path": "each.licences", "reads": "31 licences", "column": "licences",
+        "demand": 31, "held": 30, "less": (1, 0), "edit": ("each.licences", 1), "step": 1,
+        "hardware": None, "has": None, "taken": None, "rules": ("", "", ""), "verb": "",
+        "limit": "licences", "limited": "31 licences: Licences held at once; no machine has any.",
+        "files": False, "zero": "", "part_of": "",
     },
     "licences": {
         "demand": 31, "held": 30, "has": None, "hardware": None, "reads": "31 licences", "path": "each.licences",
@@ -98,18 +121,55 @@ def facts(row: Resource) -> dict[str, Any]:
         "hardware": there and there.key,
         "reads": row.amount(row.demand(wish)),
         "path": row.path(wish),
+        "key": row.key,
+        "name": row.name,
         "limit": row.limit and row.limit.key,
+        "less": tuple(row.demand(row.lowered(wish, amount)) for amount in (1, 0)),
         "edit": row.edit(wish, 1),
         "column": row.title,
         "step": row.step(row.demand(wish)),
-        "ended": row.held(one.given_back()),
+        "files": row.files,
         "rules": (there.rule if there else "", there.judged if there else "", row.uplink.rule if row.uplink else ""),
+        "verb": row.uplink.verb if row.uplink else "",
+        "limited": f"{row.limit.amount(row.demand(wish))}: {row.limit.description}" if row.limit else "",
+        "zero": row.zero,
+        "part_of": row.part_of,
+        "taken": row.taken(_with_part(wish)) if row.taken else None,
     }
+
+
+def _with_part(wish: Workload) -> Workload:
+    """The same with a part of one GPU."""
+    gpus = Gpus(count=1, share=300)
+    return wish.model_copy(update={"each": wish.each.model_copy(update={"gpus": gpus})})
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_says_what_its_case_does(name: str) -> None:
     assert facts(ROWS[name]) == CASES[name]
+
+
+#: Another value for each of a row, as a slip of the pen would write it.
+SLIPS: dict[str, Any] = {
+    "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda wish: 999,
+    "step": lambda need: 7, "pieces": "numa", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
+    "taken": lambda wish: 999, "limit": Limit(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
+    "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda wish: "each.other",
+    "editing": lambda wish, amount: ("each.other", 999), "lowering": lambda wish, amount: wish,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_value_of_a_row_changes_unnoticed(name: str) -> None:
+    row = ROWS[name]
+    assert set(SLIPS) == {one.name for one in fields(row)}
+    for value, slip in SLIPS.items():
+        other = replace(row, **{value: not row.files if value == "files" else slip})
+        try:
+            found = facts(other)
+        except (AttributeError, TypeError, ValueError):
+            continue
+        assert found != CASES[name], value
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -120,6 +180,11 @@ def test_a_lowered_wish_asks_for_no_more_of_it_and_no_more_of_anything(name: str
         assert row.demand(less) <= amount or name == "cores", "fewer cores are fewer vCPUs"
         assert all(each.demand(less) <= each.demand(wish) for each in RESOURCES)
     assert row.demand(row.lowered(wish, 0)) == 0
+
+
+def test_of_what_has_ended_only_files_are_left() -> None:
+    left = Allocation.model_validate(HELD).given_back()
+    assert {name: row.held(left) for name, row in ROWS.items() if row.held(left)} == {"storage": 29 * G}
 
 
 def test_where_a_wish_is_written_in_another_way_its_path_and_edit_follow() -> None:
@@ -133,8 +198,7 @@ def test_where_a_wish_is_written_in_another_way_its_path_and_edit_follow() -> No
     ):
         assert (ROWS[name].path(wish), ROWS[name].edit(wish, 1)) == (path, edit)
     assert ROWS["gpus"].edit(Workload.model_validate({"user": "ada", "each": {"gpus": 2}}), 1) == ("each.gpus", 1)
-    part = Workload.model_validate({"user": "ada", "each": {"gpus": {"count": 1, "share": 300}}})
-    taken = ROWS["gpus"].taken
+    taken, part = ROWS["gpus"].taken, _with_part(wish)
     assert taken and (taken(part), taken(wish), ROWS["gpus"].demand(part)) == (0, 2, 1)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from swarm_iac.solver.backend.time_limit import COLUMN, PRICED, Limit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.pricing import Priced, Pricer
-from swarm_iac.solver.columns.problem import Problem, Shape
+from swarm_iac.solver.columns.problem import Cap, Problem, Shape
 
 #: Part of the best prices in the mixture.
 SMOOTH = 0.5
@@ -54,6 +54,7 @@ class Generated:
     bound: float
     prices: tuple[float, ...]
     rounds: int = 0
+    caps: tuple[Cap, ...] = ()  # what nodes of each shape carry at most, at the prices of the bound
 
 
 def generate(
@@ -87,20 +88,23 @@ def generate(
             total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
+            caps: list[Cap] = []
             asked = [h for h in range(len(shapes)) if promise[h] >= least]
-            for h, priced in _priced(pool, pricers, {h: master.charged(h, charges, mixed) for h in asked}, stop, promise):
+            charged = {h: master.charged(h, charges, mixed) for h in asked}
+            for h, priced in _priced(pool, pricers, charged, stop, promise):
+                caps.append(_cap(problem, h, charged[h], priced.bound))
                 total += shapes[h].count * priced.bound
                 stop.spend(priced.spent + _cost(pricers[h], stop))
                 promise[h] = 0.0
                 for other in others[h]:
-                    charged = true.on(other)
-                    cost = sum(charged[kind] * count for kind, count in priced.pattern)
+                    now = true.on(other)
+                    cost = sum(now[kind] * count for kind, count in priced.pattern)
                     gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
                     if gain > 1e-6 * problem.unit:
                         promise[other] = max(promise[other], gain * shapes[other].count)
                         added += master.add(other, priced.pattern)
             if whole and total < centre:
-                centre, state.prices = total, mixed
+                centre, state.prices, state.caps = total, mixed, tuple(caps)
                 state.bound = min(state.bound, total)
                 tell(state.bound)
             state.mix = mix = master.solve() if added else mix
@@ -116,6 +120,11 @@ def generate(
                 smooth = SMOOTH
             whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state
+
+
+def _cap(problem: Problem, shape: int, charged: tuple[float, ...], best: float) -> Cap:
+    gains = tuple(kind.value - charge for kind, charge in zip(problem.kinds, charged, strict=True))
+    return Cap(shape, gains, problem.shapes[shape].count * best)
 
 
 class _Charged:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.cpsat import cp_model, ended_by, one_worker, run, solved
 from swarm_iac.solver.backend.linear import Linear
+from swarm_iac.solver.backend.time_limit import PRICED, Limit
 from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
 
@@ -127,7 +128,7 @@ def fewest_moves(
     columns: Sequence[Column],
     *,
     rounds: int,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Limit = Limit(),
 ) -> Stay:
     """The bound after so many rounds of pricing, starting from columns that some placement has. Kinds are worth 0 here."""
     program = _Program(problem, wanted)
@@ -143,7 +144,8 @@ def fewest_moves(
             priced = list(pool.map(lambda pricer, now=prices: _priced(pricer, now, stop), pricers))
             bound = sum(a * b for a, b in zip(wanted, prices, strict=True))
             added = 0
-            for h, (pattern, most) in enumerate(priced):
+            for h, (pattern, most, spent) in enumerate(priced):
+                stop.spend(spent)
                 bound -= problem.shapes[h].count * most
                 brought = program.brought(h, pattern)
                 gain = sum(mix.prices[k] * d for k, d in brought.items()) - program.moves(h, pattern) - mix.nodes[h]
@@ -169,7 +171,7 @@ def fewest_moves(
     return state
 
 
-def _whole(program: _Program, wanted: Sequence[int], stop: Callable[[], bool]) -> tuple[int | None, dict[Column, int]]:
+def _whole(program: _Program, wanted: Sequence[int], stop: Limit) -> tuple[int | None, dict[Column, int]]:
     """The fewest moves with a whole number of nodes for each column found."""
     shapes = program.problem.shapes
     model = cp_model.CpModel()
@@ -186,24 +188,24 @@ def _whole(program: _Program, wanted: Sequence[int], stop: Callable[[], bool]) -
     for h, found in by_shape.items():
         model.add(sum(found) <= shapes[h].count)
     model.minimize(sum(var * program.moves(*column) for column, var in nodes.items()))
-    hurry = stop()
-    solver = one_worker(HURRY if hurry else EFFORT)
-    with ended_by(solver, (lambda: False) if hurry else stop):
+    hurry = stop.stop()
+    solver = one_worker(HURRY if hurry else min(EFFORT, max(HURRY, stop.left)))
+    with ended_by(solver, (lambda: False) if hurry else stop.stop):
         status = run(solver, model)
     if not solved(status):
         return None, {}
     return round(solver.objective_value), {column: n for column, var in nodes.items() if (n := solver.value(var))}
 
 
-def _priced(pricer: Pricer, prices: Sequence[float], stop: Callable[[], bool]) -> tuple[Pattern, float]:
-    """A pattern of a shape that gains much at these prices of replicas, in moves, and a bound on what any gains."""
+def _priced(pricer: Pricer, prices: Sequence[float], stop: Callable[[], bool]) -> tuple[Pattern, float, float]:
+    """A pattern of a shape that gains much at these prices of replicas, in moves; a bound on what any gains; the effort."""
     keeps = {keep.kind: keep.count for keep in pricer.shape.keeps}
     stood = sum(count * (1 + prices[k]) for k, count in keeps.items())
     most = _ceiling(pricer, prices, keeps) - stood
     if most <= EPSILON or stop():
-        return tuple(sorted(keeps.items())), max(0.0, most)
+        return tuple(sorted(keeps.items())), max(0.0, most), 0.0
     found = pricer.best([-price * MOVE for price in prices])
-    return found.pattern, max(0.0, found.bound / MOVE - stood)
+    return found.pattern, max(0.0, found.bound / MOVE - stood), found.spent + PRICED
 
 
 def _ceiling(pricer: Pricer, prices: Sequence[float], keeps: dict[int, int]) -> float:

@@ -70,6 +70,15 @@ class Row:
     inside: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (shape, its amounts)
 
 
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Σ gain · replicas on nodes of the shape ≤ limit: no node carries more than its best pattern at these gains."""
+
+    shape: int
+    gains: tuple[float, ...]  # of each kind
+    limit: float
+
+
 @dataclass(frozen=True)
 class Problem:
     """max Σ value · placed + Σ bonus · kept, on nodes of the shapes, under the rows."""

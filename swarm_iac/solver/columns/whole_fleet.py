@@ -74,9 +74,9 @@ def bound_of(
     rounds: int,
     stop: Limit = Limit(),
     first: Sequence[tuple[int, Pattern]] = (),
-) -> float:
+) -> Generated:
     """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with."""
-    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1].bound
+    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1]
 
 
 def _generated(

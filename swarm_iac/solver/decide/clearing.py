@@ -5,9 +5,11 @@ Room is made for one unplaced workload after the other, a few nodes at a time; w
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from swarm_iac.model.placement import Goal
+from swarm_iac.solver.backend.time_limit import Limit
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_of
@@ -79,11 +81,13 @@ def _takes(ask: Ask, full: set[int]) -> bool:
     return bool(ask.gpus) and ask.priority in full
 
 
-def fewer(scene: Scene, settled: Settled, counts: Pairs, counted: Goal, watch: Watch) -> tuple[Pairs, Goal]:
+def fewer(
+    scene: Scene, settled: Settled, counts: Pairs, counted: Goal, watch: Watch, left: float = math.inf
+) -> tuple[Pairs, Goal]:
     """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
     if counted.bound == counted.value or watch.stopped:
         return counts, counted
-    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, lambda: watch.stopped)
+    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, Limit(watch.ended, left))
     if least.found is not None and moves_of(scene, settled, least.found) < counted.value:
         counts = homeward(scene, settled, least.found)
     moves = moves_of(scene, settled, counts)

@@ -10,10 +10,10 @@ from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
-from swarm_iac.solver.exact.search import Found, Score, capped, stricter
+from swarm_iac.solver.exact.search import Found, Score, bounded, stricter
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_goal
-from swarm_iac.solver.repair.gpu_bounds import NOBODY, Bounds, level_bounds
+from swarm_iac.solver.repair.gpu_bounds import Beside
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
@@ -25,6 +25,10 @@ from swarm_iac.solver.snapshot.value import total
 
 #: Part of it that narrow searches have where a wide one follows.
 NARROW = 0.3
+#: And of the rest the wide one.
+WIDE = 0.9
+#: And counting moves by columns has so much of all.
+FEWER = 0.2
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
 Answer = tuple[Found, Pairs, bool]
 
@@ -53,22 +57,9 @@ def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -
         rest = replace(task, base=room_with(scene, fixed), free=free)
         return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
 
-    best = attempt(scene, task, most, counts, True, watch, left=left, again=by_columns)
-    best = _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores)
-    return _bounded_again(scene, most, best, watch)
-
-
-def _bounded_again(scene: Scene, most: dict[str, int], answer: Answer, watch: Watch, settled: Settled = NOBODY) -> Answer:
-    """The same answer; where it is not proven, bounded by columns beside what higher priorities hold in it."""
-    found, counts, cut = answer
-    if not _lacking(found.scores) or watch.stopped:
-        return answer
-    bounds = level_bounds(scene, counts, most, scene.stack.solve.effort, columns(scene, watch), settled=settled)
-    scores = [
-        (aim, value, bound if aim.places is None else min(bound, capped(aim, value, bounds, found.scores)))
-        for aim, value, bound in found.scores
-    ]
-    return replace(found, scores=scores), counts, cut
+    gpus = Beside(scene, most, columns(scene, watch))
+    best = attempt(scene, task, most, counts, True, watch, left=left, gpus=gpus, again=by_columns)
+    return _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores)
 
 
 def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
@@ -79,16 +70,11 @@ def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) 
     left = in_all(scene, CHANGE)
     if watch.stopped or complete(counts, most) or not settled.stay:
         return _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left))
-    effort = scene.stack.solve.effort
     first = _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left * NARROW))
     if not _lacking(first[0].scores) or watch.stopped:
         return first
-    bounds = level_bounds(scene, first[1], most, effort, columns(scene, watch), columns=False, settled=settled)
-    if watch.stopped:
-        return first
     watch.phase("making room for what has no place")
-    best = _all_at_once(scene, settled, most, first[1], bounds, watch, left - first[0].spent)
-    return _bounded_again(scene, most, best, watch, settled)
+    return _all_at_once(scene, settled, most, first[1], watch, left - first[0].spent)
 
 
 def _eased(scene: Scene, settled: Settled, task: Task, most: dict[str, int], answer: Answer) -> Answer:
@@ -97,13 +83,11 @@ def _eased(scene: Scene, settled: Settled, task: Task, most: dict[str, int], ans
     return answer if other == answer[1] else _better(scene, task, most, answer, other, answer[0].scores)
 
 
-def _better(
-    scene: Scene, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score], gpus: Bounds | None = None
-) -> Answer:
+def _better(scene: Scene, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score]) -> Answer:
     """The better of an answer and another placement, which is measured only; `proven` are bounds that hold for both."""
     if other == best[1]:
         return best
-    found, _, cut = attempt(scene, task, most, other, True, Watch(), gpus=gpus, enough=lambda scores: True)
+    found, _, cut = attempt(scene, task, most, other, True, Watch(), enough=lambda scores: True)
     return max(best, (replace(found, scores=stricter(found.scores, proven)), other, cut), key=_values)
 
 
@@ -112,7 +96,6 @@ def _all_at_once(
     settled: Settled,
     most: dict[str, int],
     counts: Pairs,
-    gpus: Bounds,
     watch: Watch,
     left: float,
 ) -> Answer:
@@ -120,20 +103,21 @@ def _all_at_once(
 
     `counts`: all that runs stays, and what has no place takes what is free.
     """
-    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left / 2)
+    gpus = Beside(scene, most, columns(scene, watch), settled)
+    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left * WIDE)
     left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:
-        return _better(scene, wide(scene, settled), most, best, other, first[0].scores, gpus)
+        return _better(scene, wide(scene, settled), most, best, other, first[0].scores)
 
     best = better(best, counts)  # a search that ended early may have lost what it began with
 
     if _open(best[0].scores) and not watch.stopped and left > 0:
-        found, _ = cleared(scene, settled, most, counts, watch, left, gpus)
+        found, _ = cleared(scene, settled, most, best[1], watch, left, bounded(best[0].scores))
         best = better(best, found)
     best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
     if _open(best[0].scores) and not watch.stopped:
-        moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch)
+        moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch, in_all(scene, CHANGE) * FEWER)
         best = better(best, moved)
         if not short(scene, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]

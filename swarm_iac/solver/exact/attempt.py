@@ -13,7 +13,7 @@ from swarm_iac.solver.exact.rules.change import moves_stay_in_budget
 from swarm_iac.solver.exact.rules.table import RULES
 from swarm_iac.solver.exact.search import EFFORT, TOO_LARGE, Found, Score, never, search
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.repair.gpu_bounds import Beside
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
@@ -36,7 +36,7 @@ def attempt(
     haste: bool = False,
     left: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: Bounds | None = None,
+    gpus: Beside | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.packing.kept_parts import Cards
@@ -147,7 +149,25 @@ class Board:
         for var in self.every():
             self.model.add_hint(var, values[var.index])
 
+    @contextmanager
+    def without(self, gone: Collection[tuple[str, str]]) -> Iterator[None]:
+        """The model while nothing of these pairs is placed."""
+        variables = self.model.proto.variables
+        for pair in gone:
+            _domain(variables[self.x[pair].index].domain, 0)
+        try:
+            yield
+        finally:
+            for pair in gone:
+                _domain(variables[self.x[pair].index].domain, self.tops[pair])
+
     def every(self) -> Iterable[cp_model.IntVar]:
         """All variables."""
         yield from self.x.values()
         yield from (var for var, _ in self.derived)
+
+
+def _domain(domain: Any, top: int) -> None:
+    """From 0 to `top`."""
+    domain.clear()
+    domain.extend([0, top])

@@ -54,6 +54,8 @@ class Aim:
     unit: str = "gpus"  # what worth counts before replicas
     places: int | None = None  # the priority whose replicas it counts, where it counts what is placed
     settles: bool = False  # does it say who of those that ran stops? Moving what is fixed here could then better it
+    counts: frozenset[str] | None = None  # the workloads whose replicas it counts; None: it looks at all
+    on_gpus: frozenset[str] | None = None  # those of them with GPUs
 
     def measure(self, values: Values) -> int:
         """Its value in a placement."""
@@ -68,13 +70,14 @@ class Aim:
         if not self.base:
             return (self,)
 
-        def part(name: str, of: Callable[[int], int]) -> Aim:
+        def part(name: str, of: Callable[[int], int], counts: frozenset[str] | None) -> Aim:
             terms = [(var, count) for var, c in self.terms if (count := of(c))]
-            return replace(self, name=name, terms=terms, constant=of(self.constant), best=of(self.best), base=0, places=None)
+            constant, best = of(self.constant), of(self.best)
+            return replace(self, name=name, terms=terms, constant=constant, best=best, base=0, places=None, counts=counts)
 
         return (
-            part(f"{self.name}_{self.unit}", lambda worth: worth // self.base),
-            part(f"{self.name}_replicas", lambda worth: worth % self.base),
+            part(f"{self.name}_{self.unit}", lambda worth: worth // self.base, self.on_gpus),
+            part(f"{self.name}_replicas", lambda worth: worth % self.base, self.counts),
         )
 
 
@@ -98,14 +101,20 @@ def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: st
     fixed = {ask.name: base.counts[ask.name].total() for ask in asks}
     free = {ask.name: min(board.task.free.get(ask.name, 0), max(0, possible[ask.name] - fixed[ask.name])) for ask in asks}
     constant = sum(worth[name] * count for name, count in fixed.items())
+
+    def aim(name: str, terms: Terms, counts: frozenset[str], top: int, places: int | None = None) -> Aim:
+        on_gpus = frozenset(w for w in counts if scene.asks[w].gpus)
+        best = constant + top
+        return Aim(name, terms, constant, 1, best, step, unit=unit, places=places, counts=counts, on_gpus=on_gpus)
+
     result = []
     for name, least in ((f"{level}_stay", keeping.stayed), (f"{level}_running", keeping.ran)):
-        mine = [(var, worth[w]) for w, var in least.items() if w in worth]
-        top = sum(c * min(board.top_of(var), free[w]) for w, var in least.items() if (c := worth.get(w)))
-        result.append(Aim(name, mine, constant, 1, constant + top, step, unit=unit))
+        mine = {w: var for w, var in least.items() if w in worth}
+        top = sum(worth[w] * min(board.top_of(var), free[w]) for w, var in mine.items())
+        result.append(aim(name, [(var, worth[w]) for w, var in mine.items()], frozenset(mine), top))
     every = [(var, worth[ask.name]) for ask in asks for var in board.of(ask.name)]
     top = sum(worth[name] * count for name, count in free.items())
-    result.append(Aim(f"{level}_placed", every, constant, 1, constant + top, step, unit=unit, places=PRIORITIES[level]))
+    result.append(aim(f"{level}_placed", every, frozenset(free), top, PRIORITIES[level]))
     return result
 
 

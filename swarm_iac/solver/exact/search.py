@@ -7,6 +7,7 @@ fixed. One worker, a fixed seed and deterministic limits: the same inputs give t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,10 +15,10 @@ from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spen
 from swarm_iac.solver.exact.fleet_model import Board, Values
 from swarm_iac.solver.exact.goals import Aim
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.repair.gpu_bounds import Bounds
-from swarm_iac.solver.repair.greedy import refill
+from swarm_iac.solver.repair.gpu_bounds import Beside, Bounds
+from swarm_iac.solver.repair.greedy import completed, refill
 from swarm_iac.solver.snapshot.snapshot import WHOLE
-from swarm_iac.solver.snapshot.tasks import Pairs
+from swarm_iac.solver.snapshot.tasks import Pairs, fixed_by
 
 #: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
 EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
@@ -25,12 +26,14 @@ EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
 TIRED = 0.25
 #: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
 BRIEF = 0.1
+#: Where bounds help, so much of a priority's effort comes before they are sought, and the rest if they leave a gap.
+FIRST = 0.7
 #: Parts of the effort on what is placed: GPUs first, then replicas.
 GPUS_FIRST, REPLICAS = 0.8, 0.25
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
-BUILT = 1e-4
+BUILT = 3e-5
 #: And for each solve: hints, presolve and reading the answer, which deterministic time leaves out.
-ASKED = 3e-5
+ASKED = 1e-5
 #: Above this many variables presolve is kept light, or it would use up the effort.
 HEAVY = 3000
 #: Above this many variables no model is built, and the greedy answer stands with its counting bound.
@@ -63,28 +66,31 @@ def search(
     watch: Watch,
     in_all: float = math.inf,
     enough: Callable[[list[Score]], bool] = never,
-    gpus: Bounds | None = None,
+    gpus: Beside | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
-    Where candidates were left out, only counting bounds are claimed, and `gpus` bounds each
-    priority. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
+    Where candidates were left out, only counting bounds are claimed, and those of `gpus`, which is asked before a priority is
+    searched. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
     way beside what those above it hold, where its search was not proven.
     """
     values = board.values(start)
+    players = _Players(board, table)
     scores: list[Score] = []
     tired = board.cut
     skip = len(board.x) > TOO_LARGE
     used = BUILT * len(board.x)
     for i, aim in enumerate(table):
         value = aim.measure(values)
-        bound = capped(aim, value, gpus, scores)
+        bound = aim.best
         skip = skip or enough(scores)
+        if gpus and aim.places is not None and value // aim.base < bound // aim.base and not skip and not watch.stopped:
+            bound = capped(aim, value, bound, gpus.of(aim.places or 0, _placed(board, values), deep=False))
         if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
             rest = TIRED if tired and (aim.places is None or board.cut or board.task.running) else 1
             limit = min(effort * aim.share * rest, (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
-            values, proven, took = _in_turn(board, aim, values, limit, watch)
+            values, proven, took = _in_turn(board, aim, bound, values, limit, watch, players, gpus)
             value = aim.measure(values)
             used += took
             if _holds_for_all(board, aim):
@@ -103,6 +109,7 @@ def search(
         if not skip:
             for part in aim.split():
                 _fixed(board, part, values)
+                players.join(part)
     return Found(board.counts(values), [_in_the_end(values, *score) for score in scores], used)
 
 
@@ -119,14 +126,22 @@ def _waiting(table: list[Aim], values: Values) -> int:
     )
 
 
-def capped(aim: Aim, value: int, gpus: Bounds | None, scores: list[Score]) -> int:
-    """The bound by counting: what this level and those above may hold, less what those above hold, is left for this one."""
-    if gpus is None or aim.places is None:
-        return aim.best
-    held = sum(value // above.base for above, value, _ in scores if above.places is not None and above.places > aim.places)
-    unit = 1 if aim.unit == "gpu_milli" else WHOLE
-    most = gpus.of(aim.places, held * unit, (aim.best // aim.base) * unit) // unit
-    return max(value, min(aim.best, most * aim.base + aim.base - 1))
+def _placed(board: Board, values: Values) -> Pairs:
+    return fixed_by(board.task) + board.counts(values)
+
+
+def capped(aim: Aim, value: int, bound: int, most: int | None) -> int:
+    """The bound on what a priority places, where it could hold `most` thousandths of GPUs at most."""
+    if most is None:
+        return bound
+    gpus = most if aim.unit == "gpu_milli" else most // WHOLE
+    return max(value, min(bound, gpus * aim.base + aim.base - 1))
+
+
+def bounded(scores: list[Score]) -> Bounds:
+    """What each priority could hold, where those above it hold what they do."""
+    units = {aim.places: 1 if aim.unit == "gpu_milli" else WHOLE for aim, _, _ in scores}
+    return Bounds(own={aim.places: bound // aim.base * units[aim.places] for aim, _, bound in scores if aim.places is not None})
 
 
 def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
@@ -165,7 +180,9 @@ def _holds_for_all(board: Board, aim: Aim) -> bool:
     return not ((aim.base or aim.settles) and board.task.base.load.total())
 
 
-def _in_turn(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
+def _in_turn(
+    board: Board, aim: Aim, bound: int, values: Values, effort: float, watch: Watch, players: _Players, bounds: Beside | None
+) -> tuple[Values, int, float]:
     """The best values, a bound, and the deterministic time it took: GPUs first, then replicas beside so many GPUs.
 
     Each is a sum of small numbers. Both in one sum, GPUs a thousandfold, make a row that presolve and linear programs can
@@ -173,19 +190,35 @@ def _in_turn(board: Board, aim: Aim, values: Values, effort: float, watch: Watch
     """
     parts = aim.split()
     if len(parts) == 1:
-        return _solve(board, aim, values, effort, watch)
+        return _solve(board, aim, values, effort, watch, players)
     gpus, replicas = parts
-    took, most = 0.0, gpus.best
-    if gpus.terms and gpus.measure(values) < gpus.best:
-        values, most, took = _solve(board, gpus, values, effort * GPUS_FIRST, watch)
-        most = min(most, gpus.best)
+    values, most, took = _most_gpus(board, aim, bound, values, effort * GPUS_FIRST, watch, players, bounds)
     _fixed(board, gpus, values)
+    players.join(gpus)
     held = gpus.measure(values)
     if watch.stopped or replicas.measure(values) >= replicas.best or took >= effort:
         return values, most * aim.base + (replicas.best if held >= most else aim.base - 1), took
-    values, count, more = _solve(board, replicas, values, min(effort * REPLICAS, effort - took), watch)
+    values, count, more = _solve(board, replicas, values, min(effort * REPLICAS, effort - took), watch, players)
     held = gpus.measure(values)
     return values, most * aim.base + (min(count, replicas.best) if held >= most else aim.base - 1), took + more
+
+
+def _most_gpus(
+    board: Board, aim: Aim, bound: int, values: Values, effort: float, watch: Watch, players: _Players, bounds: Beside | None
+) -> tuple[Values, int, float]:
+    """The same of its GPUs: a short search, then, where `bounds` are sought, a long one up to what they allow."""
+    gpus, most, took = aim.split()[0], bound // aim.base, 0.0
+    deep = bounds is not None and aim.places is not None and _holds_for_all(board, aim)
+    for turn, part in enumerate((FIRST, 1 - FIRST) if deep else (1.0,)):
+        if turn and bounds is not None and gpus.measure(values) < most and not watch.stopped:
+            known = bounds.of(aim.places or 0, _placed(board, values), deep=True)
+            most = capped(aim, aim.measure(values), most * aim.base, known) // aim.base
+            board.model.add(gpus.expression() <= most - gpus.constant)
+        if not gpus.terms or gpus.measure(values) >= most or watch.stopped:
+            break
+        values, proven, more = _solve(board, gpus, values, effort * part, watch, players)
+        most, took = min(most, proven), took + more
+    return values, most, took
 
 
 def _fixed(board: Board, aim: Aim, values: Values) -> None:
@@ -194,9 +227,10 @@ def _fixed(board: Board, aim: Aim, values: Values) -> None:
         board.model.add(aim.sense * aim.expression() >= aim.sense * (aim.measure(values) - aim.constant))
 
 
-def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) -> tuple[Values, int, float]:
+def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch, players: _Players) -> tuple[Values, int, float]:
     """The best values, a bound, and the deterministic time it took."""
-    board.hint(values)
+    gone = players.gone(aim)
+    board.hint(board.values(_staying(board, values, gone)) if gone else values)
     board.model.clear_objective()  # type: ignore[no-untyped-call]
     (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
     solver = one_worker(effort)
@@ -206,16 +240,61 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch) 
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
-    status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
+    with board.without(gone):
+        status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
     took = spent(solver) + ASKED * len(board.highs)
     if solved(status):
         found = {var.index: solver.value(var) for var in board.x.values()}
         for var, derive in board.derived:
             found[var.index] = derive(found)
-        if aim.sense * aim.measure(found) >= aim.sense * aim.measure(values):
-            values = found
+        gains = aim.sense * (aim.measure(found) - aim.measure(values))
+        if gains > 0 or (gains == 0 and not gone):
+            values = players.completed(found, gone) if gone else found
     best = known_bound(solver, status)
     return values, aim.best if best is None else aim.constant + round(best), took
+
+
+def _staying(board: Board, values: Values, gone: frozenset[tuple[str, str]]) -> Pairs:
+    return Counter({pair: count for pair, count in board.counts(values).items() if pair not in gone})
+
+
+class _Players:
+    """Who matters to a goal: the workloads that it counts, and those that goals before it count, which it leaves as they are.
+
+    All others are left out of its model. Without them nothing is in the way of anybody, so its optimum is the same, and a
+    model without the lower priorities and without what has no GPUs is often a tenth as large. What is found is completed:
+    they go back to where they stand, as far as there is room, and take what else is free.
+    """
+
+    def __init__(self, board: Board, table: list[Aim]) -> None:
+        self.board = board
+        self.moves = next((aim for aim in table if aim.name == "moves"), None)
+        # A gang of which some members are fixed is whole in any case.
+        begun = (name for name in board.by_ask if board.ask(name).gang and board.task.free[name] < board.ask(name).members)
+        self.names: frozenset[str] | None = frozenset(begun)
+
+    def join(self, aim: Aim) -> None:
+        """From now on the goal is kept."""
+        if aim.terms:
+            self.names = None if self.names is None or aim.counts is None else self.names | aim.counts
+
+    def gone(self, aim: Aim) -> frozenset[tuple[str, str]]:
+        """The pairs of all workloads that do not matter."""
+        if self.names is None or aim.counts is None:
+            return frozenset()
+        names = self.names | aim.counts
+        return frozenset(pair for pair in self.board.x if pair[0] not in names)
+
+    def completed(self, values: Values, gone: frozenset[tuple[str, str]]) -> Values:
+        """With all those that were left out and find a place."""
+        board = self.board
+        counts = board.counts(values)
+        names = frozenset(name for name, _ in gone)
+        moves = self.moves.measure(values) if self.moves else 0
+        found = board.values(completed(board.task, counts, names, frozenset(board.x), moves))
+        # How parts of GPUs share cards is exact only for all of them together.
+        budget = board.task.budget
+        return found if budget is None or not self.moves or self.moves.measure(found) <= max(moves, budget) else values
 
 
 def _tighter(aim: Aim, counted: int, proven: int, value: int) -> int:

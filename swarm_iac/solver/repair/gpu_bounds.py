@@ -1,7 +1,7 @@
 """How many GPUs could each priority hold at most, given that those above it are not worse off?
 
-By counting, and where a placement leaves some of it out by a relaxation with whole gangs (`relaxed`) and by columns. Two
-programs of the same kind:
+By counting, and where a placement leaves some of it out by a relaxation with whole gangs (`relaxation`), by columns, and by
+the relaxation with what columns know of single nodes (caps). Two programs of columns:
 
 together   max Σ_{w of p and above} gpus_w · placed_w                              whatever those above give up
 own        max Σ_{w of p} gpus_w · placed_w   with, for each priority q above p,
@@ -33,6 +33,8 @@ ROUNDS = {"quick": 10, "normal": 40, "thorough": 250}
 NOBODY = Settled({}, {})
 #: A gap of less than this part of a level's GPUs is not looked at twice.
 CLOSE = 5e-4
+#: While a search goes on: the effort of a relaxation without caps, and the part of what is left that pricing may take.
+BRIEF, DEEP = 0.1, 0.6
 
 
 @dataclass(frozen=True)
@@ -62,45 +64,92 @@ def level_bounds(
     effort: str,
     stop: Limit,
     *,
-    columns: bool = True,
     settled: Settled = NOBODY,
 ) -> Bounds:
-    """The bounds beside the placement `counts`; without `columns` those that take no time. `settled`: who may stay."""
+    """The bounds beside the placement `counts`. `settled`: who may stay."""
     placed = by_workload(counts)
     found = Bounds()
-    held = above = 0
+    moves = int(scene.stack.solve.moves)
     levels = sorted({ask.priority for ask in scene.asks.values()}, reverse=True)
-    for i, level in enumerate(levels):
-        asks = [ask for ask in scene.asks.values() if ask.gpus and ask.priority >= level]
-        mine = [ask for ask in asks if ask.priority == level]
-        counted = sum(size(ask) * possible[ask.name] for ask in mine)
-        now = sum(size(ask) * placed[ask.name] for ask in mine)
-        above, held = held, held + now
-        if now >= counted or stop():
-            continue
-        share = stop.part(1 / (len(levels) - i))
+    mine = {level: [ask for ask in scene.asks.values() if ask.gpus and ask.priority == level] for level in levels}
+    now = {level: sum(size(ask) * placed[ask.name] for ask in mine[level]) for level in levels}
+    counted = {level: sum(size(ask) * possible[ask.name] for ask in mine[level]) for level in levels}
+    above = {level: sum(now[other] for other in levels if other > level) for level in levels}
+
+    def gap(level: int) -> int:
+        return found.of(level, above[level], counted[level]) - now[level]
+
+    elsewhere = _elsewhere(scene)
+    waiting = [level for level in levels if gap(level) > 0]
+    for i, level in enumerate(waiting):
+        if stop():
+            break
+        share = stop.part(1 / (len(waiting) - i))
         before = share.left
         problem, groups, first, stand = _beside(scene, level, counts, possible, settled)
-        closed = sum(size(ask) * count for ask, count in _closed(scene, mine))
+        closed = sum(size(ask) * elsewhere[ask.name] for ask in mine[level])
 
-        def open_still(level: int = level, above: int = above, counted: int = counted, now: int = now) -> bool:
-            return found.of(level, above, counted) - now > CLOSE * counted
+        def own(most: float | None, level: int = level, closed: int = closed) -> None:
+            if most is not None:
+                most = max(now[level], int(most + 1e-6) + closed)
+                found.own[level] = min(most, found.own.get(level, counted[level]))
 
-        if (whole := relaxed_bound(problem, groups, share, stand, int(scene.stack.solve.moves))) is not None:
-            found.own[level] = max(now, whole + closed)
-        if columns and open_still() and not share():
-            found.together[level] = max(held, _together(scene, asks, possible, effort, share))
-        if columns and open_still() and not share() and any(ask.priority > level for ask in scene.asks.values()):
-            bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first) + 1e-6)
-            found.own[level] = max(now, min(found.own.get(level, counted), bound + closed))
+        def open_still(level: int = level, share: Limit = share) -> bool:
+            return gap(level) > CLOSE * counted[level] and not share()
+
+        own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere))
+        if open_still():
+            asks = [ask for ask in scene.asks.values() if ask.gpus and ask.priority >= level]
+            found.together[level] = max(above[level] + now[level], _together(scene, asks, possible, effort, share))
+        if open_still() and level < levels[0]:
+            priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first)
+            own(priced.bound)
+            if open_still():
+                own(relaxed_bound(problem, groups, share, stand, moves, priced.caps, elsewhere))
         stop.spend(before - share.left)
     return found
 
 
+@dataclass
+class Beside:
+    """Bounds on one priority after the other, while a search goes through them. `limit`: the effort of all of them."""
+
+    scene: Scene
+    possible: dict[str, int]
+    limit: Limit
+    settled: Settled = field(default_factory=lambda: NOBODY)
+
+    def of(self, level: int, counts: Pairs, *, deep: bool) -> int | None:
+        """In thousandths of GPUs: what that priority could hold where those above it hold what they do in `counts`.
+
+        By relaxation alone within a few hundredths of a second; `deep`: with caps, for which columns are priced first.
+        """
+        if self.limit():
+            return None
+        scene, moves = self.scene, int(self.scene.stack.solve.moves)
+        problem, groups, first, stand = _beside(scene, level, counts, self.possible, self.settled)
+        elsewhere = _elsewhere(scene)
+        if deep:
+            share = self.limit.part(DEEP)
+            before = share.left
+            priced = bound_of(problem, rounds=ROUNDS[scene.stack.solve.effort], stop=share, first=first)
+            self.limit.spend(before - share.left)
+            found = relaxed_bound(problem, groups, self.limit, stand, moves, priced.caps, elsewhere)
+            found = int(priced.bound + 1e-6) if found is None else min(found, int(priced.bound + 1e-6))
+        else:
+            brief = Limit(self.limit.stop, min(BRIEF, self.limit.left))
+            before = brief.left
+            found = relaxed_bound(problem, groups, brief, stand, moves, elsewhere=elsewhere)
+            self.limit.spend(before - brief.left)
+        mine = [ask for ask in scene.asks.values() if ask.gpus and ask.priority == level]
+        return None if found is None else found + sum(size(ask) * elsewhere[ask.name] for ask in mine)
+
+
 def _together(scene: Scene, asks: list[Ask], possible: dict[str, int], effort: str, stop: Limit) -> int:
     problem = _problem(scene, asks, possible, size, priorities=False)[0]
-    bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop) + 1e-6)
-    return bound + sum(size(ask) * count for ask, count in _closed(scene, asks))
+    bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop).bound + 1e-6)
+    elsewhere = _elsewhere(scene)
+    return bound + sum(size(ask) * elsewhere[ask.name] for ask in asks)
 
 
 def _beside(
@@ -115,20 +164,21 @@ def _beside(
     number = {ask.name: k for k, group in enumerate(groups) for ask in group}
     shape = {name: h for h, names in enumerate(bins) for name in names}
     on: dict[str, Counter[int]] = {}
-    reached: Counter[int] = Counter()
     for (name, node), count in counts.items():
         if name in number and node in shape:
             on.setdefault(node, Counter())[number[name]] += count
-            reached[number[name]] += count
+    elsewhere = _elsewhere(scene)
+    placed, reached = by_workload(counts), Counter[int]()
+    for name, k in number.items():
+        reached[k] += max(0, placed[name] - elsewhere[name])
     rows = []
     for higher in sorted({ask.priority for ask in asks if ask.priority > level}):
         kinds = [k for k, group in enumerate(groups) if group[0].priority == higher]
         for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1)):
             least = sum(amount * reached[k] for k, amount in each.items())
             rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
-    kept, stand = _kept(scene, asks, by_workload(counts)), Counter[tuple[int, int]]()
+    kept, stand = _kept(scene, asks, placed), Counter[tuple[int, int]]()
     at_least = Counter[int]()
-    elsewhere = {ask.name: count for ask, count in _closed(scene, asks)}  # they may stay where columns see nobody
     for name in kept:
         if name in number:
             at_least[number[name]] += max(0, _ran(scene, scene.asks[name]) - elsewhere[name])
@@ -164,7 +214,7 @@ def _problem(
     return problem, groups, bins
 
 
-def _closed(scene: Scene, asks: list[Ask]) -> list[tuple[Ask, int]]:
-    """What may stay on cordoned nodes, which columns do not see."""
+def _elsewhere(scene: Scene) -> dict[str, int]:
+    """How many of each workload may stay on cordoned nodes, which columns do not see."""
     cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
-    return [(ask, sum(count for node, count in scene.home(ask.name).items() if node in cordoned)) for ask in asks]
+    return {name: sum(count for node, count in scene.home(name).items() if node in cordoned) for name in scene.asks}

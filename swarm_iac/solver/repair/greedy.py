@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from swarm_iac.solver.snapshot.capacity import Room
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
-from swarm_iac.solver.snapshot.tasks import Pairs, Task
+from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 
 #: Who comes first of one priority: less is sooner.
 Order = Callable[[Ask], float]
@@ -143,19 +144,43 @@ def _best(task: Task, slots: Slots, ask: Ask, homes: list[str], misfits: Misfits
 
 def refill(task: Task, counts: Pairs, pairs: frozenset[tuple[str, str]]) -> Pairs:
     """Add what still fits beside `counts`, on `pairs` only, for workloads of which nothing could stay anywhere."""
-    held = {name for (name, _), count in task.stay.items() if count}
-    done: Counter[str] = Counter()
+    held = {name for (name, _), count in (task.stay + task.soft).items() if count}
+    done = by_workload(counts)
+    free = {n: left for n, k in task.free.items() if n not in held and (left := k - done[n]) > 0}
+    room = _room_beside(task, counts)
+    return counts + greedy(Task(task.scene, room, free, running=task.running, budget=task.budget, pairs=pairs))
+
+
+def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset[tuple[str, str]], moves: int) -> Pairs:
+    """Add all that fits of the workloads `names`, of which nothing is in `counts`, on `pairs` only: each first where it stands.
+
+    `counts` has made so many of the budget's `moves`.
+    """
+    beside = Task(
+        scene=task.scene,
+        base=_room_beside(task, counts),
+        free={name: count for name, count in task.free.items() if name in names},
+        stay=Counter({pair: count for pair, count in task.stay.items() if pair[0] in names}),
+        soft=Counter({pair: count for pair, count in task.soft.items() if pair[0] in names}),
+        running=task.running,
+        budget=None if task.budget is None else max(0, task.budget - moves),
+        nodes=task.nodes,
+        pairs=pairs,
+        cards={node: {n: on for n, on in cards.items() if n in names} for node, cards in task.cards.items()},
+    )
+    return counts + greedy(beside)
+
+
+def _room_beside(task: Task, counts: Pairs) -> Room:
+    """What is left beside `counts`; parts of GPUs keep their cards as far as they may."""
     room = task.base.copy()
     rest: Pairs = Counter()
     for (name, node), count in counts.items():
         back = room.put_back(task.scene.asks[name], task.scene.bins[node], count, task.own_cards(name, node))
         rest[name, node] = count - back
-        done[name] += count
     for (name, node), count in sorted(rest.items(), key=lambda one: -task.scene.asks[one[0][0]].share):
         room.take(task.scene.asks[name], task.scene.bins[node], count)
-    soft = {name for (name, _), count in task.soft.items() if count}
-    free = {n: left for n, k in task.free.items() if n not in held | soft and (left := k - done[n]) > 0}
-    return counts + greedy(Task(task.scene, room, free, running=task.running, budget=task.budget, pairs=pairs))
+    return room
 
 
 def _moved(task: Task, ask: Ask, picked: Pairs) -> int:

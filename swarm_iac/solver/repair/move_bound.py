@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from swarm_iac.solver.backend.time_limit import Limit
 from swarm_iac.solver.columns.keeping import EPSILON, MOVE, Column, fewest_moves
 from swarm_iac.solver.columns.problem import Keep, Problem, Shape
 from swarm_iac.solver.repair.fewest_moves import moved
@@ -45,9 +45,7 @@ class _Change:
     stopped: int
 
 
-def fewest_by_columns(
-    scene: Scene, settled: Settled, counts: Pairs, effort: str, stop: Callable[[], bool] = lambda: False
-) -> Still:
+def fewest_by_columns(scene: Scene, settled: Settled, counts: Pairs, effort: str, stop: Limit = Limit()) -> Still:
     """The bound for every placement of as many replicas of each workload as in `counts`."""
     change = _change(scene, settled, counts)
     found = fewest_moves(change.problem, change.wanted, change.columns, rounds=ROUNDS[effort], stop=stop)

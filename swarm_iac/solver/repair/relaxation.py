@@ -6,23 +6,27 @@
     Σ_k u(need_k / room_h) · y[k,h] ≤ count_h                  likewise, for each u of a family: replicas do not lie across
                                                                nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
                                                                t = 1 … TURNS; with t = 1 what is over a half counts one
-    Σ_h y[k,h] = Σ_w members_w · whole_w + single_k            gangs run whole or not at all
+    Σ_h y[k,h] = Σ_w members_w · whole_w + single_k − off_k    gangs run whole or not at all; off: on nodes that are not here
     Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                who stands there and may stay leaves it at the cost of a move
+    Σ_k gain_k · y[k,h] ≤ count_h · best_h(gain)               caps: what one node carries at most at the prices of columns
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 
 u: the dual feasible functions of Martello and Toth (Fekete and Schepers, 2001): what fits one node has Σ u ≤ 1.
-Columns know better how replicas share a node, and this knows better what is left of a ceiling when all must be whole.
+Columns know how replicas share a node, and this knows what is left when gangs must be whole. The caps bring both together:
+at the last prices of columns the inequalities of all shapes, added up, are Lagrange's bound, so with them this is never
+weaker than columns are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, spent
 from swarm_iac.solver.backend.time_limit import Limit
-from swarm_iac.solver.columns.pricing import Pricer
-from swarm_iac.solver.columns.problem import WHOLE, Problem, Row
+from swarm_iac.solver.columns.pricing import FINE, Pricer
+from swarm_iac.solver.columns.problem import WHOLE, Cap, Problem, Row
 from swarm_iac.solver.snapshot.snapshot import Ask
 
 #: Part of the effort that is left which one such bound may take.
@@ -36,18 +40,25 @@ Stand = Mapping[tuple[int, int], int]
 
 
 def relaxed_bound(
-    problem: Problem, groups: list[list[Ask]], stop: Limit, stand: Stand = MappingProxyType({}), moves: int = 0
+    problem: Problem,
+    groups: list[list[Ask]],
+    stop: Limit,
+    stand: Stand = MappingProxyType({}),
+    moves: int = 0,
+    caps: Sequence[Cap] = (),
+    elsewhere: Mapping[str, int] = MappingProxyType({}),
 ) -> int | None:
     """What no placement gains more than, or None where the solve ended before it knew.
 
     `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
+    `elsewhere`: how many of a workload may stay on nodes that the problem does not have.
     """
     model = cp_model.CpModel()
     y = {}
     for h, shape in enumerate(problem.shapes):
         for k, top in Pricer(problem, h).tops.items():
             y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
-    _gangs(model, y, groups)
+    _gangs(model, y, groups, elsewhere)
     kinds = problem.kinds
     for h, shape in enumerate(problem.shapes):
         here = [(k, y[k, h]) for k in range(len(kinds)) if (k, h) in y]
@@ -56,6 +67,9 @@ def relaxed_bound(
         for need, room in zip(needs, (*shape.room, shape.cards * WHOLE), strict=True):
             for amounts, limit in _fits(need, room):
                 _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
+    for cap in caps:
+        terms = [(y[k, cap.shape], math.floor(gain * FINE)) for k, gain in enumerate(cap.gains) if (k, cap.shape) in y]
+        _at_most(model, terms, math.ceil(cap.limit * FINE + 1e-3))
     away = []
     for pair, count in stand.items():
         away.append(model.new_int_var(0, count, ""))
@@ -85,7 +99,9 @@ def _fits(need: list[int], room: int) -> Iterator[tuple[tuple[int, ...], int]]:
             yield amounts, t * (t + 1)
 
 
-def _gangs(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]]) -> None:
+def _gangs(
+    model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]], elsewhere: Mapping[str, int]
+) -> None:
     by_kind: dict[int, list[cp_model.IntVar]] = {}
     for (k, _), var in y.items():
         by_kind.setdefault(k, []).append(var)
@@ -94,7 +110,9 @@ def _gangs(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], g
         if mine and any(ask.gang and ask.members > 1 for ask in group):
             single = sum(ask.members for ask in group if not ask.gang)
             whole = sum(model.new_bool_var("") * ask.members for ask in group if ask.gang)
-            model.add(cp_model.LinearExpr.sum(mine) == whole + (model.new_int_var(0, single, "") if single else 0))
+            off = sum(min(ask.members, elsewhere.get(ask.name, 0)) for ask in group if ask.gang)
+            here = whole + (model.new_int_var(0, single, "") if single else 0)
+            model.add(cp_model.LinearExpr.sum(mine) == here - (model.new_int_var(0, off, "") if off else 0))
 
 
 def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row: Row, shapes: int) -> None:

@@ -42,6 +42,8 @@ class _Node:
         self.counts = Counter(a.workload for a in self.held)
         self.singles = sorted({name for name in names if board.ask(name).single} | fixed)
         self.names = names
+        matter = {*self.singles, *(a.workload for a in self.movable)}
+        self.matter = [name for name in names if name in matter]
         self.known: dict[tuple[int, ...], Counter[tuple[str, int]]] = {}
 
     def add(self) -> None:
@@ -92,7 +94,7 @@ class _Node:
     def _homes(self, values: Values) -> Counter[tuple[str, int]]:
         """How many new ones of each workload lie on each NUMA node; all on the first where they find none."""
         board = self.board
-        on = {name: values[board.x[name, self.node].index] for name in self.names}
+        on = {name: values[board.x[name, self.node].index] for name in self.matter}
         key = tuple(on.values())
         if key not in self.known:
             base, seats, held = board.task.base.counts, list(self.held), Counter(self.counts)
