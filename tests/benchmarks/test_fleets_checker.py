@@ -17,6 +17,7 @@ from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves_in_budget, needless, staying, told_moves
 from tests.benchmarks.fleets.written import Drawn, text_of
+from tests.sized import sizes
 
 TODAY = datetime.date(2026, 11, 20)
 GPU = {"gpus": "4 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "nic": "10 Gbit/s", "numa": 2}
@@ -50,10 +51,8 @@ def put(stack: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tu
     """A replica `w-0` on a node, as large as its workload asks."""
     workload, index = name.rsplit("-", 1)
     one = stack.workloads[workload]
-    each = {"vcpus": one.each.vcpus, "memory": one.each.memory, "storage": one.storage}
-    network = {"egress": one.egress, "ingress": one.ingress}
     data = {"name": name, "workload": workload, "index": int(index), "node": node, "gpus": gpus, "cpus": cpus}
-    return Allocation.model_validate({**data, **each, **network, **rest})
+    return Allocation.model_validate({**data, **sizes(one), **rest})
 
 
 def placed(*ones: Allocation) -> Placement:
