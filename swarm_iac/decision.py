@@ -264,7 +264,7 @@ def _decide(
 ) -> Decision:
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
-    _tell(progress, f"judging {_relative(files.lock)}")
+    _tell(progress, f"checking {_relative(files.lock)}")
     problem = proofs.problem_of(loaded.stack, today)
     stack, stale = _judged(last, loaded.stack, today, last.placement)
     proof = None if stale else _proof(files.proof)
@@ -303,7 +303,7 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
     from swarm_iac.solver import solve_keeping  # ortools takes most of a second to load, and a valid lock needs none of it
 
     stack, solution = solve_keeping(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
-    _tell(progress, "judging the answer")
+    _tell(progress, "checking the answer")
     decision = adopt(replace(now, stack=stack, wish=None if stack is now.stack else now.stack), solution, today=today)
     if write and now.files.candidate and now.files.candidate_proof and decision.proof:
         _tell(progress, WRITING)
@@ -329,7 +329,7 @@ def _with_ends(
     stood = {(one.name, one.node) for one in last.placement.going()}
     over = {one.name for one in finished.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
     if ends is not None and stood:
-        _tell(progress, "asking which jobs came to their end")
+        _tell(progress, "asking which jobs have finished")
         over |= ends(stack, last.placement)
     return finished.with_ends(last, over, stack), tuple(sorted(over))
 
@@ -413,7 +413,9 @@ def _bytes(path: Path, most: int = texts.MAX_BYTES) -> bytes | None:
         return None
     name = str(_relative(path))
     if path.exists() and not path.is_file():
-        raise StackFileError((Problem(Place(name, 1, 1), "", "this is no file", "remove it; `swarm solve` writes it anew"),))
+        raise StackFileError(
+            (Problem(Place(name, 1, 1), "", "this is not a regular file", "remove it; `swarm solve` recreates it"),)
+        )
     return texts.read(path, name, most)
 
 

@@ -83,7 +83,7 @@ def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:
 
 def _waits(growing: Growing) -> str:
     why = "; ".join(reason.text for reason in growing.reasons)
-    return f"{growing.workload}: keeps {growing.keeps} until there is room for {growing.wants}{f': {why}' if why else ''}"
+    return f"{growing.workload}: keeps {growing.keeps} until there is capacity for {growing.wants}{f': {why}' if why else ''}"
 
 
 def _sentence(unplaced: Unplaced) -> str:

@@ -1,7 +1,6 @@
-"""How does the command `swarm` start, and how does it end when something is wrong?
+"""How does the command `swarm` start, and how does it report errors?
 
-Ctrl-C ends it without a word while it is being loaded, when nothing is begun yet. So next to nothing is imported before
-`main`.
+While it is loading, before anything has started, Ctrl-C exits silently. So almost nothing is imported before `main`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import threading
 
 
 def main() -> None:
-    """Run the command line; every error of ours becomes text on stderr and its own exit code."""
+    """Run the command line; each of our errors becomes text on stderr and its own exit code."""
     here = threading.current_thread() is threading.main_thread()
     if here:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -34,12 +33,12 @@ def main() -> None:
         sys.stderr.write(f"{printable(str(error))}\n")
         interrupt.leave(exit_codes.code(error.exit_code, sys.argv))
     except BrokenPipeError:
-        # Whoever read our output has gone; keep the interpreter from complaining about it at exit.
+        # The reader of our output has gone; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         interrupt.leave(0)
     except (KeyboardInterrupt, SystemExit) as end:
         if not interrupt.by_hand(end):
-            # A question that was ended may have left its thread at work.
+            # An interrupted question may have left its thread running.
             own = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 0
             interrupt.leave(own if isinstance(end, exit_codes.Changes) else exit_codes.code(own, sys.argv))
         sys.stderr.write(interrupt.WORD)
@@ -47,8 +46,8 @@ def main() -> None:
 
 
 def _collect_rarely() -> None:
-    """Let the collector run after 200,000 new values in place of 700: it looks at all that lives again and again while a
-    large stack is read, which takes a third of that time, and what is read is not garbage.
+    """Run the garbage collector after 200,000 new objects instead of 700: while a large stack is read it would scan all
+    live objects again and again, a third of the time, and none of them is garbage.
     """
     import gc
 

@@ -1,4 +1,4 @@
-"""How does a fleet whose state was lost get one again? The nodes' ledgers know whose they are; a person says that it is so."""
+"""How does a fleet whose state was lost get a new one? The nodes' ledgers say who owns them; a person confirms it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADS = ("lineage", "fleet", "serial", "nodes", "allocations")
 
 @dataclass(frozen=True)
 class Owner:
-    """One lineage that nodes of the stack file name in their ledgers."""
+    """One lineage found in the ledgers of the stack's nodes."""
 
     lineage: str
     fleet: str
@@ -28,11 +28,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class Ledgers:
-    """What the ledgers say. `fleet`: the stack file's own name; `dark`: nodes that did not answer, with why."""
+    """What the ledgers say. `fleet`: the stack file's fleet; `unreachable`: nodes that did not answer, with the reason."""
 
     fleet: str
     owners: tuple[Owner, ...]
-    dark: dict[str, str]
+    unreachable: dict[str, str]
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Rows below HEADS."""
@@ -58,7 +58,7 @@ def find(stack: str) -> Ledgers:
 
 
 def adopt(root: Path, stack: str, lineage: str, say: Say) -> None:
-    """Give this repository's empty state the lineage of its machines. Raises Refused when that is not what they say."""
+    """Give this repository's empty state the lineage of its machines. Raises Refused if they name another."""
     found = find(stack)
     owners = [one for one in found.owners if one.lineage == lineage]
     if not owners:
@@ -66,19 +66,19 @@ def adopt(root: Path, stack: str, lineage: str, say: Say) -> None:
         raise Refused(f"no node of this stack names the lineage {lineage}", hint=f"their ledgers name {known}")
     if any(one.fleet != found.fleet for one in owners):
         raise Refused(
-            f"lineage {lineage} is of fleet {owners[0].fleet}, and this stack file describes fleet {found.fleet}",
+            f"lineage {lineage} belongs to fleet {owners[0].fleet}, and this stack file describes fleet {found.fleet}",
             hint="the stack file of another fleet must not take these machines; correct `fleet:` if it was renamed",
         )
     engine.ensure_stack(root, stack, say)
     state = engine.exported(root, stack, say)
     if "swarm:index:Fleet" in state:
         raise Refused(
-            "this state has rows of its own, so it is not lost",
-            hint="what it stands for would be forgotten; if that is meant: "
+            "this state is not lost: it has resources of its own",
+            hint="they would be forgotten; to discard them: "
             f"pulumi stack rm --force --yes --preserve-config {stack}, then adopt again",
         )
     if "swarm:index:Lineage" in state:
-        # Made by a run that the nodes refused: it stands for nothing.
+        # Created by a run that the nodes refused: it owns nothing.
         _run(root, stack, ["stack", "rm", "--force", "--yes", "--preserve-config"], say)
     _run(root, stack, ["up", "--yes", "--skip-preview", "--target", "**Lineage**"], say, {VARIABLES["adopt"]: lineage})
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from swarm_iac.cli.commands import answers, apply, inspection, operator, sandbox, stack_files
 
-#: What one does with a fleet, in the order of a first day. Each command stands in one group; a test says so.
+#: Command groups, in the order of a first day. Every command is in exactly one; a test checks that.
 GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
@@ -24,7 +24,7 @@ class Grouped(TyperGroup):
     """The command tree, shown in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Called for --help: one section for each group, in place of one list of thirty."""
+        """Called for --help: one section per group instead of one list of thirty."""
         width = max(map(len, self.commands))
         limit = formatter.width - 6 - width
         for title, names in GROUPS.items():

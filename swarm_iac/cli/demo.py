@@ -1,4 +1,4 @@
-"""What does `make up` do? The sandbox, then `pulumi up` of stacks/dev.yaml on it, then a look at the result."""
+"""What does `make up` do? Start the sandbox, run `pulumi up` of stacks/dev.yaml on it, show the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STACK = "dev"
 
 
 class _Phases:
-    """Phases with the seconds that each took."""
+    """Phases and how long each took."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str]] = []
@@ -29,7 +29,7 @@ class _Phases:
 
 
 def run(root: Path) -> int:
-    """Bring the sandbox up and converge it. The exit status of `pulumi up`."""
+    """Start the sandbox and apply the stack. Returns the exit status of `pulumi up`."""
     from swarm_iac.sandbox import Sandbox
 
     phases = _Phases()
@@ -44,6 +44,6 @@ def run(root: Path) -> int:
     )
     say(fleet_status.proven(view))
     left = fleet_status.differences(view)
-    say("every node is as desired" if not left else f"{len(left)} differences are left: swarm assert")
+    say("every node is in its desired state" if not left else f"{len(left)} differences are left: swarm assert")
     say('try next: edit stacks/dev.yaml, then `eval "$(.venv/bin/swarm env)"` and `pulumi preview`; swarm ps; swarm why NAME')
     return status or (1 if left else 0)

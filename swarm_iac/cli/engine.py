@@ -1,4 +1,4 @@
-"""How is the Pulumi engine called? With the environment that this repository needs, and a clean lock."""
+"""How is the Pulumi engine run? With the environment that this repository needs, and without stale locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swarm_iac.provider.plugin import process_identity
 from swarm_iac.run_options import VARIABLES, RunOptions
 
 Say = Callable[[str], None]
-#: What takes the engine's lock.
+#: Commands that take the engine's lock.
 _CHANGING = ("up", "refresh", "destroy")
 
 
@@ -29,11 +29,11 @@ def repository(start: Path | None = None) -> Path:
     for folder in (here, *here.parents):
         if (folder / "Pulumi.yaml").is_file():
             return folder
-    raise SwarmError("this is not a fleet repository: no Pulumi.yaml here or above", hint="make one with: swarm init myfleet")
+    raise SwarmError("this is not a fleet repository: no Pulumi.yaml here or above", hint="create one with: swarm init myfleet")
 
 
 def environment(root: Path, say: Say) -> dict[str, str]:
-    """What bare `pulumi` needs in its environment to work in `root`. Only the variables that are set."""
+    """Environment variables that bare `pulumi` needs in `root`."""
     pulumi = require_pulumi(say)
     path = [str(Path(sys.executable).parent), str(pulumi)]
     path += [part for part in os.environ.get("PATH", "").split(os.pathsep) if part not in path]
@@ -49,9 +49,9 @@ def environment(root: Path, say: Say) -> dict[str, str]:
 
 
 def reaching(root: Path) -> dict[str, str]:
-    """The part of the environment that says how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set.
+    """The variables that say how nodes are reached: SWARM_SSH_CONFIG and SWARM_NODE_TIMEOUT, if set.
 
-    Raises Refused for a sandbox's configuration that no sandbox wrote here: ssh runs what stands in it.
+    Raises Refused for a sandbox configuration that no sandbox wrote here: ssh runs the commands in it.
     """
     sandbox = root / ".sandbox" / "ssh_config"
     names = [VARIABLES[name] for name in ("ssh_config", "node_timeout")]
@@ -59,12 +59,12 @@ def reaching(root: Path) -> dict[str, str]:
     if "SWARM_SSH_CONFIG" not in values and os.path.lexists(sandbox):
         if not _written_by_a_sandbox(sandbox.parent):
             raise Refused(
-                f"{sandbox} is not what `swarm sandbox` writes there, and ssh would run what stands in it",
-                hint="remove it, or write it anew with: swarm sandbox up; one of your own is named in SWARM_SSH_CONFIG",
+                f"{sandbox} was not written by `swarm sandbox`, and ssh would run the commands in it",
+                hint="remove it, or recreate it with: swarm sandbox up; to use your own, set SWARM_SSH_CONFIG",
             )
         values["SWARM_SSH_CONFIG"] = str(sandbox)
     if values.get("SWARM_SSH_CONFIG") == str(sandbox):
-        # Emulated machines that share two cores are slow to answer, and not dark for it.
+        # Emulated machines that share two cores are slow, not unreachable.
         values.setdefault("SWARM_NODE_TIMEOUT", "90")
     return values
 
@@ -75,7 +75,7 @@ def options(root: Path) -> RunOptions:
 
 
 def _written_by_a_sandbox(folder: Path) -> bool:
-    from swarm_iac.sandbox import access  # asked only where there is such a folder
+    from swarm_iac.sandbox import access  # loaded only if there is such a folder
     from swarm_iac.sandbox.places import Places
 
     return any(access.own(Places(each)) for each in (folder.absolute(), folder.resolve()))
@@ -84,9 +84,9 @@ def _written_by_a_sandbox(folder: Path) -> bool:
 def pulumi(
     root: Path, stack: str, arguments: Sequence[str], say: Say, *, capture: bool = False, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pulumi ARGUMENTS --stack STACK` in `root`; its exit code is in the answer. `more`: further variables.
+    """Run `pulumi ARGUMENTS --stack STACK` in `root`; the result has its exit code. `more`: further variables.
 
-    Raises Retryable when it would change the stack and another run is doing that.
+    Raises Retryable if it would change the stack while another run does.
     """
     variables = {**ensure_stack(root, stack, say), **(more or {})}
     if arguments[0] in _CHANGING and (state := state_folder(root)):
@@ -112,20 +112,20 @@ def pulumi(
 
 
 def ending(verb: str, status: int, in_flight: bool) -> list[str]:
-    """What is to be said after a run that did not end well. `in_flight`: the provider never said that it had ended."""
+    """What to print after a failed run. `in_flight`: the provider never reported the end of its change."""
     if verb not in ("up", "destroy") or status in (0, 128 + signal.SIGINT, -signal.SIGINT):
         return []
     lines = []
     if status < 0:
-        lines.append(f"the engine (pulumi) was ended by {signal.Signals(-status).name} in the middle of its run")
+        lines.append(f"the engine (pulumi) was killed by {signal.Signals(-status).name} during the run")
     elif in_flight:
-        lines.append("the provider (pulumi-resource-swarm) ended in the middle of a change: killed, or out of memory")
+        lines.append("the provider (pulumi-resource-swarm) exited during a change: killed, or out of memory")
     lines.append(f"this run failed; completed steps remain in place, and `swarm {verb}` resumes from the current state")
     return lines
 
 
 def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
-    """Make the stack if it is not there, and clear what a dead run left. The environment for `pulumi`."""
+    """Create the stack if it does not exist and clear stale locks. Returns the environment for `pulumi`."""
     (root / ".state" / "home").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, **environment(root, say)}
     if state := state_folder(root):
@@ -135,32 +135,32 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
 
 
 def state_folder(root: Path) -> Path | None:
-    """Where Pulumi keeps the state as files; None when it lies with S3, Postgres or another service."""
+    """Where Pulumi keeps the state as files; None if it is in S3, Postgres or another service."""
     url = os.environ.get("PULUMI_BACKEND_URL", "")
     if not url:
         try:
             url = str(yaml.safe_load((root / "Pulumi.yaml").read_text())["backend"]["url"])
         except (yaml.YAMLError, KeyError, TypeError):
-            return None  # none is named, or Pulumi says what is wrong with the file
+            return None  # no backend is named, or Pulumi reports what is wrong with the file
     return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
 
 
 def has_state(state: Path, stack: str) -> bool:
-    """Has Pulumi a state of this stack there? Beside them lie copies (.bak, .attrs) that outlive a removed stack."""
+    """Does Pulumi have a state of this stack there? Copies (.bak, .attrs) beside it outlive a removed stack."""
     return any(list((state / ".pulumi" / "stacks").glob(f"*/{stack}.json{packed}")) for packed in ("", ".gz"))
 
 
 def at_once(root: Path, stack: str, say: Say) -> dict[str, str]:
-    """Variables with which the engine saves its state once, at the end of a run, and not after each of its rows.
+    """Variables that make the engine save its state once, at the end of a run, instead of after each row.
 
-    It writes the whole state each time: 1,200 rows took 559 s so and 17 s this way. Nothing is lost with a run that is
-    killed, because the next one observes the machines. Only the lineage must be saved before a machine is touched, so
-    it is made first where there is none.
+    It writes the whole state each time: 1,200 rows took 559 s that way and 17 s this way. A killed run loses nothing,
+    because the next one observes the machines. Only the lineage must be saved before a machine is touched, so it is created
+    first if there is none.
     """
     if "swarm:index:Lineage" not in exported(root, stack, say):
         made = pulumi(root, stack, ["up", "--yes", "--skip-preview", "--target", "**Lineage**"], say, capture=True)
         if made.returncode:
-            return {}  # what is wrong is told by the run itself
+            return {}  # the run itself reports what is wrong
     return {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 
 

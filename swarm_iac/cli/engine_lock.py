@@ -1,7 +1,7 @@
-"""Who is changing this stack? The engine's lock of a run that died here is cleared; any other is told with its owner.
+"""Who is changing this stack? The engine's lock of a run that died here is cleared; any other is reported with its owner.
 
-The engine's own locks in a file state: .state/.pulumi/locks/…/STACK/ID.json, with pid, user, host and time. A state
-elsewhere (S3, Postgres, …) is locked and told by Pulumi itself.
+Covers the engine's locks of a state in files: .state/.pulumi/locks/…/STACK/ID.json, with pid, user, host and time. For a
+state elsewhere (S3, Postgres, …) Pulumi handles locks itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LockOwner:
-    """A run that holds the lock. `since`: seconds since 1970, 0 where the lock does not say."""
+    """A run that holds the lock. `since`: seconds since 1970, 0 if the lock does not say."""
 
     lock: Path
     user: str
@@ -40,12 +40,12 @@ class LockOwner:
 
     @property
     def here(self) -> bool:
-        """Is it of this machine for sure, so that we can know whether it lives? A host's name alone says nothing."""
+        """Is it certainly on this machine, so that we can tell whether it is alive? A host name alone proves nothing."""
         return self._known is not None and self._known.here
 
     @property
     def lives(self) -> bool:
-        """Does its process run? A number that was given to another process since is not it."""
+        """Is its process running? A pid that was reused since does not count."""
         return self._known is not None and self._known.lives
 
     def __str__(self) -> str:
@@ -54,20 +54,20 @@ class LockOwner:
 
 
 def owners(state: Path, stack: str) -> Iterator[LockOwner]:
-    """Every lock on the stack that can be read."""
+    """Every readable lock on the stack."""
     for path in sorted((state / ".pulumi" / "locks").glob(f"**/{stack}/*.json")):
         try:
             said = json.loads(path.read_text())
             process = int(said["pid"])
         except (OSError, ValueError, TypeError, KeyError):
-            continue  # it was released in this moment, or is none of the engine's
+            continue  # just released, or not one of the engine's
         yield LockOwner(
             path, str(said.get("username", "")), str(said.get("hostname", "")), process, _seconds(said.get("timestamp"))
         )
 
 
 def clear_dead(state: Path, stack: str, say: Say) -> None:
-    """Remove the lock of each run that is known to be of this machine and to have ended."""
+    """Remove the locks of runs that were certainly on this machine and have ended."""
     for owner in owners(state, stack):
         if owner.here and not owner.lives:
             say(f"cleared the lock of a run that ended: {owner}")
@@ -75,12 +75,12 @@ def clear_dead(state: Path, stack: str, say: Say) -> None:
 
 
 def refuse_held(state: Path, stack: str) -> None:
-    """Raises Retryable with the name of whoever is changing the stack."""
+    """Raises Retryable naming the run that is changing the stack."""
     for owner in owners(state, stack):
         if not owner.here:
-            hint = f"wait for it; only when that run is known to be dead on {owner.host}: pulumi cancel --stack {stack}"
+            hint = f"wait for it; only if that run is certainly dead on {owner.host}: pulumi cancel --stack {stack}"
         elif owner.lives:
-            hint = f"wait for it, or interrupt it: kill -INT {owner.process} lets it finish the step in hand"
+            hint = f"wait for it, or interrupt it: kill -INT {owner.process} lets it finish its current step"
         else:
             continue
         raise Retryable(f"stack {stack} is being changed by {owner}", hint=hint)

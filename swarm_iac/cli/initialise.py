@@ -1,4 +1,4 @@
-"""What does a new fleet repository hold? `swarm init` writes it; nothing that exists is overwritten."""
+"""What is in a new fleet repository? `swarm init` creates it and overwrites nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import schema
 
 _TEMPLATE = Path(__file__).with_name("template")
-#: Template name → name in the repository. Dots are added here, so that no tool takes the template for settings of its own.
+#: Template name → name in the repository. Dots are added here, so that no tool reads the template as its settings.
 _FILES = {
     "Pulumi.yaml": "Pulumi.yaml",
     "program.py.txt": "__main__.py",
@@ -24,7 +24,7 @@ _FILES = {
 
 
 def make(folder: Path) -> tuple[str, ...]:
-    """Write the repository into `folder`; lines that say what was written. Raises SwarmError when it is not empty."""
+    """Create the repository in `folder` and describe it. Raises SwarmError if the folder is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise SwarmError(f"{folder} is not empty", hint="name a new folder")
     for source, target in _FILES.items():
@@ -42,11 +42,11 @@ def make(folder: Path) -> tuple[str, ...]:
         f"{folder} is a fleet repository.",
         "Its stack, stacks/dev.yaml, describes the sandbox: three virtual nodes. To try it:",
         f"  cd {folder} && swarm sandbox up && swarm up",
-        "For your own machines: swarm discover NAME=root@HOST … writes the hardware part of a stack file.",
+        "For your own machines: swarm discover NAME=root@HOST … writes the hardware section of a stack file.",
     )
 
 
 def _first_stack() -> str:
-    """stacks/dev.yaml of this project, with the schema and the command that the new repository has."""
+    """stacks/dev.yaml of this project, adapted to the new repository."""
     text = (assets.stacks() / "dev.yaml").read_text()
     return re.sub(r"\$schema=\S+", "$schema=../stack.schema.json", text, count=1).replace("`make up`", "`swarm demo`")

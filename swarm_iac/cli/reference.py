@@ -1,4 +1,4 @@
-"""Which keys does a stack file have, and what does each take? The schema as Markdown: docs/stack-file.md."""
+"""Which keys does a stack file have, and what values do they take? The schema as Markdown: docs/stack-file.md."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _HEAD = """\
 # The stack file
 
 <!-- Written by `swarm schema --markdown > docs/stack-file.md`; edit swarm_iac/cli/reference.py or the descriptions in
-     swarm_iac/model/ in its place. -->
+     swarm_iac/model/ instead. -->
 
-One file describes one fleet: who shares it, which machines there are, and what is to run. `swarm validate FILE` tells
+One file describes one fleet: who shares it, which machines there are, and what runs on them. `swarm validate FILE` reports
 every mistake in it, with line, column and a hint. The first line lets an editor check it as you type:
 
     # yaml-language-server: $schema=../stack.schema.json        (swarm schema > stack.schema.json)
@@ -33,11 +33,11 @@ every mistake in it, with line, column and a hint. The first line lets an editor
 ## Form
 
 - YAML in UTF-8, one document, at most 1 MB. Anchors and aliases work; tags, merge keys (`<<`) and tabs as indentation
-  are refused. A key that stands twice, or that is not listed here, is a mistake.
-- **Names** are small letters, digits and single hyphens, begin with a letter, and have at most 40 characters.
-  **Accounts** are Unix accounts, of at most 32 characters.
-- `true` and `false` stand only at switches; a date is written `2027-01-31`.
-- Sections may come in any order, and all but `fleet` may be left out.
+  are refused. Duplicate keys and keys that are not listed here are mistakes.
+- **Names** consist of lowercase letters, digits and single hyphens, start with a letter, and have at most 40 characters.
+  **Accounts** are Unix accounts of at most 32 characters.
+- `true` and `false` are allowed only for switches; a date is written `2027-01-31`.
+- Sections may come in any order, and all but `fleet` are optional.
 
 """
 
@@ -45,16 +45,16 @@ _NODES = """\
 **Ranges.** `gpu-[01-08]` stands for `gpu-01` to `gpu-08`; `gpu-[01,03,05-07]` and `r[1-2]-n[01-04]` work too. Numbers are
 as wide as the lower end is written. One entry may name at most 10,000 nodes.
 
-**Later entries refine earlier ones.** An entry with `hardware` makes nodes; two of these may not name the same node. An
-entry without `hardware` changes nodes made above it, key by key; its labels are added to theirs.
+**Later entries refine earlier ones.** An entry with `hardware` defines nodes; two of these may not name the same node. An
+entry without `hardware` changes nodes defined above it, key by key; its labels are added to theirs.
 
 **`{name}`** in `ssh` is the node's name: `ssh: "root@{name}.example.org"`. Every node needs an `ssh` in the end. Without a
 `state` it is `ready`.
 
-**`state`** is `ready`, `cordon` (nothing new comes, what runs stays), `drain` (all leave) or `lost` (given up: what ran
-there may start elsewhere). An entry that says a `state` says it anew: a `reason` or `drain_by` from above is gone. With
-**`drain_by`**, a moment with its zone, a drain is a cordon until then, so that jobs may end by themselves; the first `up`
-after it moves what is left, services and jobs alike. `swarm drain`, `swarm cordon` and `swarm ready` write these.
+**`state`** is `ready`, `cordon` (no new work, running work stays), `drain` (all work leaves) or `lost` (given up: its work
+may start elsewhere). An entry with a `state` replaces `reason` and `drain_by` from above as well. With **`drain_by`**, a
+time with its zone, the node is cordoned until then, so that jobs may finish; the first `up` after it moves what is left,
+services and jobs alike. `swarm drain`, `swarm cordon` and `swarm ready` write these.
 
     gpu-[01-08]: {hardware: h100, rack: r1, ssh: "root@{name}.example.org"}
     gpu-07: {state: drain, reason: fan}
@@ -62,75 +62,74 @@ after it moves what is left, services and jobs alike. `swarm drain`, `swarm cord
 """
 
 _LIMITS = """\
-All three levels hold at once: the sum over a user's allocations, the sum over what stands on a node, and the sum over
-the fleet. What a stack file does not name keeps its default from `policies/limits.yaml`, value by value:
+All three levels apply at once: the sum over a user's allocations, the sum over the allocations on a node, and the sum over
+the fleet. Values that a stack file does not set keep their defaults from `policies/limits.yaml`:
 
 %s
 
-`bandwidth` and `licences` have no ceiling by default. No machine has licences: the limit of the cluster says how many there
-are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job gives them back when it ends.
+`bandwidth` and `licences` have no limit by default. No machine has licences: the limit of the cluster says how many there
+are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job gives them back when it ends. A workload whose smallest
+request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and `swarm why`
+names the limit.
 
-A workload whose least wish exceeds a ceiling is a mistake in the file; one that does not fit what is left of it stays
-unplaced, and `swarm why` names the ceiling.
-
-An entry of **`except`** replaces values for one user until its last day. Where several hold, the largest value counts.
-After that day nothing of the user's may be added or grow; what runs is not stopped.
+An entry of **`except`** replaces values for one user until its last day. If several apply, the largest value counts. After
+that day nothing of the user's may be added or grow; running work is not stopped.
 
     except: [{user: bo, gpus: 24, until: 2027-01-31, reason: paper deadline}]
 """
 
 _RACKS = """\
-Every placement keeps both. `uplink` bounds what a rack's allocations reserve, each way. `power` bounds the caps of all
-GPUs in the rack, used or not: the `gpu_power` of each node's `tuning`, or of the workload where that is higher. A GPU
-without a cap counts nothing. Where the tuning alone exceeds the budget, the file is wrong.
+Every placement respects both. `uplink` bounds what a rack's allocations reserve, in each direction. `power` bounds the power
+limits of all GPUs in the rack, used or not: the `gpu_power` of each node's `tuning`, or of the workload if that is higher.
+GPUs without a power limit count as 0. If the tuning alone exceeds the budget, the file is wrong.
 """
 
 _PRICES = """\
 What one GPU of a model costs while it is allocated: an amount with at most four decimals, a currency of three letters,
-and `/h`. All prices of a file are in one currency. With prices, every plan says what the fleet costs per hour before and
-after, and `swarm what-if` says it for a change that nobody has made yet. A model without a price counts nothing and is
-named. Prices never decide where something stands.
+and `/h`. All prices of a file use one currency. With prices, every plan shows the cost of the fleet per hour before and
+after, and `swarm what-if` shows it for a hypothetical change. A model without a price counts as 0 and is listed. Prices
+never influence the placement.
 
     prices: {H100: 2.50 EUR/h, L40S: 0.80 EUR/h}
 """
 
 _WORKLOADS = """\
-A workload without `run` reserves: its slice, GPUs and directories are there, and its user enters with
+A workload without `run` is a reservation: its slice, GPUs and directories are set up, and its user enters with
 `swarm shell WORKLOAD`. With `run` it is started as its user, never as root, in a slice that sees only its own GPUs.
 
-| `kind` | how it changes its place | when its process ends |
+| `kind` | how it moves | when its process ends |
 |---|---|---|
-| `train`, `batch` | stops, then starts in the new place | stays ended, and its room is given to what waits |
-| `serve` | healthy in the new place, then stops in the old one | starts again |
+| `train`, `batch` | stops, then starts on the new node | stays ended, and its resources go to pending work |
+| `serve` | becomes healthy on the new node, then stops on the old one | starts again |
 | any, with `gang` | all members stop, then all start | as its kind |
 
-While it runs, these change without a stop: clocks and power, CPU shares, memory, bandwidth, I/O ceilings, quotas. These
-restart it: other GPUs, other NUMA nodes (more of them is live), another command, environment or user.
+While it runs, these change without a restart: clocks and power, CPU shares, memory, bandwidth, I/O limits, quotas. These
+need one: other GPUs, other NUMA nodes (additional ones do not), another command, environment or user.
 
-**`time`** is how long one run of a job takes, from its start; after a failure (`restart`) or a reboot it counts anew.
-`time: 12 h` is the limit alone: by then the run is over. Its node sees to that, whoever else is away: `stop.grace` before
-the limit it gets `stop.signal`, as at any stop, and at the limit it is killed. A job that needs ten minutes to save writes
-`stop: {signal: USR1, grace: 10 min}`. It has failed then, gives back what it held, and is started again by nobody.
-`past: report` ends nothing: `swarm ps`, `status` and `plan` name who is past the limit. `expected` is only told. From both
-`swarm why` and `swarm plan` work out when pending work could start. Changing `time` restarts nothing.
+**`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts anew. `time: 12 h`
+is the limit alone: by then the run is over. The node enforces it without the controller: `stop.grace` before the limit the
+job gets `stop.signal`, as at any stop, and at the limit it is killed. A job that needs ten minutes to save writes
+`stop: {signal: USR1, grace: 10 min}`. It then counts as failed, releases its resources, and is not started again.
+`past: report` stops nothing: `swarm ps`, `status` and `plan` list what is past its limit. `expected` is only informative.
+From both, `swarm why` and `swarm plan` estimate when pending work could start. Changing `time` restarts nothing.
 
     fine: {user: ada, time: {expected: 6 h, limit: 12 h}, stop: {grace: 10 min}, each: {gpus: 8}, run: {command: train}}
 
 `env` values `secret:NAME` are read on the node, from `/etc/swarm/secrets/NAME`, which only root can read and operators
-fill. They stand in no stack, lock, state or log.
+fill. They never appear in a stack, lock, state or log.
 """
 
 _SOLVE = """\
-`moves` counts what could have stayed; what a drain forces out is not counted. Who gives its place up for a higher
-priority and goes elsewhere counts, too: beyond the budget it waits, with the code `Moves`, and the next change has the
-budget anew. Less effort never gives a wrong answer, only perhaps one that is not proven the best. The same inputs give
-the same placement on every machine.
+`moves` counts replicas that could have stayed; what a drain forces to leave is not counted. A replica that loses its slot
+to a higher priority and goes elsewhere counts as well: beyond the budget it is pending, with the code `Moves`, and the next
+change has the full budget again. Less effort never gives a wrong answer, only perhaps one that is not proven optimal. The
+same inputs give the same placement on every machine.
 """
 
 _TAIL = """\
-## What is not there yet
+## Not available yet
 
-These are in the design, and a file that uses them is either refused (an unknown key) or read without effect.
+These are part of the design; a file that uses them is either refused (an unknown key) or read without effect.
 
 | what | now |
 |---|---|
@@ -161,7 +160,7 @@ def _section(schema: Schema, key: str, value: Schema, defaults: Mapping[str, Map
         yield _LIMITS % _ceilings(defaults)
     elif key in _PROSE:
         yield _PROSE[key]
-    if key != "prices":  # a plain value per name, told in its prose
+    if key != "prices":  # a plain value per name, described in its prose
         yield from _shape(schema, *_inner(schema, key, value), top=True)
 
 
@@ -174,7 +173,7 @@ def _inner(schema: Schema, path: str, value: Schema) -> tuple[str, Schema]:
 
 
 def _shape(schema: Schema, path: str, shape: Schema, *, top: bool = False) -> Iterator[str]:
-    """The table of one shape, then those of the shapes in it. Equal shapes side by side are told once."""
+    """The table of one shape, then those of the shapes in it. Equal shapes side by side are shown once."""
     if not top:
         yield f"### `{path}`\n\n{shape['description']}\n"
     elif path.endswith(".NAME"):
@@ -270,7 +269,7 @@ def _range(least: int | None, most: int | None) -> str:
 
 def _units() -> str:
     """Every quantity with its units, from the types themselves."""
-    rows = ["## Units\n", "Every quantity carries its unit; only 0 and vCPUs stand without one. The space may be left out.\n"]
+    rows = ["## Units\n", "Every quantity has a unit; only 0 and vCPUs are written without one. The space is optional.\n"]
     rows += ["| quantity | units | example |", "|---|---|---|"]
     for quantity in _QUANTITIES:
         units = ", ".join(f"`{unit}`" for unit in quantity.units if unit)
@@ -278,9 +277,9 @@ def _units() -> str:
         rows.append(f"| {re.sub('^an? ', '', quantity.kind)} | {also}{units} | `{quantity.example}` |")
     rows.append(f"| {Price.kind.removeprefix('a ')} | a currency of three letters and `/h` | `{Price.example}` |")
     rows.append(
-        "\n`kB` is 1000 bytes and `KiB` is 1024. `m` is a thousandth of a vCPU: `500m` is `0.5`. A whole number of base"
+        "\n`kB` is 1000 bytes and `KiB` is 1024. `m` is a thousandth of a vCPU: `500m` is `0.5`. The value must be a whole"
     )
-    rows.append("units must come out (bytes, bit/s, W, Hz, s, thousandths). A GPU's memory is known by its model:")
+    rows.append("number of base units (bytes, bit/s, W, Hz, s, thousandths). The memory of known GPU models:")
     rows.append(", ".join(f"{model} {memory}" for model, memory in GPU_MEMORY.items()) + ".\n")
     return "\n".join(rows)
 

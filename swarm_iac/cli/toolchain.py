@@ -20,13 +20,13 @@ Say = Callable[[str], None]
 
 
 def cache_folder() -> Path:
-    """Where slow builds are kept, outside any clone: $SWARM_CACHE, else the user's cache folder."""
+    """Where slow builds are cached, outside any clone: $SWARM_CACHE, else the user's cache folder."""
     own = os.environ.get("SWARM_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swarm-iac"
 
 
 def pulumi_folder() -> Path | None:
-    """The folder that holds `pulumi` and its Python language host; None when neither PATH nor the cache has it."""
+    """The folder with `pulumi` and its Python language host; None if neither PATH nor the cache has it."""
     found = shutil.which("pulumi")
     if found and shutil.which(_LANGUAGE_HOST):
         return Path(found).parent

@@ -47,7 +47,7 @@ class Gpus(Value):
 
     count: int = Field(ge=0, le=1024, description="How many GPUs.")
     model: Models | None = Field(
-        default=None, description="The model, as in `8 x H100`; any when left out; `|` between several that will do."
+        default=None, description="The model, as in `8 x H100`; any if omitted; `|` between several acceptable ones."
     )
     memory: Bytes | None = Field(default=None, description="Least memory of each GPU.")
     share: int = Field(default=1000, ge=1, le=1000, description="Thousandths of a single GPU; others may hold the rest of it.")
@@ -120,7 +120,7 @@ class Hardware(Value):
     vcpus: Annotated[Cpus, AfterValidator(_no_more_than_there_are)] = Field(description="Hardware threads.")
     memory: Bytes = Field(description="RAM that workloads may use.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
-    nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, each way.")
+    nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, in each direction.")
     numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs, CPUs and memory are divided evenly among them.")
     interface: str = Field(
         default="", pattern=r"^([a-z0-9.@_-]{1,15})?$", description="Network interface to shape; the fleet's own, not ssh's."
@@ -128,7 +128,7 @@ class Hardware(Value):
     disk: str = Field(
         default="",
         pattern=r"^(/dev/[A-Za-z0-9/_.:-]+)?$",
-        description="Disk for scratch and caches; formatted only when blank. Empty: none is managed.",
+        description="Disk for scratch and caches; formatted only if blank. Empty: none is managed.",
     )
 
     @property
@@ -160,4 +160,6 @@ class Rack(Value):
     """What the nodes of one rack share."""
 
     power: Watts | None = Field(default=None, description="Power budget of the rack.")
-    uplink: BitsPerSecond | None = Field(default=None, description="Bandwidth of the rack to the rest of the fleet.")
+    uplink: BitsPerSecond | None = Field(
+        default=None, description="Bandwidth of the rack to the rest of the fleet, in each direction."
+    )

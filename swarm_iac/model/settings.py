@@ -49,9 +49,10 @@ class Tuning(Value):
     )
     hugepages: Annotated[
         Bytes | None, Held("hugepages_2m", of=lambda size: int(size) // HUGE_PAGE, read=lambda pages: f"{pages} x 2 MiB")
-    ] = Field(default=None, description="Memory in 2 MiB huge pages; the node has so much less for workloads.")
+    ] = Field(default=None, description="Memory in 2 MiB huge pages; workloads cannot use it otherwise.")
     transparent_hugepages: Annotated[Literal["always", "madvise", "never"] | None, Held("transparent_hugepages")] = Field(
-        default=None, description="Whether the kernel gives huge pages unasked, where a program asks (madvise), or never."
+        default=None,
+        description="Whether the kernel uses huge pages always, where a program asks for them (madvise), or never.",
     )
     swappiness: Annotated[int | None, Kernel("vm.swappiness")] = Field(default=None, ge=0, le=200, description="vm.swappiness.")
     sysctl: dict[

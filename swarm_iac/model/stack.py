@@ -37,7 +37,7 @@ else:
 
 
 class Ceiling(_Limits):
-    """A ceiling on each resource that is counted; what is left out has none."""
+    """Limits on the resources that are counted; what is omitted has none."""
 
     def limit(self, key: str) -> int | None:
         """What stands under a key, in base units; None: no limit."""
@@ -46,10 +46,10 @@ class Ceiling(_Limits):
 
 
 class LimitException(Ceiling):
-    """Another ceiling for one user until a day. Its expiry blocks growth and never evicts."""
+    """Other limits for one user until a day. Their expiry blocks growth and never evicts."""
 
-    user: Account = Field(description="The user whose ceiling is replaced.")
-    until: datetime.date = Field(description="Last day on which it holds.")
+    user: Account = Field(description="The user whose limits are replaced.")
+    until: datetime.date = Field(description="Last day on which it applies.")
     reason: str = Field(max_length=200, description="Why, for the next reader.")
 
     _former = model_validator(mode="before")(with_former("reason"))
@@ -58,11 +58,11 @@ class LimitException(Ceiling):
 class Limits(Value):
     """Ceilings at three levels; all hold at once."""
 
-    user: Ceiling = Field(default=Ceiling(), description="Ceiling of each user over the whole fleet.")
-    node: Ceiling = Field(default=Ceiling(), description="Ceiling of what is placed on each node.")
-    cluster: Ceiling = Field(default=Ceiling(), description="Ceiling of the whole fleet.")
+    user: Ceiling = Field(default=Ceiling(), description="Limits of each user over the whole fleet.")
+    node: Ceiling = Field(default=Ceiling(), description="Limits of what is placed on each node.")
+    cluster: Ceiling = Field(default=Ceiling(), description="Limits of the whole fleet.")
     exceptions: tuple[LimitException, ...] = Field(
-        default=(), alias="except", description="Other ceilings for single users, each with its last day."
+        default=(), alias="except", description="Other limits for single users, each with its last day."
     )
 
     def of_user(self, user: str, today: datetime.date | None = None) -> Ceiling:
@@ -84,17 +84,19 @@ class Node(Value):
     name: Name = Field(description="Name of the node.")
     hardware: Name = Field(description="Name of its shape under `hardware`.")
     rack: Name | None = Field(default=None, description="Name of its rack under `racks`.")
-    site: Name | None = Field(default=None, description="Where it stands.")
+    site: Name | None = Field(default=None, description="Where the node is.")
     tuning: Name | None = Field(default=None, description="Name of its settings under `tuning`.")
     ssh: str = Field(
         pattern=r"^(local|([a-z_][a-z0-9_-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?)$",
         description="How it is reached: user@host[:port], or `local` for this machine. `{name}` is the node's name.",
     )
     labels: dict[Name, str] = Field(default={}, description="Labels that `place.select` can ask for.")
-    state: NodeState = Field(default="ready", description="ready | cordon (nothing new) | drain (all leave) | lost (given up).")
+    state: NodeState = Field(
+        default="ready", description="ready | cordon (no new work) | drain (all work leaves) | lost (given up)."
+    )
     drain_by: Moment | None = Field(
         default=None,
-        description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
+        description="With `state: drain`: until this time no new work, and jobs may finish; then all work leaves.",
     )
     reason: str = Field(default="", max_length=200, description="Why it is in this state.")
 
@@ -118,10 +120,10 @@ class Solve(Value):
     moves: int = Field(default=4, ge=0, description="Running allocations that one change may move.")
     stops: int = Field(default=8, ge=0, description="Running allocations that one change may stop.")
     max_unavailable: int = Field(
-        default=10, ge=1, description="Nodes whose settings change at once, after the first one went well."
+        default=10, ge=1, description="Nodes whose settings change at a time, after the first one succeeded."
     )
     effort: Literal["quick", "normal", "thorough"] = Field(
-        default="normal", description="Deterministic effort of the solver, in units of work and not in seconds."
+        default="normal", description="Deterministic effort of the solver, in units of work instead of seconds."
     )
 
 

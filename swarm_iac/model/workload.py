@@ -46,10 +46,10 @@ def read_replicas(value: Any) -> Any:
 
 
 class DiskIo(Value):
-    """Ceilings on the scratch disk."""
+    """Limits on the scratch disk."""
 
-    read: BytesPerSecond | None = Field(default=None, description="Most bytes read per second.")
-    write: BytesPerSecond | None = Field(default=None, description="Most bytes written per second.")
+    read: BytesPerSecond | None = Field(default=None, description="Maximum bytes read per second.")
+    write: BytesPerSecond | None = Field(default=None, description="Maximum bytes written per second.")
 
 
 class Each(Value):
@@ -59,13 +59,15 @@ class Each(Value):
     vcpus: Cpus = Field(default=Cpus(1000), description="vCPUs; thousandths allowed unless pinned.")
     pinned: bool = Field(default=False, description="Own cores, shared with nobody, near the replica's GPUs.")
     memory: Bytes = Field(default=Bytes(10**9), description="RAM: memory.max of its slice.")
-    tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Most processes and threads.")
-    scratch: Bytes = Field(default=Bytes(0), description="Quota of its scratch directory; gone when it leaves the node.")
-    cache: Bytes = Field(default=Bytes(0), description="Quota of its cache directory; kept over restarts.")
-    io: DiskIo = Field(default=DiskIo(), description="Ceilings on the scratch disk.")
+    tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Maximum number of processes and threads.")
+    scratch: Bytes = Field(
+        default=Bytes(0), description="Quota of its scratch directory, which is deleted when it leaves the node."
+    )
+    cache: Bytes = Field(default=Bytes(0), description="Quota of its cache directory, which is kept across restarts.")
+    io: DiskIo = Field(default=DiskIo(), description="Limits on the scratch disk.")
     licences: int = Field(default=0, ge=0, le=1_000_000, description="Licences that it holds of those in `limits`.")
-    gpu_power: Watts | None = Field(default=None, description="Power limit of its GPUs, in place of the node's.")
-    gpu_clock: Hertz | None = Field(default=None, description="Locked clock of its GPUs, in place of the node's.")
+    gpu_power: Watts | None = Field(default=None, description="Power limit of its GPUs, instead of the node's.")
+    gpu_clock: Hertz | None = Field(default=None, description="Locked clock of its GPUs, instead of the node's.")
 
 
 class Network(Value):
@@ -73,11 +75,11 @@ class Network(Value):
 
     egress: BitsPerSecond | None = Field(default=None, description="Bandwidth out, reserved and enforced.")
     ingress: BitsPerSecond | None = Field(default=None, description="Bandwidth in, reserved and enforced.")
-    between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, each way.")
+    between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, in each direction.")
 
 
 class Where(Value):
-    """Where replicas may stand."""
+    """Where replicas may be placed."""
 
     select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
     spread: Literal["node", "rack"] | None = Field(default=None, description="No two replicas on the same node (or rack).")
@@ -85,24 +87,24 @@ class Where(Value):
     numa: Literal["single"] | None = Field(
         default=None,
         description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
-        "Kubernetes Topology Manager), else it waits. What runs over several already stays.",
+        "Kubernetes Topology Manager), else it is pending. What already runs on several stays.",
     )
 
 
 class Run(Value):
-    """What is started. A workload without it reserves its place."""
+    """What is started. A workload without it is a reservation."""
 
-    command: str = Field(min_length=1, max_length=4000, description="Command line; split like a shell does, run without one.")
+    command: str = Field(min_length=1, max_length=4000, description="Command line; split as a shell would, run without one.")
     env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         default={}, description="Environment variables."
     )
     healthy: str = Field(
-        default="", max_length=400, description="A path (`/ready`, asked on `port`) or a command that exits 0 when healthy."
+        default="", max_length=400, description="A path (`/ready`, requested on `port`) or a command that exits 0 when healthy."
     )
     port: int | None = Field(default=None, ge=1, le=65535, description="Port that a service listens on.")
     confined: bool = Field(
         default=True,
-        description="No namespaces, mounts, kernel settings and other processes than its own. `false` is for containers "
+        description="No namespaces, mounts or kernel settings, and no processes but its own. `false` is for containers "
         "without root (Apptainer, Podman, enroot) and 32-bit programs.",
     )
 
@@ -116,7 +118,7 @@ class Run(Value):
 
 
 class Stop(Value):
-    """How it is asked to end."""
+    """How it is asked to stop."""
 
     signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2"] = Field(default="TERM", description="First signal.")
     grace: Seconds = Field(default=Seconds(30), description="Time before it is killed.")
@@ -127,16 +129,17 @@ LONGEST = Seconds.parse("3650 d")
 
 
 class Time(Value):
-    """How long one run of it takes: counted from its start, and anew after a restart."""
+    """How long one run may take, counted from its start, and anew after a restart."""
 
-    expected: Seconds | None = Field(default=None, description="What one run is expected to take; only told.")
+    expected: Seconds | None = Field(default=None, description="Expected duration of one run; only informative.")
     limit: Seconds | None = Field(
         default=None,
-        description="What one run may take at most. The stop signal comes `stop.grace` before, so that it can save.",
+        description="Maximum duration of one run. The stop signal comes `stop.grace` before, so that it can save.",
     )
     past: Literal["stop", "report"] = Field(
         default="stop",
-        description="At the limit. stop: it is ended, has failed, and is not started again; report: it runs on, and is named.",
+        description="At the limit. stop: it is stopped, counts as failed, and is not started again; report: it continues, "
+        "and is listed.",
     )
 
     @property
@@ -161,7 +164,7 @@ class _OrLimit:
 
 
 class Workload(Value):
-    """A wish: so many replicas of this shape, for this user."""
+    """What a user wants to run: so many replicas of this shape."""
 
     user: Account = Field(description="Unix account it runs as; a member of a team.")
     kind: Kind = Field(default="batch", description="train | serve | batch: how it may be stopped and moved.")
@@ -170,40 +173,42 @@ class Workload(Value):
         BeforeValidator(read_replicas),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"}]}),
     ] = Field(default=Replicas(), description="How many: 2, or a range 2..6 whose lower end is guaranteed.")
-    gang: int | None = Field(default=None, ge=1, le=100_000, description="Members that run all or none; in place of replicas.")
-    priority: Literal["low", "normal", "high"] = Field(default="normal", description="Who goes first when not all fit.")
+    gang: int | None = Field(
+        default=None, ge=1, le=100_000, description="Members that run all together or not at all; instead of replicas."
+    )
+    priority: Literal["low", "normal", "high"] = Field(default="normal", description="Who goes first if not everything fits.")
     each: Each = Field(default=Each(), description="What one replica holds.")
     network: Network = Field(default=Network(), description="Bandwidth of one replica.")
-    place: Where = Field(default=Where(), description="Where replicas may stand.")
-    run: Run | None = Field(default=None, description="What is started; without it the place is reserved.")
-    stop: Stop = Field(default=Stop(), description="How it is asked to end.")
+    place: Where = Field(default=Where(), description="Where replicas may be placed.")
+    run: Run | None = Field(default=None, description="What is started; without it the resources are reserved.")
+    stop: Stop = Field(default=Stop(), description="How it is asked to stop.")
     time: Annotated[Time, BeforeValidator(read_time), _OrLimit()] = Field(
-        default=Time(), description="How long one run of a job takes: `12 h` is its limit."
+        default=Time(), description="How long one run of a job may take: `12 h` is its limit."
     )
     on_update: OnUpdate = Field(
         default="surge",
-        description="How a service changes. surge: never fewer healthy replicas than before or wanted, so one more stands in "
-        "while others restart; roll: one replica at a time may be away; recreate: all stop, then all start.",
+        description="How a service changes. surge: never fewer healthy replicas than before or wanted, with an extra one while "
+        "others restart; roll: one replica at a time may be down; recreate: all stop, then all start.",
     )
     on_grow: Literal["keep", "stop"] = Field(
         default="keep",
-        description="What becomes of it while there is no room for another size that it asks for. keep: it runs on in its old "
-        "size until there is; stop: it ends, and waits.",
+        description="What happens while there is no capacity for a new size. keep: it continues in its old size until there "
+        "is; stop: it stops and waits.",
     )
     restart: Literal["never", "on-failure"] | None = Field(
-        default=None, description="What follows a failure; left out: a service starts again, a job has failed."
+        default=None, description="What follows a failure. Default: a service starts again, a job has failed."
     )
     on_boot: OnBoot | None = Field(
         default=None,
         description="After a reboot. start: by itself; wait: until the next `swarm up`, as it may run elsewhere by then. "
-        "Left out: services and reserved places start, jobs and gangs wait.",
+        "Default: services and reservations start, jobs and gangs wait.",
     )
     hold: bool = Field(
-        default=False, description="A job that is done or failed keeps its GPUs, memory and bandwidth; files it always keeps."
+        default=False, description="A finished job keeps its GPUs, memory and bandwidth; it always keeps its files."
     )
     renamed_from: Name | None = Field(
         default=None,
-        description="Its former name: what runs under that name goes on. Keep the key as long as it runs.",
+        description="Its former name: what runs under that name continues. Keep the key as long as it runs.",
     )
 
     _former = model_validator(mode="before")(with_former("renamed_from"))

@@ -9,7 +9,7 @@ before, as `swarm solve` writes it. After each edit it must hold that
 - missed:   the decision leaves nothing without a place that a fresh repair would place, from the same lock or from its own;
 - unsaid:   nor does more effort, from its own lock, unless the proof shows a gap there;
 - told:     a plan says "nothing to change" exactly when `swarm solve` leaves the lock's allocations as they are;
-- grown:    nothing that ran loses its place while there is room for it in its old size, for wanting more;
+- grown:    nothing that ran loses its slot while there is room for it in its old size, for wanting more;
 - dropped:  what was decided again only because room appeared stops nothing, but for a higher priority;
 - unsteady: what was written holds: it is not decided again, and a plan has nothing to change.
 
@@ -183,7 +183,7 @@ def _stopped(now: Decision, today: datetime.date) -> Iterator[tuple[str, str]]:
         if wish.gang is None and one.index >= wish.replicas.least:
             continue  # only the least of a range is guaranteed
         if only_room and _rank(stack, one.workload) >= high:
-            yield "dropped", f"{one.name} ran on {one.node} and loses its place, since: {'; '.join(now.stale)}"
+            yield "dropped", f"{one.name} ran on {one.node} and loses its slot, since: {'; '.join(now.stale)}"
             return
     # Growth: would its old size fit where it was, beside all that stands now?
     counts = Counter(one.workload for one in now.last.allocations)

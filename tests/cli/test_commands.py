@@ -136,7 +136,7 @@ def test_a_stack_is_validated_by_its_name_and_all_are_where_none_is_named(fleet:
 def test_the_engines_commands_take_the_stack_first_as_all_do(fleet: Path, verb: str) -> None:
     ended = swarm(verb, "elsewhere/lab.yaml", "--diff", at=fleet)
     assert ended.code == 1
-    assert ended.err.startswith("elsewhere/lab.yaml lies in no fleet repository's stacks/")
+    assert ended.err.startswith("elsewhere/lab.yaml is not in the stacks/ folder of a fleet repository")
 
 
 def test_why_of_one_replica_is_why_of_its_workload(fleet: Path) -> None:
@@ -185,7 +185,7 @@ def test_outside_a_repository_the_way_in_is_named(tmp_path: Path, words: tuple[s
     ended = swarm(*words, at=tmp_path)
     assert (ended.code, ended.out) == (1, "")
     assert "this is not a fleet repository" in ended.err
-    assert "hint: make one with: swarm init myfleet" in ended.err
+    assert "hint: create one with: swarm init myfleet" in ended.err
 
 
 def test_stack_file_elsewhere_is_planned_without_a_repository(tmp_path: Path) -> None:
@@ -249,4 +249,4 @@ def test_a_file_elsewhere_is_solved_beside_it_and_never_applied(tmp_path: Path, 
     file.write_text((ROOT / "examples" / "01-one-gpu" / "stack.yaml").read_text())
     assert swarm("solve", str(file), at=fleet).code == 0 and (tmp_path / "lab.lock.yaml").exists()
     ended = swarm("up", "-s", str(file), at=fleet)
-    assert ended.code == 1 and "lies in no fleet repository's stacks/" in ended.err
+    assert ended.code == 1 and "is not in the stacks/ folder of a fleet repository" in ended.err

@@ -202,7 +202,7 @@ def test_another_command_is_a_new_job(root: Path, change: tuple[str, str]) -> No
 def test_a_what_if_of_another_command_is_of_a_new_job(root: Path) -> None:
     typed(root, "solve", "lab", fine_0="done")
     same = swarm("what-if", "workloads.fine.each.memory=90 GB", "-s", "lab", at=root, width=200).out
-    assert "Every allocation stays as it runs." in same
+    assert "Every allocation stays as it is." in same
     other = swarm("what-if", "workloads.fine.run.command=train --seed 8", "-s", "lab", at=root, width=200).out
     assert re.search(r"fine +0 +1", other), "one of it has no place"
 
@@ -244,7 +244,7 @@ def test_why_and_ps_say_that_it_is_finished(root: Path) -> None:
     typed(root, "solve", "lab")
     why = swarm("why", "fine", "-s", "lab", "--offline", at=root).out
     assert "fine: 0 placed, 0 not placed, 1 finished" in why
-    assert "fine-0: ended on n1, keeps 1 TB of files; its GPUs, CPUs, memory and bandwidth are free for others" in why
+    assert "fine-0: ended on n1, keeps 1 TB of files; its GPUs, CPUs, memory and bandwidth are free" in why
     assert "fine-0 of ada: finished, and keeps 1 TB" in swarm("why", "n1", "-s", "lab", at=root).out
     third = swarm("why", "third", "-s", "lab", "--offline", at=root).out
     assert "holds 6 GPUs on n1" in third and "fine" not in third, "it holds no room"
@@ -358,5 +358,5 @@ def test_a_newcomer_waits_for_what_runs_again(root: Path) -> None:
         assert "fine-0 runs on n1, and it has ended by the lock file: nobody gets its place before it has" in said.out
         summary = json.loads(heard(root, seen, "plan", "lab", "--json").out)["summary"]
         assert not summary["start"] and not summary["stop"] and not summary["change"] and summary["deferred"]
-    assert "though it has ended by the lock file" in heard(root, full, "ps", "lab").out
+    assert "though it has finished according to the lock file" in heard(root, full, "ps", "lab").out
     assert json.loads(heard(root, over, "plan", "lab", "--json").out)["summary"]["start"] == ["next-0"]

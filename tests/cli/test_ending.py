@@ -16,7 +16,7 @@ def test_a_run_that_ended_well_or_by_the_operators_hand_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "killed", "who"), [(-9, True, "engine (pulumi) was ended by SIGKILL"), (255, True, "provider")]
+    ("status", "killed", "who"), [(-9, True, "engine (pulumi) was killed by SIGKILL"), (255, True, "provider")]
 )
 def test_a_part_that_was_killed_is_named(status: int, killed: bool, who: str) -> None:
     first, last = ending("up", status, killed)

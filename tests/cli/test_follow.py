@@ -55,7 +55,7 @@ def test_a_terminal_is_told_value_bound_and_gap(tmp_path: Path) -> None:
     for word in ("reached", "at best", "gap", "Ctrl-C keeps the best so far"):
         assert word in command.seen
     command.interrupt()
-    command.until("once more to end at once")
+    command.until("Ctrl-C again to stop now")
     assert command.ended(SECONDS) == 0
 
 
@@ -155,7 +155,7 @@ def test_a_question_is_answered_with_what_is_known_whatever_its_thread_does() ->
         return "all" if not watch.stopped else "ended by itself"
 
     assert answer(deaf)[0] == "two reasons"
-    assert answer(deaf, times=2)[0] == "ended at once; nothing of this search is kept"
+    assert answer(deaf, times=2)[0] == "stopped; nothing from this search was kept"
 
 
 def test_a_question_that_listens_may_end_by_itself() -> None:
@@ -175,7 +175,7 @@ def test_a_second_interrupt_ends_a_search_that_does_not_listen() -> None:
         end.wait(10)
         return "solved"
 
-    assert answer(deaf, times=2)[0] == "ended at once; nothing of this search is kept"
+    assert answer(deaf, times=2)[0] == "stopped; nothing from this search was kept"
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -172,7 +172,7 @@ def test_an_interrupt_while_columns_are_priced_keeps_the_best_so_far(tmp_path: P
     search.until("placed")
     time.sleep(after)
     search.interrupt()
-    search.until("ending the search; the best so far is kept")
+    search.until("stopping the search; the best so far is kept")
     assert search.ended(60) == 0
     assert placed(lock_file) > 200
 

@@ -101,7 +101,7 @@ def test_a_lock_that_was_only_solved_was_applied_nowhere(root: Path) -> None:
     plan = swarm("plan", "lab", "--offline", at=root).out
     assert "since nothing was ever applied here" in plan and "+ b-0" in plan
     assert "lab: 1 to start, 1 node to configure, 1 pending" in plan
-    assert "this is what is decided, and not what runs" in swarm("ps", "lab", "--offline", at=root).err
+    assert "this is the decision, not what is running" in swarm("ps", "lab", "--offline", at=root).err
 
     state = root / ".state" / ".pulumi" / "stacks" / "lab"
     state.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_who_does_not_answer_is_named_and_what_helps(root: Path) -> None:
 def test_of_a_draft_the_lock_is_named_as_it_lies(tmp_path: Path) -> None:
     (tmp_path / "draft.yaml").write_text(STACK)
     said = swarm("solve", "draft.yaml", at=tmp_path).err
-    assert said.endswith("lock: draft.lock.yaml says so now; `swarm plan draft.yaml` shows what it comes to\n"), said
+    assert said.endswith("lock: draft.lock.yaml; `swarm plan draft.yaml` shows the steps\n"), said
 
 
 def test_a_node_taken_out_with_work_on_it_is_refused_as_it_would_be(root: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(fleet: Path) -> None:
         '+  gpu-[01-02]: {hardware: h100, rack: r1, site: lab, tuning: train, ssh: "root@{name}", state: cordon}' in ended.out
     )
     assert stack_of(fleet).read_text() == before
-    assert done("ready", "gpu-01", at=fleet).err == "stacks/dev.yaml says so already: nothing to change\n"
+    assert done("ready", "gpu-01", at=fleet).err == "stacks/dev.yaml already says so: nothing to change\n"
 
 
 def test_a_lost_node_gives_its_work_to_others_and_ready_takes_it_back(fleet: Path) -> None:

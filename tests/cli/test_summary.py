@@ -174,11 +174,11 @@ def test_what_if_ends_with_what_it_comes_to_and_says_what_up_would_refuse(file: 
 
 
 def test_what_if_says_what_becomes_of_it_without_the_edit(file: Path) -> None:
-    """One that is preempted now, and not asked for with the edit: it is not "no longer wanted, without the edit too"."""
+    """One that is preempted now, and not asked for with the edit: it is not "no longer wanted (also without the edit)"."""
     rows = json.loads(swarm("what-if", "workloads.fine.replicas=0", "--json", at=file.parents[1]).out)["changes"]
     notes = {one["allocation"]: one["note"] for one in rows if one["allocation"].startswith("fine-")}
-    assert "no longer wanted; without the edit: loses its place" in notes.values()
-    assert not [note for note in notes.values() if note == "no longer wanted, without the edit too"]
+    assert "no longer wanted; without the edit: loses its slot" in notes.values()
+    assert not [note for note in notes.values() if note == "no longer wanted (also without the edit)"]
 
 
 def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +200,9 @@ def test_why_of_a_node_tells_its_state_what_stands_there_and_what_is_free(file: 
     found = swarm("why", "gpu-01", at=file.parents[1])
     assert found.code == 0, found.err
     assert found.out.startswith("gpu-01: drain (fan), 0 allocations, 4 leaving\n  stacks/dev.yaml:")
-    leaves = found.out.partition("What leaves it with the next `swarm up`\n")[2].partition("\n\n")[0].splitlines()
+    leaves = found.out.partition("Leaving with the next `swarm up`\n")[2].partition("\n\n")[0].splitlines()
     assert len(leaves) == 4 and all(re.fullmatch(r"  [a-z]+-\d: (moves to gpu-02|stops)", line) for line in leaves), leaves
-    assert "8 GPUs, 64 vCPUs, 1 TB of memory" in found.out and "swarm ready gpu-01 ends that" in found.out
+    assert "8 GPUs, 64 vCPUs, 1 TB of memory" in found.out and "to reopen it: swarm ready gpu-01" in found.out
     other = swarm("why", "gpu-02", at=file.parents[1]).out
     assert "chat-0 of ada: GPU " in other and "fine-" in other
     answer = json.loads(swarm("why", "gpu-02", "--json", at=file.parents[1]).out)

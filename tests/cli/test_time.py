@@ -64,7 +64,7 @@ def asked(root: Path, *words: str, fine: Observed, tune: Observed) -> Ended:
 RUNS = {"fine": seen("gpu-01", "fine-0", 8 * HOUR, 12 * HOUR), "tune": seen("gpu-02", "tune-0", HOUR, None)}
 LATE = {**RUNS, "tune": seen("gpu-02", "tune-0", 4 * HOUR, None)}
 OVER = {**LATE, "fine": seen("gpu-01", "fine-0", 0, 12 * HOUR, "time-limit")}
-GIVES = "  the room of a job that has ended is given out by the next `swarm up`\n"
+GIVES = "  the resources of a finished job are reused by the next `swarm up`\n"
 HEAD = "When it could start, if nothing new arrives\n"
 
 

@@ -88,10 +88,10 @@ def test_a_what_if_compares_with_what_runs(root: Path) -> None:
     told = swarm("what-if", "workloads.lo.replicas=9", "-s", "lab", at=_with(root)).out
     assert "Every allocation stays" not in told
     rows = [line for line in told.splitlines() if re.match(r" (big|hi|lo)-\d+ .* (ada|bo|cy) ", line)]
-    assert rows and all("without the edit too" in line for line in rows)
+    assert rows and all("also without the edit" in line for line in rows)
     applied = decided(root, with_big())
     keep(applied)
-    assert "Every allocation stays as it runs." in swarm("what-if", "solve.stops=40", "-s", "lab", at=root).out
+    assert "Every allocation stays as it is." in swarm("what-if", "solve.stops=40", "-s", "lab", at=root).out
 
 
 @pytest.mark.parametrize("edit", ["workloads.lp.replicas=9", "nodes.n7.state=drain", "workloads.lo.each.gpus=many", "nonsense"])
@@ -118,7 +118,7 @@ def test_advice_names_the_guard_that_it_would_meet(tmp_path: Path) -> None:
     big = text.replace("solve:", "  big: {user: cy, each: {gpus: 8}, run: {command: x}}\nsolve:")
     decided(tmp_path, big)
     told = swarm("why", "big", "-s", "lab", at=tmp_path).out
-    assert "stops 8 running allocations at once, and solve.stops is 3: swarm up --allow-stop 8" in told
+    assert "stops 8 running allocations, and solve.stops is 3: swarm up --allow-stop 8" in told
     decided(tmp_path, big.replace("big: {user: cy,", "big: {user: cy, priority: high,"))
     refused = swarm("plan", "--offline", "-s", "lab", at=tmp_path)
     assert refused.code == 3 and "--allow-stop 8" in refused.err
@@ -175,7 +175,7 @@ def test_the_guard_that_advice_names_is_the_one_that_up_has(tmp_path: Path, case
     assert any(told) or case == "a service that is healthy first"
     lines = "\n".join(why_text.lines(answer, now, ""))
     for count in filter(None, told):
-        assert f"stops {count} running allocations at once, and solve.stops is 0: swarm up --allow-stop {count}" in lines
+        assert f"stops {count} running allocations, and solve.stops is 0: swarm up --allow-stop {count}" in lines
 
 
 def test_a_cure_is_told_as_the_what_if_that_it_names_shows_it(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_cure_is_told_as_the_what_if_that_it_names_shows_it(tmp_path: Path) ->
     cure = mends["workloads.lo.priority=high"]
     assert (cure.stops, cure.moves, cure.displaced) == ((), (), ("big-0",))
     lines = "\n".join(why_text.lines(answer, now, ""))
-    assert "leaves big-0 without the place it would get" in lines and "stops big-0" not in lines
+    assert "leaves big-0 pending" in lines and "stops big-0" not in lines
 
 
 def test_a_stop_by_a_users_limit_names_who_used_it_up(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ FAULTS = (
     Fault("node rebooted", "while a job stops", (NODE,), during=_rebooted, boots=True),
     Fault("node powered off", "while a job stops", (NODE,), during=_sandbox("power-off"), boots=True),
     Fault("Ansible killed", "SIGKILL, while a job stops", (NODE + ".*Ansible was killed",), during=_killed("ansible-playbook")),
-    Fault("the engine killed", "SIGKILL to `pulumi`, while a job stops", (r"the engine \(pulumi\) was ended by SIGKILL",), during=_killed("pulumi up"), goes_on=False),
+    Fault("the engine killed", "SIGKILL to `pulumi`, while a job stops", (r"the engine \(pulumi\) was killed by SIGKILL",), during=_killed("pulumi up"), goes_on=False),
     Fault("the provider killed", "SIGKILL to `pulumi-resource-swarm`, while a job stops", (r"the provider \(pulumi-resource-swarm\) ended",), during=_killed("pulumi-resource-swarm"), goes_on=False),
 )  # fmt: skip
 

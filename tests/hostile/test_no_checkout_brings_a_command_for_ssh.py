@@ -54,7 +54,7 @@ def test_anything_else_is_refused_by_name(change: object, checkout: Path) -> Non
     file = sandbox(checkout)
     assert callable(change)
     file.write_text(change(file.read_text()))
-    with pytest.raises(Refused, match="is not what `swarm sandbox` writes there"):
+    with pytest.raises(Refused, match="was not written by `swarm sandbox`"):
         engine.reaching(checkout)
 
 

@@ -177,7 +177,7 @@ def test_a_guard_refuses_in_both(name: str, fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"foreign"}))
 def test_without_a_state_at_hand_the_lock_says_as_much(name: str, fleet: Fleet) -> None:
-    """Only whose the nodes are stands nowhere else."""
+    """Only the lineage is recorded nowhere else."""
     bring, _, words = CASES[name]
     bring(fleet)
     said = fleet.plan()

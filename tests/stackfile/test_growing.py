@@ -239,12 +239,12 @@ def test_every_command_says_it(root: Path) -> None:
     assert "a-0" in waits.out and "waits to grow: swarm why a" in waits.out and "b-0" not in waits.out
     (found,) = json.loads(swarm("ps", "-s", "lab", "--pending", "--json", at=root).out)
     assert (found["name"], found["waits_to_grow"]["keeps"], found["waits_to_grow"]["wants"]) == ("a-0", "2 GPUs", "3 GPUs")
-    assert "a keeps 2 GPUs until there is room for 3 GPUs; see: swarm why a" in swarm("assert", "lab", at=root).err
+    assert "a keeps 2 GPUs until there is capacity for 3 GPUs; see: swarm why a" in swarm("assert", "lab", at=root).err
     solved = swarm("solve", "-s", "lab", at=root).out
-    assert "keeps its size until there is room" in solved
+    assert "keeps its size until there is capacity" in solved
     why = swarm("why", "a", "-s", "lab", at=root).out
-    assert "a: runs, and keeps 2 GPUs until there is room for 3 GPUs" in why
-    assert "leave it no place in its new size" in why and "most that is free is 2 on n1" in why
+    assert "a: runs with 2 GPUs until there is capacity for 3 GPUs" in why
+    assert "Why it cannot grow" in why and "most that is free is 2 on n1" in why
     assert "swarm what-if" in why
     assert "stopped on" not in why and "What left its node" not in why, "it runs on"
 

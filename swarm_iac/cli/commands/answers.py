@@ -1,4 +1,4 @@
-"""Which commands explain a decision, or try another one? why, what-if, rebalance, replay."""
+"""Which commands explain a decision or try another one? why, what-if, rebalance, replay."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from swarm_iac.solver import Explanation
     from swarm_iac.solver.advice.move_curve import Point
 
-#: A record of 1,000 nodes and 2,000 workloads has about 4 MB.
+#: Largest record; one of 1,000 nodes and 2,000 workloads has about 4 MB.
 RECORD_BYTES = 200_000_000
 
-From = Annotated[Path | None, typer.Option("--from", help="The same as --stack FILE.", hidden=True)]
+From = Annotated[Path | None, typer.Option("--from", help="Same as --stack FILE.", hidden=True)]
 
 
 def why(
@@ -34,14 +34,14 @@ def why(
     json: Json = False,
     offline: Offline = False,
 ) -> None:
-    """Say why a workload stands where it stands, or what keeps it out and which changes would place it.
+    """Explain why a workload is placed where it is, or why it is pending and which changes would place it.
 
-    Of a node: its state, what stands on it and what is free.
+    For a node: its state, its allocations and its free capacity.
 
-    Placed: why each node takes it, and the price of the second best. Moved: for whose sake. Not placed: the smallest set
-    of rules and facts that forbids it, each with its line, and the cheapest changes, each tried by solving; and when it
-    could start, where jobs in its way have a `time`: their machines are asked since when they run. Ctrl-C ends it with the
-    reasons and changes found so far. Exits 0.
+    Placed: why each node fits, and what the runner-up would cost. Moved: what caused the move. Pending: the smallest set
+    of rules and facts that excludes it, each with its line; the cheapest changes that would place it, each tested by
+    solving; and when it could start, if jobs in its way have a `time` (their machines are asked when those started).
+    Ctrl-C stops with the reasons and changes found so far. Exits 0.
 
     Example: swarm why pretrain
     """
@@ -77,20 +77,18 @@ def why(
 
 def what_if(
     edits: Annotated[
-        list[str] | None, typer.Argument(help="PATH=VALUE; nodes may be a range; nothing after = removes.")
+        list[str] | None, typer.Argument(help="PATH=VALUE; nodes may be a range; an empty VALUE removes the key.")
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Another stack file, in place of this one's content.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Use the content of another stack file instead.")] = None,
     stack: Stack = "dev",
     source: From = None,
     json: Json = False,
     detailed: Detailed = False,
 ) -> None:
-    """Show what a change of the stack file would do: placement, moves, limits and cost, before and after.
+    """Show what a change to the stack file would do: placement, moves, limits and cost, before and after.
 
-    The last line sums it up, as that of `swarm plan` does; what `swarm up` would refuse is said, too. Writes nothing. Edits
-    are checked like the file itself. Exits 0, or 2 when an edit is wrong.
+    The last line is a summary, as in `swarm plan`, followed by what `swarm up` would refuse, if anything. Writes nothing.
+    Edits are checked like the file itself. Exits 0, or 2 if an edit is wrong.
 
     Examples: swarm what-if workloads.chat.replicas=4 nodes.gpu-[07-08].state=ready; swarm what-if --file draft.yaml
     """
@@ -121,14 +119,14 @@ def what_if(
         if refused:
             say(f"`swarm up` would refuse this: {refused}")
         if deciding.never_applied(now.root, now.name):
-            say("nothing was ever applied here, so this is compared with what is decided, and not with what runs")
+            say("nothing has been applied here yet, so this is compared with the decision, not with what is running")
         say(deciding.verdict_line(then))
         say("nothing was written")
     exit_codes.tell(detailed, what_if.changes(now, then) or (found is not None and found.changes))
 
 
 def _summed_up(now: Decision, then: Decision) -> tuple[Summary | None, Refused | None]:
-    """What `swarm up` would come to, and the refusal that it would meet: no safe order, or more stops than may be."""
+    """The summary of what `swarm up` would do, and its refusal, if any: no safe order, or too many stops."""
     from swarm_iac.cli.machines import fleet_view, plan_report
 
     try:
@@ -140,16 +138,16 @@ def _summed_up(now: Decision, then: Decision) -> tuple[Summary | None, Refused |
 
 def rebalance(
     named: Positional = "",
-    moves: Annotated[int | None, typer.Option("--moves", "-n", min=0, help="Write the best within so many moves.")] = None,
+    moves: Annotated[int | None, typer.Option("--moves", "-n", min=0, help="Write the best solution within N moves.")] = None,
     stack: Stack = "dev",
     source: From = None,
     json: Json = False,
 ) -> None:
-    """Show what n moves of running allocations would gain, n = 0 to all; with --moves N, write that point.
+    """Show what moving running allocations would gain, from 0 moves to all; with --moves N, write that solution.
 
-    A solve keeps what runs within solve.moves; this is the explicit wish to optimise all. The point is written as swarm
-    solve writes its own: stacks/NAME.lock.yaml and NAME.proof.yaml. Ctrl-C ends the curve with the points found so far, and
-    the search for a point with the best so far, which is written unless what runs is better. Exits 0.
+    A solve keeps what runs, within solve.moves; this optimizes everything. The result is written like that of swarm solve:
+    stacks/NAME.lock.yaml and NAME.proof.yaml. Ctrl-C stops with the points found so far; with --moves, the best solution so
+    far is written unless the current placement is better. Exits 0.
 
     Examples: swarm rebalance; swarm rebalance --moves 3 && swarm plan
     """
@@ -184,14 +182,14 @@ def rebalance(
     else:
         show(*curves.sections(now, points))
     if cut:
-        say("ended by hand: the other numbers of moves were not tried")
+        say("interrupted: other numbers of moves were not tried")
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="What swarm solve --record wrote.")],
+    file: Annotated[Path, typer.Argument(help="File written by swarm solve --record.")],
     json: Json = False,
 ) -> None:
-    """Solve a recorded solve again, and compare the placements byte by byte. Exits 1 when they differ.
+    """Repeat a recorded solve and compare the placements byte by byte. Exits 1 if they differ.
 
     Example: swarm solve --record monday.json && swarm replay monday.json
     """
@@ -209,21 +207,21 @@ def replay(
         show_json({**answer, "digests": [digest(recorded.answer), digest(solution.placement)]})
     elif found:
         show(table(f"{len(found)} differences", ("recorded → now",), [(one,) for one in found]))
-        say(f"another answer: recorded {digest(recorded.answer)} by {recorded.solver}, now {digest(solution.placement)}"
+        say(f"different answer: recorded {digest(recorded.answer)} by {recorded.solver}, now {digest(solution.placement)}"
             f" by {solution.proof.solver}")  # fmt: skip
     else:
-        say(f"the same answer: {digest(recorded.answer)}, {len(recorded.answer.allocations)} allocations")
+        say(f"same answer: {digest(recorded.answer)}, {len(recorded.answer.allocations)} allocations")
     if found:
         raise SystemExit(1)
 
 
 def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
-    """What holds now, and nothing is written to find out."""
+    """The current decision; nothing is written to get it."""
     return deciding.peek(str(source) if source else stack, progress)
 
 
 def _options(stack: str, source: Path | None) -> str:
-    """What another command needs, to be about the same stack."""
+    """Options that name the same stack for another command."""
     return f" --from {source}" if source else f" --stack {stack}" if stack != "dev" else ""
 
 

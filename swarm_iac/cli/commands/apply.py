@@ -1,4 +1,4 @@
-"""Which commands drive Pulumi? preview, up, refresh, destroy, env, toolchain, init and the demo."""
+"""Which commands run Pulumi, or set it up? preview, up, refresh, destroy, adopt, env, toolchain, init, demo."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Stack = Annotated[
         "--stack", "-s", help="Name of the stack (stacks/NAME.yaml), or its file.", envvar=["SWARM_STACK", "SWARM_STACK_NAME"]
     ),
 ]
-Positional = Annotated[str, typer.Argument(metavar="[STACK]", help="Name of the stack or its file; the same as --stack.")]
-#: Pulumi's options with which an `up` shows no preview first, so that nobody knows what it came to.
+Positional = Annotated[str, typer.Argument(metavar="[STACK]", help="Name or file of the stack; same as --stack.")]
+#: Pulumi's options with which an `up` shows no preview first, so that there is no summary.
 _UNSEEN = {"--skip-preview", "-f", "--preview-only", "--target", "-t"}
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -36,13 +36,13 @@ AllowStop = Annotated[
     typer.Option("--allow-stop", min=0, metavar="N", help="Running allocations this run may stop, in place of solve.stops."),
 ]
 Detailed = Annotated[
-    bool, typer.Option(exit_codes.NAME, help="End with 0 when nothing would change, 2 when something would, 1 on an error.")
+    bool, typer.Option(exit_codes.NAME, help="Exit 0 if nothing would change, 2 if something would, 1 on an error.")
 ]
-Retry = Annotated[bool, typer.Option("--retry", help="Try a roll-out again that halted, on the node where it failed first.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Retry a halted roll-out, starting with the node where it failed.")]
 Only = Annotated[
     str,
     typer.Option(
-        "--only", metavar="NODE|TEAM[,…]", help="Change this part, and leave the rest as it is. See docs/order.md.",
+        "--only", metavar="NODE|TEAM[,…]", help="Change only these nodes or teams; the rest stays as it is. See docs/order.md.",
         envvar="SWARM_ONLY",
     ),
 ]  # fmt: skip
@@ -54,7 +54,7 @@ def _run(
     from swarm_iac.cli.decisions import deciding
 
     if extra and not extra[0].startswith("-"):
-        stack, *extra = extra  # the stack, as all commands take it; pulumi's own options begin with a dash
+        stack, *extra = extra  # the stack, as in all commands; pulumi's own options begin with a dash
     stack, root = deciding.inside(stack), engine.repository()
     more = {VARIABLES["allow_stop"]: str(allow_stop)} if allow_stop else {}
     more |= {VARIABLES["retry"]: "1"} if retry else {}
@@ -71,7 +71,7 @@ def _run(
         if verb == "up" and status == 0 and not _UNSEEN & {*extra}:
             _say_done(stack, summary, quiet="--json" in extra)
     if status < 0:
-        say("")  # it ended in the middle of a line
+        say("")  # it was killed in the middle of a line
     for line in engine.ending(verb, status, cut_short):
         say(line)
     if status == 0:
@@ -80,16 +80,16 @@ def _run(
 
 
 def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
-    """Say what a preview came to, as the last line; would anything change? `quiet`: stdout is a document.
+    """Print the summary of a preview as the last line; would anything change? `quiet`: stdout is a document.
 
-    The engine asks the provider for nothing where nothing changes, and then there is no file.
+    If nothing changes, the engine does not call the provider, and there is no file.
     """
     from swarm_iac.cli.decisions import deciding
     from swarm_iac.plan.show.causes import why_stopped
     from swarm_iac.plan.show.summary import Summary, given_up, pending
 
     if status and not file.exists():
-        return False  # it failed before anything was known
+        return False  # it failed before the summary was known
     found = Summary.model_validate_json(file.read_bytes()) if file.exists() else Summary()
     decision = deciding.peek(stack)
     why = why_stopped(decision.stack, decision.last, decision.placement, datetime.date.today())
@@ -101,12 +101,12 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
 
 
 def _say_done(stack: str, file: Path, *, quiet: bool) -> None:
-    """Say what a run came to that ended well, as its last line: all that its preview showed."""
+    """Print the summary of a successful run as its last line: everything its preview showed."""
     from swarm_iac.cli.decisions import deciding
     from swarm_iac.plan.show.summary import Summary, pending
 
     found = Summary.model_validate_json(file.read_bytes()) if file.exists() else Summary()
-    with contextlib.suppress(SwarmError):  # the stack file was edited meanwhile; the run ended well for all that
+    with contextlib.suppress(SwarmError):  # the stack file was edited meanwhile; the run succeeded all the same
         decision = deciding.peek(stack)
         found = found.model_copy(update={"pending": pending(decision.placement)})
         (say if quiet else typer.echo)(f"{decision.stack.fleet}: {found.done()}")
@@ -116,9 +116,9 @@ def preview(
     context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "",
     detailed: Detailed = False,
 ) -> None:  # fmt: skip
-    """Show every difference between what is wanted and what the machines are. Takes pulumi's options too.
+    """Show every difference between the desired state and the machines. Accepts pulumi's options.
 
-    The stack's name comes first, or as --stack.
+    Name the stack first, or with --stack.
 
     Examples: swarm preview lab --diff; swarm preview --expect-no-changes; swarm preview --only gpu-03
     """
@@ -126,9 +126,9 @@ def preview(
 
 
 def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "") -> None:
-    """Apply all changes. Takes pulumi's options too.
+    """Apply all changes. Accepts pulumi's options.
 
-    The stack's name comes first, or as --stack.
+    Name the stack first, or with --stack.
 
     Examples: swarm up; swarm up --yes; swarm up --only gpu-03; swarm up --only research; swarm up --retry
     """
@@ -136,21 +136,21 @@ def up(context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, 
 
 
 def refresh(context: typer.Context, stack: Stack = "dev") -> None:
-    """Read the machines into the state, and change nothing."""
+    """Read the machines into the state. Changes nothing."""
     _run("refresh", stack, context.args)
 
 
 def destroy(context: typer.Context, stack: Stack = "dev") -> None:
-    """Give every machine back as it was found."""
+    """Restore every machine to its original state."""
     _run("destroy", stack, context.args)
 
 
 def adopt(
-    lineage: Annotated[str | None, typer.Argument(help="The lineage to take over, as the nodes' ledgers name it.")] = None,
+    lineage: Annotated[str | None, typer.Argument(help="The lineage to take over, as named in the nodes' ledgers.")] = None,
     stack: Stack = "dev",
-    json: Annotated[bool, typer.Option("--json", help="One JSON document for machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """After a lost state: show whose the nodes are, or, with a LINEAGE, make this repository their owner again.
+    """After losing the state: show who owns the nodes, or, given a LINEAGE, take them over again.
 
     Examples: swarm adopt; swarm adopt 0b0c…; then swarm up, which changes only what differs
     """
@@ -163,12 +163,12 @@ def adopt(
         if json:
             show_json([vars(one) for one in found.owners])
         else:
-            show(table("whose the nodes are", adoption.HEADS, found.rows()))
-        for node, why in sorted(found.dark.items()):
+            show(table("owners of the nodes", adoption.HEADS, found.rows()))
+        for node, why in sorted(found.unreachable.items()):
             say(f"{node}: {why}")
-        raise SystemExit(4 if found.dark else 0)
+        raise SystemExit(4 if found.unreachable else 0)
     adoption.adopt(engine.repository(), stack, lineage, say)
-    say(f"this repository's state is of lineage {lineage} now; swarm preview shows what differs")
+    say(f"this repository's state now has lineage {lineage}; swarm preview shows what differs")
 
 
 def env() -> None:
@@ -178,13 +178,13 @@ def env() -> None:
 
 
 def toolchain() -> None:
-    """Make sure that the Pulumi CLI is there: from PATH, else installed or built (about 5 minutes, once)."""
+    """Make sure the Pulumi CLI is available: from PATH, else installed or built (about 5 minutes, once)."""
     folder = require_pulumi(say)
     say(f"pulumi: {folder / 'pulumi'}")
 
 
-def init(folder: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
-    """Make a fleet repository: Pulumi.yaml, program, a first stack, limits and CI.
+def init(folder: Annotated[Path, typer.Argument(help="Folder to create.")]) -> None:
+    """Create a fleet repository: Pulumi.yaml, program, a first stack, limits and CI.
 
     Example: swarm init myfleet && cd myfleet && swarm plan
     """
@@ -195,7 +195,7 @@ def init(folder: Annotated[Path, typer.Argument(help="Folder to make.")]) -> Non
 
 
 def demo() -> None:
-    """Start the sandbox, converge stacks/dev.yaml on it, and show what came of it (what `make up` runs)."""
+    """Start the sandbox, apply stacks/dev.yaml to it and show the result (what `make up` runs)."""
     from swarm_iac.cli.demo import run
 
     raise SystemExit(run(engine.repository()))

@@ -15,13 +15,13 @@ from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
 
 Offline = Annotated[
-    bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: take each as the lock file leaves it.")
+    bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: assume that each is as the lock file says.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def status(named: Positional = "", stack: Stack = "dev", json: Json = False, offline: Offline = False) -> None:
-    """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 when a node is dark."""
+    """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 if one is unreachable."""
     view = fleet_view.look(named or stack, quiet=json, planned=False, offline=offline)
     if json:
         show_json(fleet_status.nodes_json(view))
@@ -37,13 +37,11 @@ def ps(
     stack: Stack = "dev",
     json: Json = False,
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's.")] = "",
-    node: Annotated[str, typer.Option("--node", "-n", help="Only what stands on this node.")] = "",
-    pending: Annotated[
-        bool, typer.Option("--pending", help="Only what found no place, or no room to grow; asks no machine.")
-    ] = False,
+    node: Annotated[str, typer.Option("--node", "-n", help="Only what is on this node.")] = "",
+    pending: Annotated[bool, typer.Option("--pending", help="Only what is pending or cannot grow; asks no machine.")] = False,
     offline: Offline = False,
 ) -> None:
-    """The workloads: where each replica is, what it holds, and how it is.
+    """Workloads: where each replica runs, what it holds, and its health.
 
     Examples: swarm ps --user ada; swarm ps --node gpu-03; swarm ps --pending
     """
@@ -54,21 +52,21 @@ def ps(
         show(table("workloads", fleet_status.ALLOCATION_HEADS, fleet_status.allocation_rows(view)))
     if not pending:
         _say_offline(view)
-        dark = [name for name, seen in view.observed.items() if seen.error]
-        if dark:
-            more = f" and {len(dark) - 3} more" if len(dark) > 3 else ""
-            say(f"{', '.join(dark[:3])}{more} did not answer; see: swarm status, or ask no machine: swarm ps --offline")
+        silent = [name for name, seen in view.observed.items() if seen.error]
+        if silent:
+            more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
+            say(f"{', '.join(silent[:3])}{more} did not answer; see: swarm status, or ask no machine: swarm ps --offline")
 
 
 def _say_offline(view: fleet_view.FleetView) -> None:
     if view.blank:
-        say("no machine was asked; nothing was ever applied here, so this is what is decided, and not what runs")
+        say("no machine was asked; nothing has been applied here yet, so this is the decision, not what is running")
     elif view.offline:
         say(f"no machine was asked; taken from {view.offline}")
 
 
 def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:
-    """Exit 0 only when every node is as desired; name each difference otherwise. Changes nothing."""
+    """Exit 0 only if every node is in its desired state; otherwise list each difference. Changes nothing."""
     view = fleet_view.look(named or stack, quiet=json)
     differences = fleet_status.differences(view)
     for line in fleet_status.waiting(view):
@@ -86,10 +84,10 @@ def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) ->
 def logs(
     allocation: Annotated[str, typer.Argument(help="A workload, or one replica of it: chat, chat-0.")],
     stack: Stack = "dev",
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as new lines come.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of most recent lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new output.")] = False,
 ) -> None:
-    """What a workload printed, from its node's journal.
+    """Output of a workload, from its node's journal.
 
     Example: swarm logs chat-0 --follow
     """
@@ -115,7 +113,7 @@ def shell(
 def discover(
     addresses: Annotated[list[str], typer.Argument(help="NAME=user@host[:port], user@host, or local.")],
 ) -> None:
-    """Write the hardware part of a stack file from the machines themselves. Reads only.
+    """Write the hardware section of a stack file by asking the machines. Read-only.
 
     Example: swarm discover gpu-01=root@10.0.0.1 local
     """
@@ -130,21 +128,21 @@ def discover(
 def history(
     named: Positional = "",
     stack: Stack = "dev",
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many runs, newest first.")] = 20,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of runs, newest first.")] = 20,
     json: Json = False,
 ) -> None:
-    """Who changed what, when, and from which commit, as the nodes themselves remember it. Exits 4 when a node is dark.
+    """Who changed what, when, and from which commit, as recorded on the nodes. Exits 4 if one is unreachable.
 
     Example: swarm history -n 5
     """
-    runs, dark = fleet_status.history(named or stack)
+    runs, unreachable = fleet_status.history(named or stack)
     if json:
         show_json([{**vars(run), "nodes": run.nodes} for run in runs[:lines]])
     else:
         show(table("history", fleet_status.HISTORY_HEADS, fleet_status.history_rows(runs[:lines])))
-    for node, why in sorted(dark.items()):
+    for node, why in sorted(unreachable.items()):
         say(f"{node}: {why}")
-    if dark:
+    if unreachable:
         raise SystemExit(4)
 
 

@@ -1,4 +1,4 @@
-"""Which commands change what a node may carry? drain, cordon, lost, ready: they edit the stack file, `up` does the rest."""
+"""Which commands open and close nodes? drain, cordon, lost and ready edit the stack file; `swarm up` applies it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Nodes = Annotated[
     ),
 ]
 Reason = Annotated[str | None, typer.Option("--reason", "--why", help="Why, for the next reader of the stack file.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the difference, and write nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the diff and write nothing.")]
 _COMMA = re.compile(r",(?![^\[]*\])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -36,15 +36,15 @@ def drain(
     nodes: Nodes,
     by: Annotated[
         str | None,
-        typer.Option("--by", help="A duration (8 h), a day (2027-01-31: as it begins) or a moment; until then jobs may end."),
+        typer.Option("--by", help="A duration (8 h), a day (2027-01-31, at its start) or a time; until then jobs may finish."),
     ] = None,
     reason: Reason = None,
     stack: Stack = "dev",
     dry_run: DryRun = False,
 ) -> None:
-    """Let all work leave nodes: write it into the stack file and show the difference; `swarm up` does it.
+    """Drain nodes: edit the stack file and show the diff; `swarm up` moves the work away.
 
-    With a deadline, nothing new comes and what runs may end by itself; the first `up` after it moves what is left.
+    With a deadline, the nodes take no new work and jobs may finish; the first `up` after it moves what is left.
 
     Examples: swarm drain gpu-07 --reason fan; swarm drain gpu-[01-04] --by "8 h"; swarm drain rack=r1 --reason "power works"
     """
@@ -53,7 +53,7 @@ def drain(
 
 
 def cordon(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
-    """Let nothing new come to nodes, and what runs there run on: write it into the stack file, show the difference.
+    """Cordon nodes: no new work, running work stays. Edits the stack file and shows the diff.
 
     Example: swarm cordon gpu-07 --reason "fan is loud"
     """
@@ -61,7 +61,7 @@ def cordon(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: D
 
 
 def lost(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
-    """Give nodes up: what ran there may start elsewhere. Only for machines that are off for sure, or a job runs twice.
+    """Mark nodes as lost: their work may start elsewhere. Only for machines that are certainly off, or jobs may run twice.
 
     Example: swarm lost gpu-07 --reason "no power"; when it is back: swarm ready gpu-07
     """
@@ -69,7 +69,7 @@ def lost(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: Dry
 
 
 def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
-    """End a drain or a cordon, or take a lost node back: write it into the stack file, show the difference.
+    """Reopen nodes after a drain, a cordon or a loss. Edits the stack file and shows the diff.
 
     Example: swarm ready gpu-07
     """
@@ -77,7 +77,7 @@ def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
 
 
 def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
-    """`8 h`, `2027-01-31` (its first moment) or `2027-01-31T08:00` (here, unless it names a zone). Raises SwarmError."""
+    """`8 h`, `2027-01-31` (at its start) or `2027-01-31T08:00` (local time, unless it has a zone). Raises SwarmError."""
     try:
         if _DAY.match(text):
             moment = datetime.datetime.fromisoformat(text)
@@ -85,9 +85,9 @@ def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
         else:
             moment = now + datetime.timedelta(seconds=int(Seconds.parse(text)))
     except (ValueError, OverflowError):
-        raise SwarmError(f"{text!r} is no deadline", hint='write 8 h, 2027-01-31 or "2027-01-31T08:00"') from None
+        raise SwarmError(f"{text!r} is not a deadline", hint='write 8 h, 2027-01-31 or "2027-01-31T08:00"') from None
     if moment <= now:
-        raise SwarmError(f"{text} is past: {moment:%Y-%m-%d %H:%M}", hint="leave --by out to drain at once")
+        raise SwarmError(f"{text} is past: {moment:%Y-%m-%d %H:%M}", hint="omit --by to drain now")
     return moment
 
 
@@ -105,23 +105,23 @@ def _restate(
     for pattern in _chosen(nodes, lambda: load(path, today=today, policies=policies).stack):
         new = restate(new, file, pattern, state, today, by=by, reason=reason, policies=policies)
     if new == old:
-        say(f"{file} says so already: nothing to change")
+        say(f"{file} already says so: nothing to change")
         return
     before, after = (text.decode().splitlines() for text in (old, new))
     lines = difflib.unified_diff(before, after, file, file, lineterm="")
     typer.echo("\n".join(lines))
     if dry_run:
-        say("nothing is written (--dry-run)")
+        say("nothing was written (--dry-run)")
         return
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(new)
     fresh.chmod(path.stat().st_mode)
     fresh.replace(path)
-    say("`swarm plan` shows what this moves, `swarm up` does it; commit the stack file with its lock")
+    say("`swarm plan` shows what this moves, `swarm up` applies it; commit the stack file with its lock")
 
 
 def _chosen(words: list[str], stack: Callable[[], Declared]) -> Iterator[str]:
-    """Nodes and ranges of all words, each once; `stack` is read only where a rack or a label is named.
+    """Nodes and ranges in all arguments, without duplicates; `stack` is read only if a rack or label is named.
 
     A comma within brackets belongs to a range. Raises SwarmError for a rack or label that no node has.
     """
@@ -147,6 +147,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
     for command in (drain, cordon, lost, ready):
         app.command()(command)
-    # Both words that an operator knows from elsewhere, for what is one thing here.
+    # Names that operators know from other tools.
     for name in ("undrain", "uncordon"):
-        app.command(name, help="The same as `ready`: new work may come to nodes again.")(ready)
+        app.command(name, help="Same as `ready`: nodes take new work again.")(ready)

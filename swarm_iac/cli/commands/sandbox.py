@@ -1,4 +1,4 @@
-"""How is the virtual fleet reached from the command line? `swarm sandbox …` hands its words on."""
+"""How is the virtual fleet run from the command line? `swarm sandbox …` passes its arguments on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commands work on the stack file alone? validate, schema, solve, plan."""
+"""Which commands start from the stack file? validate, schema, program, solve, plan."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from swarm_iac.decision import Decision
 
 def validate(
     stacks: Annotated[
-        list[str] | None, typer.Argument(metavar="[STACK…]", help="Names of stacks or their files; all in stacks/ if left out.")
+        list[str] | None, typer.Argument(metavar="[STACK…]", help="Names or files of stacks. Default: all in stacks/.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check stack files: every mistake with file, line, column and a hint. Exits 2 when there is one.
+    """Check stack files: report every mistake with file, line, column and a hint. Exits 2 if there is any.
 
-    Warnings are for what is legal and surely not meant; they change no exit code. Lock and proof files, which stand beside
-    stack files, are passed over.
+    Warnings flag what is legal but probably not intended; they do not affect the exit code. Lock and proof files are
+    skipped.
 
     Examples: swarm validate; swarm validate lab; swarm validate stacks/*.yaml
     """
@@ -38,7 +38,7 @@ def validate(
     problems: list[Problem] = []
     for file in deciding.files(stacks or []):
         if file.name.endswith((".lock.yaml", ".proof.yaml")):
-            continue  # a shell's stacks/*.yaml names them too
+            continue  # a shell's stacks/*.yaml includes them
         try:
             loaded = load(file, policies=deciding.policies(file), today=datetime.date.today())
         except StackFileError as error:
@@ -62,7 +62,7 @@ def validate(
 
 
 def schema(
-    markdown: Annotated[bool, typer.Option("--markdown", help="Every key as tables for people: docs/stack-file.md.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Every key as Markdown tables: docs/stack-file.md.")] = False,
 ) -> None:
     """Print the JSON Schema of a stack file, for editors.
 
@@ -83,9 +83,9 @@ def schema(
 
 
 def program(
-    output: Annotated[Path, typer.Argument(help="Where to: a zip that Python runs.")] = Path("swarm-node.zip"),
+    output: Annotated[Path, typer.Argument(help="Output file: a zip that Python runs.")] = Path("swarm-node.zip"),
 ) -> None:
-    """Write the node program, for nodes whose operators may not bring it themselves: see docs/operations.md.
+    """Write the node program to a file, for nodes where root has to install it: see docs/operations.md.
 
     Example: swarm program; then on each node, as root: python3 -I -S swarm-node.zip install
     """
@@ -100,18 +100,18 @@ def solve(
     stack: Stack = "dev",
     json: Json = False,
     offline: Annotated[
-        bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine which jobs came to their end.")
+        bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Do not ask the machines which jobs have finished.")
     ] = False,
-    record: Annotated[Path | None, typer.Option("--record", help="Also write what was solved, for swarm replay.")] = None,
+    record: Annotated[Path | None, typer.Option("--record", help="Also record the solve, for swarm replay.")] = None,
 ) -> None:
     """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
 
-    Where there is anything to decide, the machines with jobs on them are asked which of those came to their end: their
-    room is given to others. Of a machine that does not answer, and --offline, the lock says what has ended.
+    If there is anything to decide, machines that run jobs are asked which of those have finished, so that their resources
+    can be reused. For a machine that does not answer, and with --offline, the lock file says what has finished.
 
-    On a terminal, value, bound and gap of each goal are shown as they improve. Ctrl-C ends the search: lock and proof of
-    the best so far are written, the proof says that it was cut, and the exit code is 0. A second Ctrl-C, or one before
-    the search has begun, ends the command with 130 and writes nothing.
+    On a terminal, value, bound and gap of each goal are shown as they improve. Ctrl-C stops the search: lock and proof of
+    the best placement so far are written, the proof says that the search was interrupted, and the exit code is 0. A second
+    Ctrl-C, or one before the search has started, exits with 130 and writes nothing.
 
     Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json
     """
@@ -128,12 +128,12 @@ def solve(
         if not json:
             lock, name = decision.files.lock, decision.name
             if decision.files.candidates:
-                told = f"{lock.parent.name}/{lock.name} says so now; `swarm plan {name}` shows what `swarm up` would do"
-            else:  # a draft, which no `up` applies
-                told = f"{lock} says so now; `swarm plan {decision.files.stack}` shows what it comes to"
+                told = f"{lock.parent.name}/{lock.name}; `swarm plan {name}` shows what `swarm up` would do"
+            else:  # a draft, which `up` never applies
+                told = f"{lock}; `swarm plan {decision.files.stack}` shows the steps"
             say(f"lock: {told}")
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted while it was shown; {decision.files.lock.name} is written") from None
+        raise Interrupted(f"interrupted during output; {decision.files.lock.name} was written") from None
 
 
 def show_decision(decision: Decision, *, json: bool) -> None:
@@ -148,9 +148,9 @@ def show_decision(decision: Decision, *, json: bool) -> None:
         show(table("not placed", ("workload", "missing", "because"), deciding.unplaced_rows(decision)))
     if decision.placement.growing:
         heads = ("workload", "keeps", "wants", "because")
-        show(table("keeps its size until there is room", heads, deciding.growing_rows(decision)))
+        show(table("keeps its size until there is capacity", heads, deciding.growing_rows(decision)))
     if decision.proof:
-        show(table("how good it is", HEADS, goal_rows(decision.proof.goals)))
+        show(table("quality of the placement", HEADS, goal_rows(decision.proof.goals)))
     for line in filter(None, (deciding.cost_line(decision), deciding.verdict_line(decision))):
         say(line)
 
@@ -159,16 +159,16 @@ def plan(
     named: Positional = "",
     stack: Stack = "dev",
     json: Json = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a comment on a pull request.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for a comment on a pull request.")] = False,
     offline: Offline = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
     only: Only = "",
     detailed: Detailed = False,
 ) -> None:
-    """Show in full what `swarm up` would do: per node, old and new, what waits for what, limits, and the bound.
+    """Show everything `swarm up` would do: old and new values per node, the order of steps, limits and the bound.
 
-    The last line sums it up. A plan that stops more than solve.stops is shown in full, too, and ends with 3.
+    The last line is a summary. A plan that stops more than solve.stops is shown as well, and exits with 3.
 
     Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown;
     swarm plan --only gpu-03,research

@@ -1,4 +1,4 @@
-"""How does the curve of a rebalance read, and how does one of its points become the decision?"""
+"""How is the curve of a rebalance shown, and how does one of its points become the decision?"""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _HEADS = {"moves": "moves", "misfit": "misfit", "split": "split over NUMA nodes"
 
 
 def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:
-    """The best placement within so many moves, kept as `swarm solve` keeps its own. Raises LimitExceeded.
+    """The best placement within `moves` moves, written as `swarm solve` does. Raises LimitExceeded.
 
-    Ctrl-C ends the search. Raises Interrupted where what it found by then is not as good as what runs.
+    Ctrl-C stops the search. Raises Interrupted if the result so far is not as good as what runs.
     """
     now = running(repository(), name, today=today, progress=progress)
     progress.phase(f"trying {moves} move{'s' if moves != 1 else ''}")
     watch = progress.watch()
     found = point(now.stack, now.last, moves, today, watch)
     if watch.stopped and rank(found.values) < rank(figures(now.stack, now.last)):
-        raise Interrupted("ended before anything better than what runs was found; nothing was written")
+        raise Interrupted("stopped before anything better than the current placement was found; nothing was written")
     decision = adopt(now, found.solution, today=today)
     keep(decision, progress)
     return decision
 
 
 def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Decision, tuple[Point, ...], bool]:
-    """The whole curve; True with those of its points that Ctrl-C left."""
+    """The whole curve; True if Ctrl-C cut it short."""
     watch = progress.asks("trying moves")
 
     def so_far(points: tuple[Point, ...]) -> None:
@@ -54,10 +54,10 @@ def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Dec
 
 
 def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableType]:
-    """The curve for people."""
+    """The curve as text."""
     names = gained(points)
     if not names:
-        yield Text("Nothing is gained by moving what runs: the placement is as good with no move as with any number.")
+        yield Text("Moving running work gains nothing: the placement is as good without moves as with any number.")
         return
     first, costs = points[0], cost.cost(now.stack, points[0].solution.placement)
     pools = [_pools(now.stack, one) for one in points]
@@ -74,11 +74,11 @@ def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableTyp
     yield table("what moves would gain", heads, rows)
     enough = next(one for one in points if one.values == points[-1].values)
     count = f"{enough.moves} move{'s' if enough.moves != 1 else ''}"
-    yield Text(f"All of it takes {count}. To write a point: swarm rebalance --moves {enough.moves}")
+    yield Text(f"The full gain takes {count}. To write a solution: swarm rebalance --moves {enough.moves}")
 
 
 def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:
-    """The curve for machines."""
+    """The curve as JSON."""
     return [
         {
             "budget": one.budget,
@@ -108,7 +108,7 @@ def _used_json(stack: Stack, one: Point) -> dict[str, dict[str, int]]:
 
 
 def bar(part: float) -> str:
-    """A share as a bar of text with its percentage."""
+    """A share as a text bar with its percentage."""
     filled = round(max(0.0, min(1.0, part)) * BAR)
     return f"{'█' * filled}{'·' * (BAR - filled)} {round(100 * part):>3}%"
 

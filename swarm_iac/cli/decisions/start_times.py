@@ -1,4 +1,4 @@
-"""When could what is pending start, in words? By the clock where machines said since when jobs run, else within how long."""
+"""When could pending work start, in words? At a time if machines say when jobs started, else within a duration."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from swarm_iac.units import Seconds
 if TYPE_CHECKING:
     from swarm_iac.solver.advice.earliest import Start
 
-#: Of so many workloads it is looked for in a list of what is pending.
+#: Pending workloads of a list for which it is worked out.
 MOST = 100
-#: What is to be known of every end.
-GIVES = "the room of a job that has ended is given out by the next `swarm up`"
-#: What it is that pending work could do then: the second is of what runs, and waits for room for its new size.
+#: What follows the end of any job.
+GIVES = "the resources of a finished job are reused by the next `swarm up`"
+#: What pending work could do then; the second is for what runs and waits for capacity for its new size.
 START, GROW = "start", "grow"
-#: Who asks why waits no longer for machines that do not answer. [s]
+#: Longest wait for machines that do not answer. [s]
 _PATIENCE = 10.0
 
 
 def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[str, str]:
-    """Of each pending workload when it could start, or grow; without those of which nobody knows. `now`: [s since 1970]"""
+    """When each pending workload could start or grow, where that is known. `now`: [s since 1970]"""
     names = [one.workload for one in decision.placement.unplaced[:MOST]]
     found = _starts(decision.stack, decision.placement, names, seen, now)
     words = {name: told(start, now) for name, start in found.items()}
@@ -41,7 +41,7 @@ def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[s
 
 
 def asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
-    """The stack and the placement that a question is about: of what waits to grow, as it is wished and without its place."""
+    """The stack and placement to ask about: for what waits to grow, with its new size and without its slot."""
     placement = decision.placement
     others = tuple(one for one in placement.growing if one.workload != workload)
     if len(others) == len(placement.growing):
@@ -52,7 +52,7 @@ def asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
 
 
 def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
-    """When one pending workload could start, and in words. Asked are the machines on which jobs with a known time run."""
+    """When one pending workload could start, and in words. Asks the machines on which jobs with a known time run."""
     stack, placement = asked(decision, workload)
     timed = {one.node for one in placement.going() if stack.workloads[one.workload].time.end}
     seen: dict[str, Observed] = {}
@@ -69,7 +69,7 @@ def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | Non
 
 
 def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:
-    # Each node answers for what stands there by our own lock, and for nothing else.
+    # A node answers only for what our own lock places there.
     here = [(stack.runs_as(one), seen[one.node]) for one in placement.going() if one.node in seen]
     ends_now = came_to_end(stack, placement, seen)
     over = {stack.runs_as(one) for one in placement.going() if one.name in ends_now}

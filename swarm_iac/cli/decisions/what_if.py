@@ -1,4 +1,4 @@
-"""What would be different, and how does that read?"""
+"""What would a change do, and how is that shown?"""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _HINT = "as in: swarm what-if workloads.chat.replicas=4 nodes.gpu-07.state=ready
 
 
 def supposed(now: Decision, edits: Sequence[str], file: Path | None, today: datetime.date, progress: Progress) -> Decision:
-    """What would be decided with the edits (of `file`, when it is given). Raises StackFileError, LimitExceeded."""
+    """The decision with the edits (of `file`, if given). Raises StackFileError, LimitExceeded."""
     if not edits and file is None:
-        raise StackFileError((Problem(Place("what-if"), "", "nothing is to be different; name an edit or --file", _HINT),))
+        raise StackFileError((Problem(Place("what-if"), "", "there is nothing to change; name an edit or --file", _HINT),))
     base = load(file, today=today) if file else Loaded(deadline.written(now.written), now.source)
     return suppose(now, _with(base, edits, today), today=today, progress=progress)
 
 
 def check(name: str, edits: Sequence[str], file: Path | None, today: datetime.date) -> None:
-    """Are the edits right? Asked before anything is solved. Raises StackFileError."""
+    """Check the edits before anything is solved. Raises StackFileError."""
     of = deciding.home(name)
     path = file or (Files.of(*of).stack if of else Path(name))
-    if path.is_file():  # what is no stack is told by who solves
+    if path.is_file():  # a missing file is reported by the solve
         _with(load(path, today=today), edits, today)
 
 
@@ -46,21 +46,21 @@ def _with(base: Loaded, edits: Sequence[str], today: datetime.date) -> Loaded:
 
 
 def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[RenderableType]:
-    """The difference for people."""
+    """The difference as text."""
     changes = list(placement_rows(now, then))
     if changes:
         yield table("placement", ("allocation", "user", "before", "after", ""), changes)
     else:
-        yield Text("Every allocation stays as it runs.\n", style="green")
+        yield Text("Every allocation stays as it is.\n", style="green")
     moves = [(reason.text,) for reason in _moves(then, today)]
     if moves:
-        yield table("what leaves its node, and why", ("",), moves)
+        yield table("what moves or stops, and why", ("",), moves)
     unplaced = list(unplaced_rows(now, then))
     if unplaced:
         yield table("not placed", ("workload", "missing before", "after", "because"), unplaced)
     if then.placement.growing:
         heads = ("workload", "keeps", "wants", "because")
-        yield table("keeps its size until there is room", heads, deciding.growing_rows(then))
+        yield table("keeps its size until there is capacity", heads, deciding.growing_rows(then))
     limits = [
         (f"{one.level} {one.subject}", one.resource, before.used_text, one.used_text, _ceilings(before, one))
         for before, one in _usages(now, then, today)
@@ -72,7 +72,7 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
 
 
 def changes(now: Decision, then: Decision) -> bool:
-    """Would anything stand elsewhere, or would something else be pending?"""
+    """Would anything be placed elsewhere, or something else be pending?"""
     waits = [
         {one.workload: one.missing for one in each.placement.unplaced}
         | {one.workload: (one.keeps, one.wants) for one in each.placement.growing}
@@ -82,7 +82,7 @@ def changes(now: Decision, then: Decision) -> bool:
 
 
 def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:
-    """The difference for machines."""
+    """The difference as JSON."""
     before, after = cost.cost(now.stack, now.last), cost.cost(then.stack, then.placement)
     heads = ("allocation", "user", "before", "after", "note")
     return {
@@ -103,9 +103,9 @@ def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime
 
 
 def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, str, str, str]]:
-    """One row for each allocation that would be elsewhere than it runs, or of another size.
+    """One row for each allocation that would be placed elsewhere than it runs, or with another size.
 
-    What the stack file as it is would change as well, since it is not applied yet, is said so.
+    Marked: what would change without the edit as well, since the stack file is not applied yet.
     """
     before, after, anyway = now.last.by_name(), then.placement.by_name(), now.placement.by_name()
     for name in sorted(before.keys() | after.keys()):
@@ -120,18 +120,18 @@ def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, st
         else:
             note = without = "new" if old is None else "moves" if old.node != new.node else "other resources"
         if anyway.get(name) == new:
-            note += ", without the edit too" if note == without else f"; without the edit: {without}"
+            note += " (also without the edit)" if note == without else f"; without the edit: {without}"
         yield name, wish.user if wish else "-", old.node if old else "-", new.node if new else "-", note
 
 
 def _ends(one: Allocation, of: Decision) -> str:
-    """What becomes of an allocation that is placed no more."""
+    """Why an allocation is no longer placed."""
     wish = of.stack.workloads.get(one.workload)
-    return "no longer wanted" if wish is None or one.index >= wish.members else "loses its place"
+    return "no longer wanted" if wish is None or one.index >= wish.members else "loses its slot"
 
 
 def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:
-    """One row for each workload that misses a place before or after."""
+    """One row for each workload that is pending before or after."""
     before, after = _by_workload(now), _by_workload(then)
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
@@ -157,7 +157,7 @@ def _differ(was: Allocation, now: Allocation) -> bool:
 
 
 def _usages(now: Decision, then: Decision, today: datetime.date) -> Iterator[tuple[Usage, Usage]]:
-    """Each ceiling whose use or value would be different."""
+    """Each limit whose use or value would change."""
     before = {(one.level, one.subject, one.resource): one for one in usage(now.stack, now.last, today)}
     for one in usage(then.stack, then.placement, today):
         was = before.get((one.level, one.subject, one.resource)) or one.model_copy(update={"used": 0})

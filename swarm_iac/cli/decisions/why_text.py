@@ -1,4 +1,4 @@
-"""How does the answer to a "why" read?"""
+"""How is the answer of `swarm why` shown?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.reading.messages import nearest
 
-#: So many reasons of one kind are read by a person.
+#: Reasons of one kind that are shown to people.
 SHOWN = 20
 _KINDS = {
     "limit": "a limit", "node": "a node", "move": "moves", "request": "a request", "together": "several together",
@@ -35,13 +35,13 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     """
     stem, _, index = workload.rpartition("-")
     if workload not in decision.stack.workloads and index.isdigit() and stem in decision.stack.workloads:
-        workload = stem  # one replica is where it is for the sake of all
+        workload = stem  # the replicas of a workload share their reasons
     if workload not in decision.stack.workloads:
         near = nearest(workload, {*decision.stack.workloads, *decision.stack.nodes})
         file = decision.source.place("").file
         raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
     stack, placement = start_times.asked(decision, workload)
-    watch = progress.asks(f"looking for the reasons of {workload}")
+    watch = progress.asks(f"finding the reasons for {workload}")
 
     def tell(text: str) -> None:
         progress.phase(f"trying {text}")
@@ -49,7 +49,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     def as_it_runs(answer: Explanation) -> Explanation:
         if placement is decision.placement:
             return answer
-        # What waits to grow is asked about without its place, and has not left it.
+        # A workload that waits to grow is solved without its slot, and has not left it.
         moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
         return answer.model_copy(update={"moved": moved})
 
@@ -61,12 +61,12 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
 
 
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
-    """When a workload that waits could start, and in words; see `start_times.of`."""
+    """When a pending workload could start, and in words; see `start_times.of`."""
     return start_times.of(decision, workload, offline=offline)
 
 
 def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
-    """The answer for machines; every reason and edit with its place. `start`: when it could start, and in words."""
+    """The answer as JSON; every reason and edit with its place. `start`: when it could start, and in words."""
     return {
         "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
         **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "mends"}),
@@ -100,32 +100,31 @@ def place(source: Source, path: str) -> str:
 
 
 def lines(answer: Explanation, decision: Decision, options: str, start: str = "") -> Iterator[str]:
-    """The answer for people. `options`: what a command needs to be about the same stack; `start`: when it could start."""
+    """The answer as text. `options`: options that name the same stack; `start`: when it could start."""
     source = decision.source
     growing = next((one for one in decision.placement.growing if one.workload == answer.workload), None)
     if growing:
-        yield f"{answer.workload}: runs, and keeps {growing.keeps} until there is room for {growing.wants}"
+        yield f"{answer.workload}: runs with {growing.keeps} until there is capacity for {growing.wants}"
     else:
         done = [one for one in decision.placement.allocations if one.workload == answer.workload and one.ended]
         finished = f", {len(done)} finished" if done else ""
         yield f"{answer.workload}: {answer.placed} placed, {answer.missing} not placed{finished}"
         if done:
-            yield "\nWhat has finished, and is not run again"
+            yield "\nFinished, and not run again"
             yield from _finished(done, decision)
     if answer.fits:
-        yield "\nWhere it stands"
+        yield "\nWhere it is placed"
         yield from _reasons(answer.fits, source)
     if answer.moved:
-        yield "\nWhat left its node, and for whose sake"
+        yield "\nWhat moved or stopped, and why"
         yield from _reasons(answer.moved, source)
     if answer.second:
-        yield "\nThe second best"
+        yield "\nRunner-up"
         yield f"  {_second(answer)}"
     elif answer.cut and not answer.missing:
-        yield "\nEnded by hand before a second best was found."
+        yield "\nInterrupted before a runner-up was found."
     if answer.reasons:
-        size = " in its new size" if growing else ""
-        yield f"\nTogether these leave it no place{size}; each of them is needed for that"
+        yield f"\nWhy it {'cannot grow' if growing else 'is pending'} (the smallest set of rules and facts that excludes it)"
         yield from _reasons(answer.reasons, source)
         if start:
             yield f"\nWhen it could {start_times.GROW if growing else start_times.START}, if nothing new arrives"
@@ -136,11 +135,11 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
 
 def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:
     for one in done[:SHOWN]:
-        yield f"  {one.name}: ended on {one.node}, {kept_of(one)}; its GPUs, CPUs, memory and bandwidth are free for others"
+        yield f"  {one.name}: ended on {one.node}, {kept_of(one)}; its GPUs, CPUs, memory and bandwidth are free"
     if len(done) > SHOWN:
         yield f"  and {len(done) - SHOWN} more; --json has all"
     at = f"workloads.{done[0].workload}"
-    yield f"    {place(decision.source, at)}  {at}  another command or variable is another job"
+    yield f"    {place(decision.source, at)}  {at}  another command or environment makes it a new job"
 
 
 def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:
@@ -156,19 +155,19 @@ def _second(answer: Explanation) -> str:
     if second is None:
         return ""
     if not second.nodes:
-        return f"without {second.avoids} it has no place"
+        return f"without {second.avoids} it would be pending"
     where = ", ".join(second.nodes)
     price = "; ".join(second.price) if second.price else "none: a tie, decided by the fuller node, then by name"
-    return f"without {second.avoids}: on {where}; the price: {price}"
+    return f"without {second.avoids}: on {where}; cost: {price}"
 
 
 def _mends(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
     source, mends, most = decision.source, answer.mends, decision.stack.solve.stops
     if not mends:
-        none = "Ended by hand before a change was found" if answer.cut else "No change of up to three values was found"
-        yield f"\n{none} that places it."
+        none = "Interrupted before one was found" if answer.cut else "none of up to three values"
+        yield f"\nWhat would place it\n  {none}"
         return
-    yield "\nWhat would place it, each tried by solving, cheapest first"
+    yield "\nWhat would place it (each tested by solving, cheapest first)"
     kind = ""
     for mend in mends:
         if mend.kind != kind:
@@ -179,13 +178,13 @@ def _mends(answer: Explanation, decision: Decision, options: str) -> Iterator[st
             yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
         yield from _price(mend, decision)
         if (count := missed(mend, decision)) > most:
-            yield f"      stops {count} running allocations at once, and solve.stops is {most}: swarm up --allow-stop {count}"
+            yield f"      stops {count} running allocations, and solve.stops is {most}: swarm up --allow-stop {count}"
     if answer.cut:
-        yield "\nEnded by hand: other changes may place it, too."
+        yield "\nInterrupted: other changes may place it as well."
 
 
 def _price(mend: Mend, decision: Decision) -> Iterator[str]:
-    """What it does to what runs; apart from that, what would happen without it too, where that is not applied yet."""
+    """Its effect on what runs; separately, what would happen without it as well, since it is not applied yet."""
     then = decision.placement.by_name()
     moves = [(_move(one), one.name in then and then[one.name].node == one.target) for one in mend.moves]
     before = decision.last.by_name()
@@ -194,15 +193,15 @@ def _price(mend: Mend, decision: Decision) -> Iterator[str]:
     for verb, each in (("moves", moves), ("restarts", restarts), ("stops", stops)):
         for anyway in (False, True):
             if told := [one for one, too in each if too is anyway]:
-                yield f"      {verb} {', '.join(told)}{', without the edit too' if anyway else ''}"
+                yield f"      {verb} {', '.join(told)}{' (also without the edit)' if anyway else ''}"
     if mend.displaced:
-        yield f"      leaves {', '.join(mend.displaced)} without the place it would get"
+        yield f"      leaves {', '.join(mend.displaced)} pending"
 
 
 def missed(mend: Mend, decision: Decision) -> int:
-    """How many `swarm up` would stop, as its guard counts them (plan.guards): a service is healthy where it goes to first.
+    """How many `swarm up` would stop, as its guard counts them (plan.guards): a service is healthy in its new slot first.
 
-    A gang stops whole, and what stood on a machine that is given up is stopped by nobody.
+    A gang stops as a whole, and nothing is stopped on a lost machine.
     """
     works, nodes = decision.stack.workloads, decision.stack.nodes
     goes = {one.name for one in mend.moves if one.source in nodes and nodes[one.source].state != "lost"} | {*mend.restarts}
@@ -218,5 +217,5 @@ def _new(value: object) -> str:
 
 
 def _move(move: Move) -> str:
-    where = f"to another GPU of {move.source}" if move.source == move.target else f"{move.source} → {move.target}"
+    where = f"to another GPU on {move.source}" if move.source == move.target else f"{move.source} → {move.target}"
     return f"{move.name} ({where})"

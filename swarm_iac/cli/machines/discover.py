@@ -1,4 +1,4 @@
-"""What would a stack file say of machines that are there already?"""
+"""What is the hardware section of a stack file for machines that exist already?"""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Facts
 from swarm_iac.units import BitsPerSecond, Bytes
 
-#: What YAML takes for more than text.
+#: Words that YAML reads as something other than text.
 _MEANT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def found(addresses: list[str]) -> tuple[str, dict[str, str]]:
-    """The hardware part of a stack file, and what went wrong by node. Reads only."""
+    """The hardware section of a stack file, and errors by node. Read-only."""
     from swarm_iac.observe import observe
 
     targets: dict[str, str] = {}
@@ -50,13 +50,13 @@ def _shape_name(facts: Facts) -> str:
 
 
 def _hardware(facts: Facts) -> str:
-    """One machine shape as YAML flow. Sizes are rounded down, so that a plan never counts on more than there is."""
+    """One machine shape as YAML flow. Sizes are rounded down, so that a plan never relies on more than there is."""
     words = []
     if facts.gpus:
         card = facts.gpus[0]
         model = gpu_model(card.model)
         count, size = len(facts.gpus), _round(card.memory)
-        known = f"{count} x {model}"  # as it stands, because only a model that we know does so
+        known = f"{count} x {model}"  # written plainly only for a model that we know
         words.append(
             f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {_text(model)}, memory: {size}}}"
         )
@@ -73,7 +73,7 @@ def _hardware(facts: Facts) -> str:
 
 
 def _text(words: str) -> str:
-    """What a machine says, as YAML: plain where that is text for sure, else quoted, so that it adds no key."""
+    """A machine's word as YAML: plain if it is certainly text, else quoted, so that it cannot add a key."""
     return words if re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", words) and words.lower() not in _MEANT else json.dumps(words)
 
 

@@ -1,4 +1,4 @@
-"""What do the machines say, and how does that read beside what is wanted?"""
+"""How are nodes and allocations listed, with what the machines say of them?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm_iac.cli.engine import options
 from swarm_iac.cli.machines import fleet_view
 from swarm_iac.cli.machines.fleet_view import FleetView
 from swarm_iac.errors import SwarmError
-from swarm_iac.model import deadline
+from swarm_iac.model import deadline, device
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Node
@@ -45,7 +45,7 @@ def node_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
 
 
 def nodes_json(view: FleetView) -> dict[str, Any]:
-    """The same for machines, with all that each says of itself. Where none was asked, nobody knows how anything is."""
+    """The same as JSON, with everything a node reports. Where none was asked, health is unknown."""
     found = {name: seen.model_dump(mode="json") for name, seen in view.observed.items()}
     for one in found.values() if view.offline else ():
         one["health"] = {name: how if how == "done" else "not asked" for name, how in one["health"].items()}
@@ -53,7 +53,7 @@ def nodes_json(view: FleetView) -> dict[str, Any]:
 
 
 def _times(view: FleetView, seen: Observed) -> Iterator[str]:
-    """Who runs there longer than was said, and who reached its limit."""
+    """Allocations that run longer than expected, or have reached their limit."""
     for one in view.decision.placement.on(seen.node):
         words = _run_time(view, one).lstrip(":; ")
         if words:
@@ -91,7 +91,7 @@ def _held(seen: Observed) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which allocations are to be shown; empty: all."""
+    """Which allocations to show; empty: all."""
 
     user: str = ""
     node: str = ""
@@ -99,7 +99,7 @@ class Wanted:
 
 
 def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> FleetView:
-    """As `look`, with only what is wanted. For what is pending no machine is asked: it stands on none, or waits to grow.
+    """As `look`, with only what was asked for. For what is pending no machine is asked.
 
     Raises SwarmError for a user or node that the stack file does not have.
     """
@@ -138,7 +138,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
         apart = deciding.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
-        gpus = ranges(one.gpus) or "-"
+        gpus = device.told(one.gpus) or "-"
         cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
         user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"
         yield one.name, user, one.node, gpus, cpus, memory, health
@@ -149,19 +149,19 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
 
 
 def _finished(view: FleetView, one: Allocation, health: str) -> str:
-    """How a job is that came to its end by the lock file, and what it holds."""
+    """State of a job that has finished according to the lock file, and what it holds."""
     seen, wanted = view.observed.get(one.node), view.desired.get(one.node)
     if not view.offline and seen is not None and wanted is not None and not seen.error:
         if view.decision.stack.runs_as(one) in runs_on(seen, wanted):
-            return f"{health}, though it has ended by the lock file: nobody gets its place before it has"
+            return f"{health}, though it has finished according to the lock file: its resources are not reused before it ends"
         if view.decision.stack.runs_as(one) not in seen.state.allocations:
-            return "finished; its files are gone"
+            return "finished; its files were removed"
     how = health if health.startswith("failed") else "finished"
     return f"{how}; {deciding.kept_of(one)}"
 
 
 def _run_time(view: FleetView, one: Allocation) -> str:
-    """What its time has to do with how it is, as the end of a cell."""
+    """What its time limit says about it, as the end of a cell."""
     seen = view.observed.get(one.node)
     if seen is None or seen.error:
         return ""
@@ -171,7 +171,7 @@ def _run_time(view: FleetView, one: Allocation) -> str:
 
 
 def allocations_json(view: FleetView) -> list[dict[str, Any]]:
-    """The same for machines."""
+    """The same as JSON."""
     answer: list[dict[str, Any]] = []
     growing = {one.workload: one for one in view.decision.placement.growing}
     for one in view.decision.placement.allocations:
@@ -183,13 +183,13 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
         own = one.model_dump(mode="json", exclude={"ended"}) | ({"finished": True} if one.ended else {})
         waits = growing.get(one.workload)
         own |= {"waits_to_grow": waits.model_dump(mode="json", exclude={"workload"})} if waits and not one.ended else {}
-        answer.append({**own, "health": health, **times})  # `ended`: how, in the node's word
+        answer.append({**own, "health": health, **times})  # `ended`: how, as the node puts it
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer
 
 
 def differences(view: FleetView) -> list[tuple[str, str]]:
-    """Every difference between wanted and found, by node; what a node's darkness hides counts as one."""
+    """Every difference between desired and found, by node; an unreachable node counts as one."""
     found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
     found += [(name, f"hardware: {words}") for name, words in unlike(view.observed, view.desired).items()]
     left = (left.step for left in view.plan.left if left.cause == "halted")
@@ -202,11 +202,12 @@ def differences(view: FleetView) -> list[tuple[str, str]]:
 
 
 def waiting(view: FleetView) -> Iterator[str]:
-    """What is wished and can be nowhere yet, so that no machine differs for it."""
+    """What is asked for and cannot be placed yet, so that no machine differs for it."""
     for gone in view.decision.placement.unplaced:
-        yield f"pending: {gone.workload}, {len(gone.missing)} without a place; see: swarm why {gone.workload}"
+        yield f"pending: {gone.workload}, {len(gone.missing)} not placed; see: swarm why {gone.workload}"
     for one in view.decision.placement.growing:
-        yield f"pending: {one.workload} keeps {one.keeps} until there is room for {one.wants}; see: swarm why {one.workload}"
+        wants = f"keeps {one.keeps} until there is capacity for {one.wants}"
+        yield f"pending: {one.workload} {wants}; see: swarm why {one.workload}"
 
 
 def _shown(value: Any) -> str:
@@ -214,7 +215,7 @@ def _shown(value: Any) -> str:
 
 
 def proven(view: FleetView) -> str:
-    """What is proven of the placement, in one line."""
+    """How good the placement is, in one line."""
     return deciding.proof_line(view.decision)
 
 

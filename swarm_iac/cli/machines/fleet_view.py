@@ -1,4 +1,4 @@
-"""What is decided, what are the machines, and what would a change do? What `plan`, `status`, `ps` and `assert` show."""
+"""What is decided, what do the machines say, and what would `up` do? For `plan`, `status`, `ps` and `assert`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from swarm_iac.reconcile.reconcile import believed, selected
 
 @dataclass(frozen=True)
 class FleetView:
-    """A decision, and the machines of the stack beside it."""
+    """A decision, and the machines of its stack."""
 
     decision: Decision
     desired: Mapping[str, Desired]
     observed: Mapping[str, Observed]
     plan: Plan
-    offline: str = ""  # what was taken for the machines, where none was asked
-    blank: bool = False  # those are as new: nothing was ever applied
-    starts: Mapping[str, str] = field(default_factory=dict)  # when what is pending could start, where that is known
+    offline: str = ""  # what stands in for the machines if none was asked
+    blank: bool = False  # nothing was ever applied
+    starts: Mapping[str, str] = field(default_factory=dict)  # when pending work could start, if known
     now: int = 0  # [s since 1970]
-    found: Reconciliation | None = None  # where a change was planned
+    found: Reconciliation | None = None  # if a change was planned
 
 
 def look(
@@ -46,9 +46,9 @@ def look(
 ) -> FleetView:
     """Decide (for stacks/NAME.yaml, or the file that `name` is), read every machine, and plan.
 
-    Offline: as the lock file leaves them. `retry`: roll-outs that halted go on. `only`: the nodes and teams that are to
-    change. Shown on a terminal as it goes on, unless `quiet`. Not `planned`: the plan is empty, for a command that only
-    looks: no order of steps need be safe for that.
+    `offline`: assume the machines are as the lock file says. `retry`: continue halted roll-outs. `only`: nodes and teams to
+    change. Progress is shown on a terminal, unless `quiet`. Not `planned`: the plan is empty, for a command that only looks;
+    that needs no safe order of steps.
     """
     from swarm_iac.cli.terminal.progress import doing, followed
     from swarm_iac.plan.state import runtimes
@@ -86,9 +86,9 @@ def look(
 
 
 def supposed(now: Decision, then: Decision) -> FleetView:
-    """The plan of `then`, which was supposed, as if all ran that the lock file of `now` has.
+    """The plan of the hypothetical `then`, assuming that everything in the lock file of `now` is running.
 
-    Raises Refused: no order is safe.
+    Raises Refused if no order is safe.
     """
     asked = request(then, datetime.date.today())
     wanted = asked.nodes()
@@ -110,7 +110,7 @@ def guard(view: FleetView, allowed: int) -> Refused | None:
 
 
 def _doubts(decision: Decision, today: datetime.date) -> tuple[str, ...]:
-    """What is legal in the stack file and surely not meant."""
+    """Warnings: what is legal in the stack file and probably not intended."""
     from swarm_iac.stackfile import Loaded
     from swarm_iac.stackfile.checks.warnings import doubts
 

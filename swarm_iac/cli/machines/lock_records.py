@@ -1,4 +1,4 @@
-"""What does the lock file say that runs, for commands that have no state of Pulumi's to read?"""
+"""What does the lock file say is running, for commands that cannot read Pulumi's state?"""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from swarm_iac.reconcile import Records
 
 
 def records(decision: Decision, wanted: Mapping[str, Desired]) -> Records:
-    """The lock as a record of earlier runs. It knows no lineage, and of a node that left the stack no address.
+    """The lock as a record of earlier runs. It has no lineage, and no addresses of nodes that left the stack.
 
-    `wanted`: of the decision, so that a lock that holds is not expanded a second time.
+    `wanted`: the desired state of the decision, so that a valid lock is not expanded twice.
     """
     stack = decision.stack
     placed: dict[str, set[str]] = {}
@@ -32,7 +32,7 @@ def records(decision: Decision, wanted: Mapping[str, Desired]) -> Records:
 
 
 def gone(decision: Decision) -> dict[str, tuple[str, ...]]:
-    """Nodes that left the stack, and what runs there."""
+    """Nodes that left the stack → what runs there."""
     found: dict[str, list[str]] = {}
     if not deciding.never_applied(decision.root, decision.name):
         for one in decision.last.going():
@@ -42,11 +42,11 @@ def gone(decision: Decision) -> dict[str, tuple[str, ...]]:
 
 
 def applied(decision: Decision, wanted: Mapping[str, Desired], known: tuple[Allocation, ...]) -> Mapping[str, Desired]:
-    """Every node of the stack as it is when all that is `known` is done."""
+    """The desired state of every node that corresponds to the `known` allocations."""
     stack = decision.stack
-    # Of what was taken out of the stack file, an old lock says what it holds, and not whose it was.
+    # An old lock does not say who owned a workload that was removed from the stack file.
     dropped = {one.workload: Workload(user=one.user or min(stack.users(), default="nobody")) for one in known}
-    # What is drained now was not when the lock was written, else the lock would hold nothing there.
+    # A node that is drained now was not when the lock was written, else the lock would have nothing there.
     nodes = {
         name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
         for name, node in stack.nodes.items()
@@ -64,9 +64,9 @@ def applied(decision: Decision, wanted: Mapping[str, Desired], known: tuple[Allo
 
 
 def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool = False) -> dict[str, Observed]:
-    """Every node as it is found when it is as the lock says, and all on it is healthy; blank where the lock holds nothing.
+    """Every node as it would be found if the lock is applied and all is healthy; blank if the lock is empty.
 
-    `always`: the lock is taken for applied, also where nothing ever was.
+    `always`: assume the lock is applied, even if nothing ever was.
     """
     known = _known(decision, always=always)
     was = applied(decision, wanted, known)
@@ -84,7 +84,7 @@ def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool 
 
 
 def since(decision: Decision) -> str:
-    """The lock file, and since when it says so: it is written when something was applied, or solved by hand."""
+    """The lock file and its date: it is written when something is applied, or by `swarm solve`."""
     if deciding.never_applied(decision.root, decision.name):
         return "machines on which nothing runs, since nothing was ever applied here"
     file = decision.files.lock
@@ -96,7 +96,7 @@ def since(decision: Decision) -> str:
 
 
 def _known(decision: Decision, *, always: bool = False) -> tuple[Allocation, ...]:
-    """What the lock says of nodes that are in the stack; nothing where nothing was ever applied."""
+    """Allocations of the lock on nodes that are in the stack; none if nothing was ever applied."""
     if not always and deciding.never_applied(decision.root, decision.name):
         return ()
     return tuple(one for one in decision.last.allocations if one.node in decision.stack.nodes)

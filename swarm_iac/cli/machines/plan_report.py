@@ -1,4 +1,4 @@
-"""How is a plan shown: for people, for machines, for a pull request?"""
+"""How is a plan shown: as text, as JSON, as Markdown?"""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def summary(view: FleetView) -> Summary:
 
 
 def plan_json(view: FleetView) -> dict[str, Any]:
-    """The plan for machines."""
+    """The plan as JSON."""
     from swarm_iac.plan.show.render import as_json
 
     return as_json(view.plan, _context(view))
 
 
 def plan_text(view: FleetView) -> tuple[Any, ...]:
-    """The plan for people."""
+    """The plan as text."""
     from swarm_iac.plan.show.render import text
 
     return tuple(text(view.plan, _context(view)))

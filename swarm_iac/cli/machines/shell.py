@@ -13,7 +13,7 @@ from swarm_iac.cli.engine import options
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
 
-#: Of a line that never ends, so much is shown at a time. [characters]
+#: Longest part of an endless line that is shown at a time. [characters]
 _LINE = 1 << 16
 
 
@@ -44,7 +44,7 @@ def find(name: str, allocation: str) -> Chosen:
     all_of = [one for one in decision.placement.allocations if allocation in (one.name, one.workload)]
     if not all_of:
         unplaced = allocation in {gone.workload for gone in decision.placement.unplaced}
-        hint = f"it found no place: swarm why {allocation}" if unplaced else "see: swarm ps"
+        hint = f"it is pending: swarm why {allocation}" if unplaced else "see: swarm ps"
         raise SwarmError(f"nothing is allocated under the name {allocation}", hint=hint)
     if len(all_of) > 1:
         raise SwarmError(f"{allocation} has {len(all_of)} replicas", hint=f"name one: {', '.join(one.name for one in all_of)}")
@@ -54,7 +54,7 @@ def find(name: str, allocation: str) -> Chosen:
 
 
 def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False, words: bool = False) -> int:
-    """Run a command on the allocation's node, as whom we log in; its exit status. `words`: only printable ones are shown."""
+    """Run a command on the allocation's node as the login user; its exit status. `words`: filter unprintable output."""
     from swarm_iac.reach.address import parse
 
     if chosen.address != "local":
@@ -71,12 +71,12 @@ def on_node(chosen: Chosen, command: list[str], *, terminal: bool = False, words
 
 
 def inside(chosen: Chosen, command: list[str]) -> list[str]:
-    """The words that run `command` (a login shell when empty) as the allocation's user within its slice.
+    """The command line that runs `command` (a login shell if empty) as the allocation's user within its slice.
 
     PrivateUsers: without it the owner of a directory on XFS could move files out of their quota's project.
     """
     words = ["systemd-run", "--quiet", "--collect", "--wait", f"--slice={chosen.slice}", f"--uid={chosen.user}"]
     words += ["--property=SupplementaryGroups=swarm-gpu", "--property=PrivateUsers=yes"]
-    # systemd would expand variables in the words: with its own, not with those of whoever types.
+    # systemd would expand variables in the arguments, with its own values.
     command = [word.replace("$", "$$") for word in command]
     return [*words, *(["--pipe", "--", *command] if command else ["--pty", "--", "/bin/bash", "-l"])]

@@ -1,4 +1,4 @@
-"""What does Pulumi's state say of earlier runs, where it lies in files?"""
+"""What does Pulumi's state say about earlier runs, if it is kept in files?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLEET, _LINEAGE = "swarm:index:Fleet", "swarm:index:Lineage"
 def records(root: Path, name: str) -> Records | None:
     """The state of a stack of the fleet repository `root`, as the provider reads it.
 
-    None where it does not lie in files, is not there, or holds no lineage yet. Raises Refused for what is not understood.
+    None if it is not kept in files, does not exist, or has no lineage yet. Raises Refused for what cannot be read.
     """
     folder = state_folder(root)
     resources = _resources(folder, _project(root), name) if folder else []
@@ -40,7 +40,7 @@ def _resources(folder: Path, project: str, name: str) -> list[dict[str, Any]]:
         text = gzip.decompress(packed.read_bytes()) if packed.is_file() else path.read_bytes()
         return [each for each in json.loads(text)["checkpoint"]["latest"]["resources"] if isinstance(each, dict)]
     except (OSError, EOFError, ValueError, LookupError, TypeError):
-        return []  # there is none, or Pulumi says what is wrong with it
+        return []  # there is none, or Pulumi reports what is wrong with it
 
 
 def _project(root: Path) -> str:

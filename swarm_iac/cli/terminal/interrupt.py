@@ -1,4 +1,4 @@
-"""How does a command end on Ctrl-C? With one line and 130, whatever its other threads are doing."""
+"""How does a command end on Ctrl-C? With one line and exit code 130, whatever its other threads are doing."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from swarm_iac.errors import SwarmError
 
 CODE = 128 + signal.SIGINT
 WORD = "interrupted\n"
-#: Name of the thread in which a command decides, while another one shows how far it is.
+#: Name of the thread that decides while another one shows progress.
 WORKER = "swarm decides"
 _begun = threading.Event()
 
 
 class Interrupted(SwarmError):
-    """The user ended the command; the message says what became of its work."""
+    """The user stopped the command; the message says what became of its work."""
 
     exit_code = CODE
 
 
 def raised(number: int, frame: FrameType | None) -> None:
-    """Handler of SIGINT: KeyboardInterrupt, as Python's own; but where a module is being loaded the process ends here.
+    """Handler of SIGINT: KeyboardInterrupt, like Python's own, except that the process exits while a module is loading.
 
-    Who loads code may swallow the exception (compiled modules do), or leave half a module behind. Nothing is begun there
-    yet: who begins something that must be ended well calls `begun` first.
+    A loader may swallow the exception (compiled modules do) or leave half a module behind. Nothing has been started yet:
+    code that starts something which needs cleaning up calls `begun` first.
     """
     if not _begun.is_set():
         while frame is not None and "importlib" not in frame.f_code.co_filename:
@@ -41,12 +41,12 @@ def raised(number: int, frame: FrameType | None) -> None:
 
 
 def begun() -> None:
-    """From here on an interrupt is an exception wherever it comes, since something has to be ended well."""
+    """From here on an interrupt is always an exception, since something needs cleaning up."""
     _begun.set()
 
 
 def by_hand(end: BaseException) -> bool:
-    """Is it an exit that a KeyboardInterrupt was turned into on its way up?"""
+    """Is this exit a KeyboardInterrupt that was converted on its way up?"""
     cause: BaseException | None = end
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
@@ -54,7 +54,7 @@ def by_hand(end: BaseException) -> bool:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. A thread that is deep in a solver is not waited for, nor is what it works on taken away from it."""
+    """Exit. A thread deep in the solver is neither waited for nor deprived of its data."""
     if all(thread.name != WORKER for thread in threading.enumerate()):
         raise SystemExit(code)
     for stream in (sys.stdout, sys.stderr):

@@ -1,9 +1,9 @@
-"""How does a user follow a decision, and end it? What is done now, and goals improving in place, on a terminal.
+"""How does a user watch a decision and stop it? On a terminal: the current phase, and goals as they improve.
 
-The decision is made in a thread of its own: this one draws, and hears Ctrl-C. Before anything is being solved, the first
-ends the command: nothing is found yet that could be kept. From then on the first ends the search with the best so far,
-and the second ends the command. What is being written is written to its end, which takes a moment. A question is answered
-with what is known so far, whatever the other thread is doing then.
+The decision is made in a thread of its own; this one draws and handles Ctrl-C. Before the search starts, the first Ctrl-C
+stops the command, since there is nothing to keep. After that the first stops the search with the best result so far, and
+the second stops the command. A write in progress is completed, which takes a moment. A question is answered with the
+results so far, whatever the other thread is doing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 HEADS = ("goal", "reached", "at best", "gap")
 _REFRESH = 0.1
-#: What is done sooner is not worth a line that goes at once. [s]
+#: Anything faster shows no progress. [s]
 _SOON = 0.3
-#: So long is waited for what is being written, should its disk hang. [s]
+#: Longest wait for a write in progress, in case the disk hangs. [s]
 _PATIENCE = 1.5
-#: So long a question that was ended may take to finish by itself. [s]
+#: Time that an interrupted question has to finish by itself. [s]
 _GRACE = 0.7
 
 
 def gap(goal: Goal) -> str:
-    """How far the value can be from the best, at most."""
+    """How far the value can be from the best possible, at most."""
     if goal.value == goal.bound:
         return "0"
     return f"{100 * abs(goal.bound - goal.value) / max(abs(goal.bound), abs(goal.value)):.1f}%"
@@ -51,33 +51,33 @@ def goal_rows(goals: tuple[Goal, ...]) -> list[tuple[str, str, str, str]]:
 
 
 def followed(work: Callable[[Following], T], *, quiet: bool = False) -> T:
-    """What `work` gives, shown on stderr where that is a terminal, unless `quiet`.
+    """The result of `work`, with progress on stderr if that is a terminal, unless `quiet`.
 
-    Raises what it raises, and Interrupted when Ctrl-C ended it.
+    Raises what it raises, and Interrupted if Ctrl-C stopped it.
     """
     return _Worker(work, quiet).run()
 
 
 class Following:
-    """A Progress whose phases and goals are shown. Made by `followed`; its methods are for the thread that decides."""
+    """A Progress whose phases and goals are displayed. Created by `followed`; its methods are for the deciding thread."""
 
     def __init__(self) -> None:
         self.text = ""
         self.since = time.monotonic()
         self.ending = False
         self.solving: Watch | None = None
-        self.so_far: Any = None  # what `followed` gives if it is ended now
+        self.so_far: Any = None  # what `followed` returns if it is stopped now
         self._asking: Watch | None = None
         self._goals: dict[str, Goal] = {}
         self._lock = threading.Lock()
 
     def phase(self, text: str) -> None:
-        """What is done now."""
+        """The current phase."""
         with self._lock:
             self.text, self.since = text, time.monotonic()
 
     def watch(self) -> Watch:
-        """The watch of a solve that begins now. From here on an interrupt ends the search, and not the command."""
+        """The watch of a solve that starts now. From here on, an interrupt stops the search and not the command."""
         from swarm_iac.solver import Watch
 
         made = Watch(self._tell, phase=self.phase)
@@ -89,17 +89,17 @@ class Following:
         return made
 
     def stop(self) -> None:
-        """End the search with the best so far; called by the thread that waits."""
+        """Stop the search with the best so far; called by the waiting thread."""
         self.ending = True
         for watch in (self.solving, self._asking):
             if watch is not None:
                 watch.stop()
 
     def asks(self, text: str) -> Watch:
-        """A question that begins; its watch, of which nothing is shown but what it is told as a phase.
+        """Start a question and return its watch; only its phases are displayed.
 
-        An interrupt ends the command again, and from the first `found` on the question, with what was found last.
-        Raises Interrupted where one came already: the search before it was ended for an answer that is wanted no more.
+        An interrupt stops the command again, and after the first `found` the question, with the last result found.
+        Raises Interrupted if one came already: the search before was stopped, and its answer is no longer wanted.
         """
         if self.ending:
             raise interrupt.Interrupted(f"interrupted before {text}; nothing was written")
@@ -110,11 +110,11 @@ class Following:
         return self._asking
 
     def found(self, answer: Any) -> None:
-        """What `followed` gives if it is ended now."""
+        """What `followed` returns if it is stopped now."""
         self.so_far = answer
 
     def shown(self) -> RenderableType:
-        """Phase and goals as they are now."""
+        """Current phase and goals."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -122,8 +122,8 @@ class Following:
         with self._lock:
             text, seconds, rows = self.text, time.monotonic() - self.since, goal_rows(tuple(self._goals.values()))
         keeps = "Ctrl-C keeps the best so far" if self.solving else ""
-        known = "Ctrl-C ends with what is known" if self.so_far is not None else ""
-        hint = "ending" if self.ending else keeps or known or "Ctrl-C ends"
+        known = "Ctrl-C stops with the results so far" if self.so_far is not None else ""
+        hint = "stopping" if self.ending else keeps or known or "Ctrl-C stops"
         line = Text(f"{text or 'starting'}, {seconds:.0f} s; {hint}", style="dim")
         if not rows:
             return line
@@ -151,7 +151,7 @@ class _Worker(Generic[T]):
         self.errors: list[BaseException] = []
 
     def run(self) -> T:
-        """Start the work, draw until it ends, and put the handler of Ctrl-C back."""
+        """Start the work, draw until it ends, and restore the handler of Ctrl-C."""
         thread = threading.Thread(target=self._work, name=interrupt.WORKER, daemon=True)
         here = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, self._interrupted) if here else None
@@ -175,15 +175,15 @@ class _Worker(Generic[T]):
     def _work(self) -> None:
         try:
             self.results.append(self.work(self.following))
-        except BaseException as error:  # it is raised again in the thread that waits
+        except BaseException as error:  # raised again in the waiting thread
             self.errors.append(error)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        # Only counted: it may come in the middle of whatever this thread draws, or of what it has locked.
+        # Only counted: it may arrive while this thread draws or holds a lock.
         self.interrupts += 1
 
     def _goes_on(self, thread: threading.Thread) -> bool:
-        """Wait a moment, and heed Ctrl-C. False when the work is done. Raises Interrupted."""
+        """Wait a moment and handle Ctrl-C. False when the work is done. Raises Interrupted."""
         thread.join(_REFRESH)
         while self.heard < self.interrupts and thread.is_alive():
             self.heard += 1
@@ -196,15 +196,15 @@ class _Worker(Generic[T]):
             if not thread.is_alive():
                 return
         if self.following.ending:
-            raise interrupt.Interrupted("ended at once; nothing of this search is kept")
+            raise interrupt.Interrupted("stopped; nothing from this search was kept")
         if self.following.so_far is not None:
-            say("ending; what is known so far follows (once more to end at once)")
+            say("stopping; results so far follow (Ctrl-C again to stop now)")
             self.until = time.monotonic() + _GRACE
             self.following.stop()
             return
         if self.following.solving is None:
             raise interrupt.Interrupted(f"interrupted while {self.following.text or 'starting'}; nothing was written")
-        say("ending the search; the best so far is kept (once more to end at once)")
+        say("stopping the search; the best so far is kept (Ctrl-C again to stop now)")
         self.following.stop()
 
     def _draw(self, thread: threading.Thread) -> None:
@@ -218,12 +218,12 @@ class _Worker(Generic[T]):
 
 @contextmanager
 def doing(text: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show on a terminal's stderr, unless `quiet`, what the body does; Ctrl-C in it is a KeyboardInterrupt."""
+    """Show what the body does, on stderr if that is a terminal, unless `quiet`; Ctrl-C in it is a KeyboardInterrupt."""
     if quiet or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(f"{text}; Ctrl-C ends", style="dim")):
+    with Console(stderr=True).status(Text(f"{text}; Ctrl-C stops", style="dim")):
         yield

@@ -1,4 +1,4 @@
-"""How does text reach the person? Results on stdout, progress on stderr, tables that fit the terminal."""
+"""How is output printed? Results on stdout, progress on stderr, tables that fit the terminal."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _PIPE_WIDTH = 160
 
 
 def _console() -> Console:
-    # A pipe or a log has no width of its own; 80 columns would fold every row of a table.
+    # A pipe or log has no width; 80 columns would fold every row of a table.
     return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def say(text: str) -> None:
-    """Progress, on stderr, at once, and after the results before it: a log that holds both has them in order."""
+    """Print progress on stderr, flushed, after earlier results: a log with both has them in order."""
     sys.stdout.flush()
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
 def show(*things: RenderableType) -> None:
-    """Results, on stdout. In a pipe no line ends in spaces that only a terminal's columns need."""
+    """Print results on stdout. In a pipe, trailing spaces of table columns are removed."""
     console = _console()
     if not sys.stdout.isatty():
         with console.capture() as captured:
@@ -41,7 +41,7 @@ def show(*things: RenderableType) -> None:
 
 def _print(console: Console, things: Iterable[RenderableType]) -> None:
     for thing in things:
-        # A sentence is folded by the terminal, if at all, so that whoever greps for it finds one line.
+        # Sentences are left to the terminal to wrap, so that grep finds them on one line.
         console.print(thing, soft_wrap=isinstance(thing, Text))
 
 

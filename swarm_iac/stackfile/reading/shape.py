@@ -21,7 +21,7 @@ class NodeEntry(Value):
 
     hardware: Name | None = Field(default=None, description="Name of its shape under `hardware`.")
     rack: Name | None = Field(default=None, description="Name of its rack under `racks`.")
-    site: Name | None = Field(default=None, description="Where it stands.")
+    site: Name | None = Field(default=None, description="Where the node is.")
     tuning: Name | None = Field(default=None, description="Name of its settings under `tuning`.")
     ssh: str | None = Field(
         default=None,
@@ -31,11 +31,11 @@ class NodeEntry(Value):
         default={}, description="Labels that `place.select` can ask for; entries add to each other."
     )
     state: NodeState | None = Field(
-        default=None, description="ready | cordon (nothing new) | drain (all leave) | lost (given up)."
+        default=None, description="ready | cordon (no new work) | drain (all work leaves) | lost (given up)."
     )
     drain_by: Moment | None = Field(
         default=None,
-        description="With `state: drain`: until this moment nothing new comes and what runs may end; then all leave.",
+        description="With `state: drain`: until this time no new work, and jobs may finish; then all work leaves.",
     )
     reason: str | None = Field(default=None, max_length=200, description="Why it is in this state.")
 
@@ -47,7 +47,7 @@ class StackFile(Value):
 
     fleet: Name = Field(description="Name of the fleet.")
     teams: dict[Name, Team] = Field(default={}, description="Who shares the fleet, by team.")
-    limits: Limits = Field(default=Limits(), description="Ceilings; a value here replaces the default in policies/limits.yaml.")
+    limits: Limits = Field(default=Limits(), description="Limits; a value here replaces the default in policies/limits.yaml.")
     tuning: dict[Name, Tuning] = Field(default={}, description="Named settings that nodes can ask for.")
     hardware: dict[Name, Hardware] = Field(default={}, description="Named machine shapes.")
     racks: dict[Name, Rack] = Field(default={}, description="Racks by name.")
@@ -62,9 +62,9 @@ class StackFile(Value):
 class PolicyFile(Value):
     """policies/limits.yaml: the ceilings that hold where a stack file says nothing."""
 
-    user: Ceiling = Field(default=Ceiling(), description="Ceiling of each user over the whole fleet.")
-    node: Ceiling = Field(default=Ceiling(), description="Ceiling of what is placed on each node.")
-    cluster: Ceiling = Field(default=Ceiling(), description="Ceiling of the whole fleet.")
+    user: Ceiling = Field(default=Ceiling(), description="Limits of each user over the whole fleet.")
+    node: Ceiling = Field(default=Ceiling(), description="Limits of what is placed on each node.")
+    cluster: Ceiling = Field(default=Ceiling(), description="Limits of the whole fleet.")
 
 
 #: Fields of GPUs that are given as a mapping; their schema is written by hand in the model.
