@@ -67,8 +67,10 @@ the fleet. Values that a stack file does not set keep their defaults from `polic
 
 %s
 
-`bandwidth` has no limit by default. A workload whose smallest request exceeds a limit is a mistake in the file; one that
-does not fit what is left of it stays pending, and `swarm why` names the limit.
+`bandwidth` and `licences` have no limit by default. No machine has licences: the limit of the cluster says how many there
+are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job gives them back when it ends. A workload whose smallest
+request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and `swarm why`
+names the limit.
 
 An entry of **`except`** replaces values for one user until its last day. If several apply, the largest value counts. After
 that day nothing of the user's may be added or grow; running work is not stopped.

@@ -58,7 +58,7 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limit(Noun):
+class LimitKey(Noun):
     """What `limits` calls it, for users, nodes and the cluster. Where two rows have the same one, it holds for each of them."""
 
     key: str
@@ -101,7 +101,7 @@ class Resource(Noun):
     capacity: Capacity | None = None
     #: What one replica takes of the machine's; None: all that it asks for.
     taken: Callable[[Workload], int] | None = None
-    limit: Limit | None = None
+    limit: LimitKey | None = None
     uplink: Uplink | None = None
     #: Does a job keep it that came to its end?
     files: bool = False
@@ -193,6 +193,10 @@ def _unpinned(workload: Workload, amount: int) -> Workload:
     return workload if amount else _with(workload, "each.pinned", False)
 
 
+def _disk(workload: Workload) -> int:
+    return int(workload.each.scratch) + int(workload.each.cache)
+
+
 def _disk_key(workload: Workload) -> str:
     return "each.cache" if workload.each.cache and not workload.each.scratch else "each.scratch"
 
@@ -207,6 +211,14 @@ def _less_disk(workload: Workload, amount: int) -> Workload:
     """Of local disk the lock knows the sum: what has changed is taken to be the scratch."""
     cache = min(int(workload.each.cache), amount)
     return _with(_with(workload, "each.cache", Bytes(cache)), "each.scratch", Bytes(amount - cache))
+
+
+def _rate(way: str) -> Callable[[Workload], int]:
+    def rate(workload: Workload) -> int:
+        """What members send each other counts each way."""
+        return int(getattr(workload.network, way) or 0) + int(workload.network.between or 0)
+
+    return rate
 
 
 def _rate_key(way: str) -> Callable[[Workload], str]:
@@ -233,7 +245,7 @@ def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
     return lowered
 
 
-_BANDWIDTH = Limit(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
+_BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
 
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
 RESOURCES: tuple[Resource, ...] = (
@@ -242,13 +254,13 @@ RESOURCES: tuple[Resource, ...] = (
         pieces="gpus",
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node"),
         taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == _WHOLE else 0,  # parts are counted by cards
-        limit=Limit(int, "GPUs", "gpus", "Whole GPUs."),
+        limit=LimitKey(int, "GPUs", "gpus", "Whole GPUs."),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
     Resource(
         Cpus, "vCPUs", "vcpus", "each.vcpus", lambda wish: int(wish.each.vcpus), cpu_step,
         capacity=Capacity("vcpus", lambda has: int(has.vcpus), "vcpus_fit_node", "vcpus_fit_node"),
-        limit=Limit(Cpus, "vCPUs", "vcpus", "vCPUs."),
+        limit=LimitKey(Cpus, "vCPUs", "vcpus", "vCPUs."),
         zero="lock and JSON", head="CPUs",
     ),
     Resource(
@@ -260,24 +272,24 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         Bytes, "memory", "memory", "each.memory", lambda wish: int(wish.each.memory), giga_step,
         capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
-        limit=Limit(Bytes, "memory", "memory", "RAM."),
+        limit=LimitKey(Bytes, "memory", "memory", "RAM."),
         zero="lock and JSON",
     ),
     Resource(
-        Bytes, "storage", "storage", "each.scratch", lambda wish: int(wish.storage), giga_step,
+        Bytes, "storage", "storage", "each.scratch", _disk, giga_step,
         capacity=Capacity("nvme", lambda has: int(has.nvme), "storage_fits_node", "storage_fits_node"),
-        limit=Limit(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
+        limit=LimitKey(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),
     Resource(
-        BitsPerSecond, "bandwidth out", "egress", "network.egress", lambda wish: int(wish.egress), giga_step,
+        BitsPerSecond, "bandwidth out", "egress", "network.egress", _rate("egress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "egress_fits_nic", "nic_carries_node"),
         limit=_BANDWIDTH, uplink=Uplink("egress_fits_uplink", "leave"),
         zero="JSON", head="out",
         key_in=_rate_key("egress"), editing=_rate_edit("egress"), lowering=_lower_rate("egress"),
     ),
     Resource(
-        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", lambda wish: int(wish.ingress), giga_step,
+        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", _rate("ingress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "ingress_fits_nic", "nic_carries_node"),
         limit=_BANDWIDTH, uplink=Uplink("ingress_fits_uplink", "enter"),
         zero="JSON", head="in",
@@ -285,7 +297,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         int, "licences", "licences", "each.licences", lambda wish: wish.each.licences, one_by_one,
-        limit=Limit(int, "licences", "licences", "Licences held at once; no machine has any."),
+        limit=LimitKey(int, "licences", "licences", "Licences held at once; no machine has any."),
     ),
 )  # fmt: skip
 
@@ -295,7 +307,7 @@ LIMITED: dict[str, tuple[Resource, ...]] = {
     for key in dict.fromkeys(row.limit.key for row in RESOURCES if row.limit)
 }
 #: The limits by their keys.
-LIMITS: dict[str, Limit] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
+LIMITS: dict[str, LimitKey] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
 #: Those that an allocation holds an amount of, and not pieces with numbers.
 SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
 
@@ -335,7 +347,7 @@ def limits() -> dict[str, Any]:
     return {key: (_type(LIMITS[key].unit) | None, _limit(LIMITS[key], rows[0])) for key, rows in LIMITED.items()}
 
 
-def _limit(one: Limit, row: Resource) -> Any:
+def _limit(one: LimitKey, row: Resource) -> Any:
     return Field(default=None, description=one.description, exclude_if=_missing if row.silent else None)
 
 

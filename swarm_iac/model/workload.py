@@ -223,18 +223,3 @@ class Workload(Value):
     def members(self) -> int:
         """Replicas that are guaranteed: the gang's size, or the lower end of the range."""
         return self.gang if self.gang is not None else self.replicas.least
-
-    @property
-    def egress(self) -> BitsPerSecond:
-        """Bandwidth out that one replica reserves. [bit/s]"""
-        return BitsPerSecond(int(self.network.egress or 0) + int(self.network.between or 0))
-
-    @property
-    def ingress(self) -> BitsPerSecond:
-        """Bandwidth in that one replica reserves. [bit/s]"""
-        return BitsPerSecond(int(self.network.ingress or 0) + int(self.network.between or 0))
-
-    @property
-    def storage(self) -> Bytes:
-        """Local disk that one replica reserves. [bytes]"""
-        return self.each.scratch + self.each.cache

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
@@ -16,6 +17,7 @@ from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves_in_budget, needless, staying, told_moves
 from tests.benchmarks.fleets.written import Drawn, text_of
+from tests.sized import sizes
 
 TODAY = datetime.date(2026, 11, 20)
 GPU = {"gpus": "4 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "nic": "10 Gbit/s", "numa": 2}
@@ -49,10 +51,8 @@ def put(stack: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tu
     """A replica `w-0` on a node, as large as its workload asks."""
     workload, index = name.rsplit("-", 1)
     one = stack.workloads[workload]
-    each = {"vcpus": one.each.vcpus, "memory": one.each.memory, "storage": one.storage}
-    network = {"egress": one.egress, "ingress": one.ingress}
     data = {"name": name, "workload": workload, "index": int(index), "node": node, "gpus": gpus, "cpus": cpus}
-    return Allocation.model_validate({**data, **each, **network, **rest})
+    return Allocation.model_validate({**data, **sizes(one), **rest})
 
 
 def placed(*ones: Allocation) -> Placement:
@@ -126,7 +126,7 @@ def test_unknown_names_and_doubles_are_seen() -> None:
     stack = stack_of({"w": ONE})
     one = put(stack, "w-0", "a1", (0,))
     assert broken(stack, placed(one.model_copy(update={"node": "gone"})), Placement(), TODAY)[0].rule == "names"
-    twice = broken(stack, placed(one, one.model_copy(update={"gpus": (1,)})), Placement(), TODAY)
+    twice = broken(stack, placed(one, one.model_copy(update={"gpus": whole_gpus((1,))})), Placement(), TODAY)
     assert {found.rule for found in twice} == {"index twice"}
 
 
@@ -312,7 +312,7 @@ def test_a_finished_job_keeps_its_files_and_nothing_else() -> None:
     for wrong in (
         [runs],
         [runs, over.model_copy(update={"node": "c1"})],
-        [runs, over.model_copy(update={"gpus": (0,)})],
+        [runs, over.model_copy(update={"gpus": whole_gpus((0,))})],
         [over, runs.given_back()],
     ):
         assert "finished" in {one.rule for one in broken(stack, placed(*wrong), last, TODAY)}

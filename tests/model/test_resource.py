@@ -9,7 +9,7 @@ import pytest
 
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import LIMITED, RESOURCES, Capacity, Limit, Resource, Uplink
+from swarm_iac.model.resource import LIMITED, RESOURCES, Capacity, LimitKey, Resource, Uplink
 from swarm_iac.model.stack import Ceiling, LimitException
 from swarm_iac.model.workload import Each, Network, Workload
 from swarm_iac.units import Seconds
@@ -149,7 +149,7 @@ def test_a_row_says_what_its_case_does(name: str) -> None:
 SLIPS: dict[str, Any] = {
     "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda wish: 999,
     "step": lambda need: 7, "pieces": "numa", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
-    "taken": lambda wish: 999, "limit": Limit(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
+    "taken": lambda wish: 999, "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
     "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda wish: "each.other",
     "editing": lambda wish, amount: ("each.other", 999), "lowering": lambda wish, amount: wish,
 }  # fmt: skip

@@ -62,11 +62,11 @@ class Room:
     def most(self, ask: Ask, bin_: Bin) -> int:
         """How many more replicas of `ask` this node could take now; neither suitability nor gangs are looked at."""
         fit = ask.members - self.counts[ask.name].total()
-        for need, free in zip(ask.need, self.free[bin_.name], strict=True):
-            if need:
-                fit = min(fit, free // need)
-                if fit <= 0:
-                    return 0
+        free = self.free[bin_.name]
+        for i, need in ask.needs:
+            fit = min(fit, free[i] // need)
+            if fit <= 0:
+                return 0
         if ask.shared:
             fit = min(fit, self.shares(ask, bin_.name))
         fit = min(fit, self.by_ceiling(ask), self.by_rack(ask, bin_), self._by_shape(ask, bin_))
@@ -105,9 +105,9 @@ class Room:
     def by_ceiling(self, ask: Ask) -> int:
         """How many more the user and the cluster may have."""
         fit = ENDLESS
-        for need, user, cluster in zip(ask.usage, self.users[ask.user], self.cluster, strict=True):
-            if need:
-                fit = min(fit, user // need, cluster // need)
+        user, cluster = self.users[ask.user], self.cluster
+        for i, need in ask.uses:
+            fit = min(fit, user[i] // need, cluster[i] // need)
         return fit
 
     def by_rack(self, ask: Ask, bin_: Bin) -> int:
@@ -139,10 +139,10 @@ class Room:
             for _ in range(abs(count)):
                 self._give(ask, bin_.name) if count < 0 else self._share(ask, bin_.name, gpus)
         free = self.free[bin_.name]
-        for i, need in enumerate(ask.need):
+        for i, need in ask.needs:
             free[i] -= need * count
         user = self.users[ask.user]
-        for i, need in enumerate(ask.usage):
+        for i, need in ask.uses:
             user[i] -= need * count
             self.cluster[i] -= need * count
         if bin_.rack in self.racks:

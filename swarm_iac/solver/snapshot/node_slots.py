@@ -56,9 +56,8 @@ class Slots:
         room = self.room
         left = min(ask.members - room.counts[ask.name].total(), room.by_ceiling(ask))
         caps: Ints = np.where(self.ready & self.suits(ask), max(0, left), 0)
-        for i, need in enumerate(ask.need):
-            if need:
-                caps = np.minimum(caps, self.free[:, i] // need)
+        for i, need in ask.needs:
+            caps = np.minimum(caps, self.free[:, i] // need)
         if ask.shared:
             caps = np.minimum(caps, self._shares(ask))
         if self._racks:

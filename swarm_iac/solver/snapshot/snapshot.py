@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Ceiling, Node, Stack
@@ -37,6 +38,12 @@ ENDLESS = 1 << 60
 _ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
 
 
+@functools.lru_cache(maxsize=4096)
+def _some(amounts: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """What is not 0, with its place."""
+    return tuple([(i, amount) for i, amount in enumerate(amounts) if amount])
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One workload. For one replica: `need` follows NODE, `usage` COUNTED and `size` the table."""
@@ -58,6 +65,13 @@ class Ask:
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
     single: bool = False  # has each replica to be on one NUMA node?
+    #: Of `need` and `usage` what is not 0, with its place: most of it is, and they are gone through most often.
+    needs: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    uses: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", _some(self.need))
+        object.__setattr__(self, "uses", _some(self.usage))
 
     @property
     def gpus(self) -> int:
@@ -206,7 +220,8 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
     """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
     asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
     singles = any(ask.single for ask in asks.values())
-    bins = {name: _bin_of(stack, stack.nodes[name], parts=singles) for name in sorted(stack.nodes)}
+    rooms = _Rooms(stack)
+    bins = {name: _bin_of(stack, stack.nodes[name], rooms, parts=singles) for name in sorted(stack.nodes)}
     ended = _ended_of(stack, last)
     asks = _less(asks, ended)
     running = _wanted_of(asks, bins, last, ended)
@@ -303,9 +318,10 @@ def ask_of(name: str, workload: Workload) -> Ask:
     """One workload as integers."""
     each = workload.each
     size = demand_of(workload)
-    asked = dict(zip(RESOURCES, size, strict=True))
-    usage = tuple([asked[row] for row in COUNTED])
-    need = tuple([row.taken(workload) if row.taken else asked[row] for row in MACHINE])
+    usage = _counted(size)
+    need = list(_of_machine(size))
+    for i, taken in _TAKEN:
+        need[i] = taken(workload)
     return Ask(
         name=name,
         user=workload.user,
@@ -313,7 +329,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
         members=workload.members,
         wanted=workload.members,
         gang=workload.gang is not None,
-        need=need + usage,
+        need=(*need, *usage),
         usage=usage,
         size=size,
         model=each.gpus.model if each.gpus.count else None,
@@ -327,9 +343,22 @@ def ask_of(name: str, workload: Workload) -> Ask:
     )
 
 
-def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
+class _Rooms(dict[tuple[str, str | None], tuple[int, ...]]):
+    """What nodes of each hardware and tuning have, in the order of NODE: many are alike."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.stack, self.limit = stack, _ceiling(stack.limits.node)
+
+    def of(self, node: Node, hardware: Hardware) -> tuple[int, ...]:
+        key = node.hardware, node.tuning
+        if key not in self:
+            self[key] = (*(row.capacity.of(hardware) for row in MACHINE if row.capacity), *self.limit)
+        return self[key]
+
+
+def _bin_of(stack: Stack, node: Node, rooms: _Rooms, *, parts: bool) -> Bin:
     hardware = stack.hardware_of(node.name)
-    whole = [row.capacity.of(hardware) for row in MACHINE if row.capacity]
     return Bin(
         name=node.name,
         rack=node.rack,
@@ -337,7 +366,7 @@ def _bin_of(stack: Stack, node: Node, *, parts: bool) -> Bin:
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
-        room=(*whole, *_ceiling(stack.limits.node)),
+        room=rooms.of(node, hardware),
         power=int(stack.tuning_of(node.name).gpu_power or 0),
         parts=hardware.parts if parts else (),
     )
@@ -399,3 +428,8 @@ def _given(stack: Stack, today: datetime.date | None) -> dict[tuple[str, int], s
 _holds = reader(COUNTED)
 #: What one replica sends through the uplink of a rack, of its `need`.
 _through_uplink = itemgetter(*UPLINK)
+#: What one replica asks for, in the order of COUNTED and of MACHINE, of its `size`.
+_counted = itemgetter(*(RESOURCES.index(row) for row in COUNTED))
+_of_machine = itemgetter(*(RESOURCES.index(row) for row in MACHINE))
+#: What it takes of a machine in another way, with its place.
+_TAKEN = tuple((i, row.taken) for i, row in enumerate(MACHINE) if row.taken)

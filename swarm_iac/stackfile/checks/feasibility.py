@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from swarm_iac.errors import Problem
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.resource import LIMITED, LIMITS, RESOURCES, Limit, Resource
+from swarm_iac.model.resource import LIMITED, LIMITS, RESOURCES, LimitKey, Resource
 from swarm_iac.model.stack import Ceiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.reading.messages import nearest
@@ -26,7 +26,7 @@ _NUMA = tuple(row for row in RESOURCES if row.name in ("gpus", "cores", "memory"
 class _Part:
     """What one replica asks for of one limit: of two directions the larger."""
 
-    limit: Limit
+    limit: LimitKey
     row: Resource
     each: int
     key: str
