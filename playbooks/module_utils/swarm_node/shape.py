@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Union
 
-from . import device
-
 #: A type, or of a mapping the types of those of its values that matter.
 Shape = Union[type, Mapping[str, type]]
 
@@ -44,11 +42,7 @@ def gpu_indices(recorded: Dict[str, Any], at: str) -> str:
 
 def gpu_list(recorded: Dict[str, Any], at: str) -> str:
     """The GPUs of an allocation."""
-    try:
-        device.gpus(recorded.get("gpus") or ())
-    except ValueError:
-        return f"{at}gpus is no list of GPUs"
-    return ""
+    return "" if all(natural(index) for index in recorded.get("gpus") or ()) else f"{at}gpus is no list of numbers"
 
 
 def unit(recorded: Dict[str, Any], at: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from swarm_iac.model.device import Device
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 from swarm_iac.plan.state import cpulist
@@ -46,7 +45,7 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
         for key, each in value.items():
             yield from _leaves(each, f"{at}[{key if isinstance(key, int) else json.dumps(key)}]")
     elif value is not None and value not in ("", ()):
-        yield at, [one.plain if isinstance(one, Device) else one for one in value] if isinstance(value, tuple) else value
+        yield at, list(value) if isinstance(value, tuple) else value
 
 
 def ended(observed: Observed, name: str) -> bool:
