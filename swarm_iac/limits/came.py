@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from swarm_iac.limits.index import Violation, amounts
 from swarm_iac.limits.judge import judge
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
@@ -161,14 +162,14 @@ def _seated(stack: Stack, stays: list[Allocation], come: list[Allocation]) -> li
     gpus: dict[str, set[int]] = defaultdict(set)
     cpus: dict[str, set[int]] = defaultdict(set)
     for one in stays:
-        gpus[one.node].update(one.gpus)
+        gpus[one.node].update(one.cards)
         cpus[one.node].update(one.cpus)
     found = []
     for one in come:
         hardware = stack.hardware_of(one.node)
-        update = {}
+        update: dict[str, object] = {}
         if stack.workloads[one.workload].each.gpus.share == 1000:
-            update["gpus"] = _free(one.gpus, hardware.gpus.count, gpus[one.node])
+            update["gpus"] = whole_gpus(_free(one.cards, hardware.gpus.count, gpus[one.node]))
         update["cpus"] = _free(one.cpus, int(hardware.vcpus) // 1000, cpus[one.node])
         found.append(one.model_copy(update=update))
     return found

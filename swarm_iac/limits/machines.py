@@ -25,9 +25,9 @@ def gpus_have_one_owner(board: Board) -> Iterator[Violation]:
         held: dict[int, int] = defaultdict(int)
         count = board.stack.hardware_of(node).gpus.count
         for one in ones:
-            share = board.stack.workloads[one.workload].each.gpus.share
-            for gpu in one.gpus:
-                held[gpu] += share
+            for device in one.gpus:
+                gpu = device.index
+                held[gpu] += device.part
                 if not 0 <= gpu < count:
                     yield _on(
                         one, "gpus_have_one_owner", f"{one.name} holds GPU {gpu} of {node}, which has {count}", "each.gpus"

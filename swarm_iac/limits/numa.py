@@ -77,7 +77,8 @@ def _homes(one: Allocation, cores: int, gpus: int, numa: int) -> set[int]:
     return {
         j
         for j in range(numa)
-        if any(gpu in numa_part(gpus, numa, j) for gpu in one.gpus) or any(cpu in numa_part(cores, numa, j) for cpu in one.cpus)
+        if any(gpu in numa_part(gpus, numa, j) for gpu in one.cards)
+        or any(cpu in numa_part(cores, numa, j) for cpu in one.cpus)
     }
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, create_model
 
-from swarm_iac.model.base import Account, Card, Core, Name, Value
+from swarm_iac.model import device
+from swarm_iac.model.base import Account, Core, Name, Value
+from swarm_iac.model.device import Device
 from swarm_iac.model.resource import RESOURCES, sizes
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
@@ -20,7 +22,7 @@ class _Placed(Value):
     index: int = Field(ge=0)
     node: Name
     user: Account | None = Field(default=None, description="Whose it is; None where a lock file of before does not say.")
-    gpus: tuple[Card, ...] = ()
+    gpus: tuple[Device, ...] = ()
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs; empty when it shares.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes it is bound to; empty when it is not.")
 
@@ -46,6 +48,16 @@ class Allocation(_Sized):
     ended: bool = Field(
         default=False, exclude_if=not_, description="A job that came to its end: it holds nothing but its storage."
     )
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        """Numbers of its GPUs, also of those that it holds a part of."""
+        return device.cards(self.gpus)
+
+    @property
+    def gpu_milli(self) -> int:
+        """Thousandths of GPUs."""
+        return sum([one.part for one in self.gpus])
 
     def given_back(self) -> Allocation:
         """The same after its end: its files stay, and others may have the rest."""

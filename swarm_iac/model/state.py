@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from swarm_iac.model import device
 from swarm_iac.model.base import CPUS, Card, Name, Value
+from swarm_iac.model.device import Device
 from swarm_iac.model.settings import SettingsState
 from swarm_iac.model.workload import OnBoot
 
@@ -99,12 +101,17 @@ class AllocationState(Value):
     """One allocation on one node."""
 
     workload: Name
-    gpus: tuple[Card, ...] = Field(default=(), description="Indices of its GPUs, in the machine's own order by PCI address.")
+    gpus: tuple[Device, ...] = Field(default=(), description="Its GPUs, numbered in the machine's own order by PCI address.")
     slice: SliceState = SliceState()
     scratch: DirectoryState | None = None
     cache: DirectoryState | None = None
     bandwidth: BandwidthState = BandwidthState()
     unit: UnitState
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        """Numbers of its GPUs, also of those that it holds a part of."""
+        return device.cards(self.gpus)
 
 
 class NodeState(Value):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from swarm_iac.model.device import gpu
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import Bytes
@@ -141,7 +142,14 @@ def placement(stack: Stack, where: list[tuple[str, str, tuple[int, ...]]]) -> Pl
         label = f"{name}-{indices[name]}"
         found.append(
             Allocation.model_construct(
-                name=label, workload=name, index=indices[name], node=node, gpus=gpus, cpus=(), numa=(), **values
+                name=label,
+                workload=name,
+                index=indices[name],
+                node=node,
+                cpus=(),
+                numa=(),
+                **values,
+                gpus=tuple(gpu(card, each.gpus.share) for card in gpus),
             )
         )
         indices[name] += 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
@@ -125,7 +126,7 @@ def test_unknown_names_and_doubles_are_seen() -> None:
     stack = stack_of({"w": ONE})
     one = put(stack, "w-0", "a1", (0,))
     assert broken(stack, placed(one.model_copy(update={"node": "gone"})), Placement(), TODAY)[0].rule == "names"
-    twice = broken(stack, placed(one, one.model_copy(update={"gpus": (1,)})), Placement(), TODAY)
+    twice = broken(stack, placed(one, one.model_copy(update={"gpus": whole_gpus((1,))})), Placement(), TODAY)
     assert {found.rule for found in twice} == {"index twice"}
 
 
@@ -311,7 +312,7 @@ def test_a_finished_job_keeps_its_files_and_nothing_else() -> None:
     for wrong in (
         [runs],
         [runs, over.model_copy(update={"node": "c1"})],
-        [runs, over.model_copy(update={"gpus": (0,)})],
+        [runs, over.model_copy(update={"gpus": whole_gpus((0,))})],
         [over, runs.given_back()],
     ):
         assert "finished" in {one.rule for one in broken(stack, placed(*wrong), last, TODAY)}

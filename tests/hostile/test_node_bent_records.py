@@ -28,11 +28,12 @@ from swarm_node.machine.run import Context, NodeError  # isort: skip
 
 UNIT = {"user": "ada", "command": "/bin/sleep 9", "env": {"A": "b"}, "grace_s": 5, "port": 80, "healthy": "/", "active": True}
 HELD: dict[str, Any] = {
-    "workload": "chat", "gpus": [0], "slice": {"cpus": "0-1", "memory_max": 4096}, "unit": UNIT,
+    "workload": "chat", "gpus": ["0:0.5"], "slice": {"cpus": "0-1", "memory_max": 4096}, "unit": UNIT,
     "scratch": {"quota": 4096, "owner": "ada", "mode": "0700"}, "bandwidth": {"out_bps": 1000, "in_bps": None},
 }  # fmt: skip
 LEDGER: dict[str, Any] = {
     "lineage": "L1", "serial": 1, "fleet": "dev", "run": "r", "gpus_pci": {"0": "00000000:1B:00.0"},
+    "gpus_memory": {"0": 85899345920},
     "originals": {"sysctl:vm.swappiness": "60"}, "setbacks": {"gpus[0].power_w": {"value": 1, "why": "no", "serial": 1}},
     "state": {
         "settings": {"sysctl": {"vm.swappiness": "10"}}, "gpus": {"0": {"power_w": 300}},

@@ -58,6 +58,7 @@ class FakeNvml(types.ModuleType):
             "nvmlDeviceGetComputeRunningProcesses": lambda card: [
                 types.SimpleNamespace(pid=pid) for pid in card.get("pids", ())
             ],
+            "nvmlDeviceGetMemoryInfo": lambda card: types.SimpleNamespace(total=80 * 2**30),
             "nvmlDeviceGetPersistenceMode": lambda card: card["persistence"],
             "nvmlDeviceGetPowerManagementLimit": lambda card: card["power"],
             "nvmlDeviceGetClockInfo": lambda card, kind: card["lock"] or 345,

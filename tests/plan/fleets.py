@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
+from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
@@ -33,13 +34,15 @@ HANDOVER: dict[str, Handover] = {
     "chat-2": "healthy-first", "code-0": "healthy-first", "web-0": "one-by-one", "web-1": "one-by-one",
     "gang-0": "together", "gang-1": "together",
 }  # fmt: skip
+#: Parts of a GPU, in thousandths, so that two or three of them fill a card.
+PARTS = (300, 500, 700)
 #: What one allocation may ask for, so that two or three of them fill a node.
 SIZES = (1, 20, 33, 50)
 
 
 def allocation(
     name: str,
-    gpus: tuple[int, ...],
+    gpus: tuple[int | Device, ...],
     cpus: tuple[int, ...],
     memory: int,
     command: str = "x",
@@ -67,12 +70,17 @@ def node(allocations: Mapping[str, AllocationState], swappiness: str = "10", pow
         name: one if one.slice.cpus else one.model_copy(update={"slice": one.slice.model_copy(update={"cpus": shared})})
         for name, one in sorted(allocations.items())
     }
+    # Who has a card alone may set it; of one that is shared the settings are the node's.
     gpus = {gpu: GpuState(power_w=power) for gpu in range(GPUS)}
-    gpus |= {gpu: GpuState(power_w=400) for name, one in filled.items() if name.endswith("0") for gpu in one.gpus}
+    gpus |= {gpu: GpuState(power_w=400) for name, one in filled.items() if name.endswith("0") for gpu in _own(one)}
     return NodeState(
         settings=SettingsState(sysctl={"vm.swappiness": swappiness}), gpus=gpus,
         interface="eth1", interface_bps=WIRE, disk="/dev/vdb", allocations=filled,
     )  # fmt: skip
+
+
+def _own(one: AllocationState) -> list[int]:
+    return [gpu.index for gpu in one.gpus if gpu.whole]
 
 
 def observed(states: Mapping[str, NodeState], health: Mapping[str, str] | None = None) -> dict[str, Observed]:
@@ -106,9 +114,20 @@ def _watts(states: Mapping[str, NodeState], rack: str) -> int:
 
 
 @st.composite
+def _gpus(draw: st.DrawFn, left: dict[int, int]) -> tuple[Device, ...]:
+    """Up to two whole cards, the first or the last of those that nobody has, or a part of any that has as much left."""
+    part = draw(st.sampled_from([WHOLE, WHOLE, WHOLE, *PARTS]))
+    cards = [card for card, room in left.items() if room >= part]
+    count = draw(st.integers(0, 2)) if part == WHOLE else 1
+    if draw(st.booleans()):
+        cards.reverse()
+    return tuple(sorted(gpu(card, part) for card in cards[:count]))
+
+
+@st.composite
 def states(draw: st.DrawFn) -> dict[str, NodeState]:
     """Any feasible state: each allocation somewhere or nowhere, a gang whole or not at all; one CPU is never pinned."""
-    free = {name: set(range(GPUS)) for name in NODES}
+    free = {name: dict.fromkeys(range(GPUS), WHOLE) for name in NODES}
     cores = {name: set(range(1, CPUS)) for name in NODES}
     left = {name: {"memory": MEMORY, "disk": DISK} for name in NODES}
     rates = {name: [100, 400] for name in NODES}
@@ -119,9 +138,7 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
         home = draw(st.sampled_from(NODES if name.startswith("gang") else (*NODES, "")))
         if not home or (name.startswith("gang") and not gang):
             continue
-        gpus = sorted(free[home])[: draw(st.integers(0, 2))]
-        if draw(st.booleans()):
-            gpus = sorted(free[home])[-len(gpus) :] if gpus else []
+        gpus = draw(_gpus(free[home]))
         pins = draw(st.sampled_from([(), (), tuple(sorted(cores[home]))[:1], tuple(sorted(cores[home]))[-2:]]))
         sizes = {}
         for what in ("memory", "disk"):
@@ -136,7 +153,8 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
         mems = draw(st.sampled_from(["", "0-1", *(half for half in "01" if sizes["memory"] <= halves[home][half])]))
         if mems in halves[home]:
             halves[home][mems] -= sizes["memory"]
-        free[home] -= set(gpus)
+        for one in gpus:
+            free[home][one.index] -= one.part
         cores[home] -= set(pins)
         found[home][name] = allocation(
             name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["disk"], out=out, mems=mems

@@ -67,7 +67,7 @@ def test_an_end_gives_back_all_but_its_files_unless_it_holds(how: str, hold: boo
     nodes = done(observed, desired, plan)
     state = nodes["n1"].allocations["train-0"]
     assert not [step for step in plan.steps if step.verb in (Verb.START, Verb.STOP, Verb.RELEASE, Verb.DIRECTORIES)]
-    assert state.gpus == ((0, 1) if hold else ()) and (state.slice.memory_max is not None) == hold
+    assert state.cards == ((0, 1) if hold else ()) and (state.slice.memory_max is not None) == hold
     assert state.scratch == desired["n1"].state.allocations["train-0"].scratch
     assert steps(again(observed, nodes, set()), desired).steps == ()
 

@@ -63,7 +63,7 @@ def recarded(scene: Scene, settled: Settled, counts: Pairs, node: str) -> int:
     stand = {name: Counter[int]() for name in here}
     for a in settled.stay.values():
         if a.node == node and a.workload in here and scene.asks[a.workload].shared:
-            stand[a.workload][a.gpus[0]] += 1
+            stand[a.workload][a.cards[0]] += 1
     cards = scene.bins[node].room[GPUS]
     ways = {(0,) * cards: 0}
     for name, count in here.items():

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from swarm_iac.limits import judge
+from swarm_iac.model.device import gpu
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
@@ -27,7 +28,8 @@ def standing(stack: Stack, stands: dict[str, list[str]]) -> Placement:
     for name, nodes in stands.items():
         workload = stack.workloads[name]
         for index, node in enumerate(nodes):
-            gpus = tuple(range(next_gpu[node], next_gpu[node] + workload.each.gpus.count))
+            cards = range(next_gpu[node], next_gpu[node] + workload.each.gpus.count)
+            gpus = tuple(gpu(card, workload.each.gpus.share) for card in cards)
             next_gpu[node] += len(gpus)
             label, each = f"{name}-{index}", workload.each
             found.append(

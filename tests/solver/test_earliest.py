@@ -69,7 +69,7 @@ def fits(stack: Stack, stands: tuple[Allocation, ...], workload: str) -> bool:
     for nodes in itertools.combinations_with_replacement(sorted(stack.nodes), len(missing)):
         more: list[Allocation] = []
         for index, node in zip(missing, nodes, strict=True):
-            taken = {gpu for one in (*stands, *more) if one.node == node for gpu in one.gpus}
+            taken = {gpu for one in (*stands, *more) if one.node == node for gpu in one.cards}
             free = [gpu for gpu in range(stack.hardware_of(node).gpus.count) if gpu not in taken]
             more.append(
                 Allocation(

@@ -123,7 +123,7 @@ def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None
     old = {"left": wish({"count": 1, "share": 400}), "right": wish({"count": 1, "share": 401}), "whole": wish({"count": 2})}
     nodes: dict[str, dict[str, object]] = {"n0": {"hardware": "l40s"}, "n1": {"hardware": "l40s"}}
     stack = stack_of(nodes, old | {"new": wish({"count": 1, "share": 700})})
-    cards = {"left": (0,), "right": (1,), "whole": (2, 3)}
+    cards = {"left": ("0:0.4",), "right": ("1:0.401",), "whole": (2, 3)}
     last = Placement(
         allocations=tuple(
             Allocation(

@@ -74,7 +74,7 @@ def test_kept_replicas_keep_their_devices() -> None:
     now = solve(stack_of({"a": {}}, {"w": wish, "v": {"each": {"gpus": 4, "vcpus": 8, "pinned": True}}}), last).placement
     assert {a.name: a for a in last.allocations}.items() <= now.by_name().items()
     (new,) = (a for a in now.allocations if a.workload == "v")
-    assert (new.gpus, new.numa, new.cpus[0]) == ((4, 5, 6, 7), (1,), 64)
+    assert (new.cards, new.numa, new.cpus[0]) == ((4, 5, 6, 7), (1,), 64)
 
 
 def test_why_names_the_smallest_conflict_with_figures() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.limits import judge
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
@@ -40,7 +41,7 @@ def lies(stack: Stack, a: Allocation) -> set[int]:
     """The NUMA nodes of its GPUs and cores."""
     hardware = stack.hardware_of(a.node)
     gpus, cores = parts(hardware.gpus.count, hardware.numa), parts(int(hardware.vcpus) // 1000, hardware.numa)
-    return {j for j in range(hardware.numa) if set(gpus[j]) & {*a.gpus} or set(cores[j]) & {*a.cpus}}
+    return {j for j in range(hardware.numa) if set(gpus[j]) & {*a.cards} or set(cores[j]) & {*a.cpus}}
 
 
 def unplaced_bytes(stack: Stack, node: str, placement: Placement) -> int:
@@ -97,7 +98,7 @@ def could_be_whole(stack: Stack, placement: Placement, a: Allocation) -> list[st
         shared = any(stack.workloads[one.workload].each.gpus.share < 1000 for one in here)
         vcpus = sum(int(one.vcpus) for one in (*here, a)) <= int(hardware.vcpus)
         for j in range(hardware.numa) if vcpus and not shared else ():
-            free = len(set(gpus[j]) - {i for one in here for i in one.gpus})
+            free = len(set(gpus[j]) - {i for one in here for i in one.cards})
             pins = len(set(cores[j]) - {i for one in here for i in one.cpus})
             there = Placement(allocations=(*rest, a.model_copy(update={"node": node, "numa": (j,)})))
             if free >= len(a.gpus) and pins >= len(a.cpus) and not unplaced_bytes(stack, node, there):
@@ -135,7 +136,7 @@ def test_cores_follow_the_gpus_in_proportion() -> None:
     gone = {"x-0": (0, 1, 2), "y-0": (4,)}
     last = solve(before).placement
     held = tuple(
-        a.model_copy(update={"gpus": gone[a.name], "numa": (0,) if a.name == "x-0" else (1,),
+        a.model_copy(update={"gpus": whole_gpus(gone[a.name]), "numa": (0,) if a.name == "x-0" else (1,),
                              "cpus": (0, 1, 2) if a.name == "x-0" else (96,)})
         for a in last.allocations
     )  # fmt: skip
@@ -146,7 +147,7 @@ def test_cores_follow_the_gpus_in_proportion() -> None:
     assert [a.gpus for a in held] == [found[a.name].gpus for a in held]
     assert len(whole) == 1  # 4 GPUs are free, 1 + 3
     (one,) = whole
-    assert (one.gpus, one.numa) == ((3, 5, 6, 7), (0, 1))
+    assert (one.cards, one.numa) == ((3, 5, 6, 7), (0, 1))
     assert sum(cpu < 96 for cpu in one.cpus) == 2
 
 
@@ -161,7 +162,9 @@ def test_a_lock_of_before_is_mended_live_and_stops_nobody() -> None:
     stack = fleet({"a": each(1, 4, "490 GB", replicas=4)}, {"n1": {"hardware": "h"}})
     fresh = solve(stack).placement
     old = Placement(
-        allocations=tuple(a.model_copy(update={"gpus": (i,), "numa": (0,)}) for i, a in enumerate(fresh.allocations))
+        allocations=tuple(
+            a.model_copy(update={"gpus": whole_gpus((i,)), "numa": (0,)}) for i, a in enumerate(fresh.allocations)
+        )
     )
     assert [found.rule for found in judge(stack, old)] == ["memory_fits_numa"]
     now = solve(stack, old)
@@ -245,7 +248,7 @@ def test_what_is_new_goes_whole_to_another_node_before_it_is_split() -> None:
     stack, last = half_full()
     solution = solve(stack, last)
     new = solution.placement.by_name()["new-0"]
-    assert (new.node, new.gpus, new.numa) == ("n2", (0, 1, 2, 3), (0,))
+    assert (new.node, new.cards, new.numa) == ("n2", (0, 1, 2, 3), (0,))
     goals = {goal.name: goal for goal in solution.proof.goals}
     assert (goals["within_numa"].value, goals["within_numa"].bound, goals["nodes"].value) == (1, 1, 2)
     assert list(goals)[-2:] == ["within_numa", "nodes"] and solution.moves == ()
@@ -257,7 +260,7 @@ def test_what_no_numa_node_has_room_for_is_split_and_proven_to_be() -> None:
     stack, last = half_full({"n1": {"hardware": "h"}})
     solution = solve(stack, last)
     new = solution.placement.by_name()["new-0"]
-    assert stack.hardware_of("n1").split(new.gpus, new.cpus) == (0, 1) == new.numa
+    assert stack.hardware_of("n1").split(new.cards, new.cpus) == (0, 1) == new.numa
     assert [(goal.value, goal.bound) for goal in solution.proof.goals if goal.name == "within_numa"] == [(0, 0)]
     assert solution.proof.optimal
     sound(stack, solution.placement)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping, why
@@ -31,7 +32,7 @@ def halves(node: str = "n1") -> tuple[dict[str, Any], Placement]:
     """Two jobs that leave two of four GPUs free on each socket of a node with eight."""
     small = each(2, 8, pinned=True)
     held = (_small("a", 0, range(8), 0), _small("b", 4, range(96, 104), 1))
-    last = (a.model_copy(update={"node": node, "gpus": (a.gpus[0], a.gpus[0] + 1)}) for a in held)
+    last = (a.model_copy(update={"node": node, "gpus": whole_gpus((a.cards[0], a.cards[0] + 1))}) for a in held)
     return {"a": small, "b": small}, Placement(allocations=tuple(last))
 
 
@@ -95,7 +96,7 @@ def test_three_of_four_do_not_share_a_socket() -> None:
 def test_who_runs_on_both_sockets_stays_when_the_rule_is_added() -> None:
     before = fleet({"job": each(4, 24, pinned=True), "x": each(2), "y": each(2)}, ONE)
     run = solve(before).placement.by_name()["job-0"]
-    was = run.model_copy(update={"gpus": (0, 1, 4, 5), "cpus": (*range(12), *range(96, 108)), "numa": (0, 1)})
+    was = run.model_copy(update={"gpus": whole_gpus((0, 1, 4, 5)), "cpus": (*range(12), *range(96, 108)), "numa": (0, 1)})
     stack = fleet({"job": each(4, 24, pinned=True, **SINGLE)})
     found = solve(stack, Placement(allocations=(was,)))
     assert found.placement.allocations == (was,) and found.moves == ()
@@ -185,7 +186,7 @@ def could_stand(stack: Stack, placement: Placement) -> list[str]:
             for j, (own, pins) in enumerate(
                 zip(parts(hardware.gpus.count, hardware.numa), parts(int(hardware.vcpus) // 1000, hardware.numa), strict=True)
             ):
-                gpus = len({*own} - {i for a in here for i in a.gpus}) >= work.each.gpus.count
+                gpus = len({*own} - {i for a in here for i in a.cards}) >= work.each.gpus.count
                 pinned = len({*pins} - {i for a in here for i in a.cpus}) >= cores
                 bound = sum(int(a.memory) for a in here if j in a.numa or not a.numa)
                 room = int(hardware.memory) // hardware.numa - bound >= int(work.each.memory)

@@ -7,6 +7,7 @@ import datetime
 import pytest
 
 from swarm_iac.errors import StackFileError
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import Watch, solve
 from swarm_iac.solver.decide.recording import differences, read, record
@@ -34,7 +35,7 @@ def test_every_difference_is_named() -> None:
     placement = solve(stack).placement
     first, second = placement.allocations
     moved = first.model_copy(update={"node": "b"})
-    other = second.model_copy(update={"gpus": (6, 7)})
+    other = second.model_copy(update={"gpus": whole_gpus((6, 7))})
     assert differences(placement, placement.model_copy(update={"allocations": (moved, second)})) == ("w-0: a → b",)
     assert differences(placement, placement.model_copy(update={"allocations": (first, other)})) == ("w-1: other devices on a",)
     assert differences(placement, placement.model_copy(update={"allocations": (first,)})) == ("w-1: a → no place",)

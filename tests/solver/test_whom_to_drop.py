@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
@@ -111,7 +112,7 @@ def test_nobody_moves_so_that_who_stands_later_in_the_file_stops() -> None:
     two = {"user": "ada", "priority": "low", "replicas": 2, "each": {"gpus": 2}}
     before = stack_of({"first": two, "second": two}, nodes)
     placed = [
-        a.model_copy(update={"node": "a" if a.workload == "first" else "b", "gpus": (2 * a.index, 2 * a.index + 1)})
+        a.model_copy(update={"node": "a" if a.workload == "first" else "b", "gpus": whole_gpus((2 * a.index, 2 * a.index + 1))})
         for a in solve(before).placement.allocations
     ]
     last = Placement(allocations=tuple(placed))

@@ -59,7 +59,7 @@ def allocation(stack: Stack, workload: str, index: int, node: str, there: list[A
     """A replica on a node, with the lowest devices that nobody there has; else with devices that somebody has."""
     wish = stack.workloads[workload]
     gpus, cpus = wish.each.gpus.count, int(wish.each.vcpus) // 1000 if wish.each.pinned else 0
-    taken = {gpu for one in there for gpu in one.gpus}, {cpu for one in there for cpu in one.cpus}
+    taken = {gpu for one in there for gpu in one.cards}, {cpu for one in there for cpu in one.cpus}
     free = ([i for i in range(99) if i not in held] for held in taken)
     picked = [tuple(ids[:count]) for ids, count in zip(free, (gpus, cpus), strict=True)]
     return Allocation(

@@ -55,6 +55,28 @@ def test_lock_reads_as_it_was_written() -> None:
     assert "7 of 8" not in text
 
 
+@pytest.mark.parametrize(
+    ("gpus", "written"),
+    [((0, 1), "gpus: [0, 1]\n"), (("3:0.25",), 'gpus: ["3:0.25"]\n'), ((0, "12:0.5"), 'gpus: [0, "12:0.5"]\n'), ((), "")],
+)
+def test_gpus_stand_in_the_lock_by_number_and_parts_with_their_share(gpus: tuple[int | str, ...], written: str) -> None:
+    one = Allocation.model_validate(put(stack(), "chat", 0, "gpu-01", ()).model_dump(mode="json") | {"gpus": gpus})
+    made = lock.make(stack(), Placement(allocations=(one,)))
+    text = lock.dump(made)
+    assert fast_reader.read(text, text[: text.index("allocations:\n") + len("allocations:\n")]) is not None
+    assert f"    {written}" in text and ("gpus" in text) == bool(written)
+    assert lock.parse(text, "dev.lock.yaml") == made == lock.parse(text + "\n", "dev.lock.yaml")
+
+
+@pytest.mark.parametrize("gpus", ["[4096]", '["0:1.5"]', '["0:0"]', '["4096:0.5"]', "[true]", "[0.5]", '["0"]', "[-1]"])
+def test_what_is_no_gpu_of_a_machine_is_refused_with_its_line(gpus: str) -> None:
+    text = lock.dump(lock.make(stack(), Placement(allocations=(put(stack(), "chat", 0, "gpu-01", (0,)),))))
+    with pytest.raises(
+        StackFileError, match=r"dev\.lock\.yaml:\d+:\d+: allocations\.chat-0\.gpus\[0\]: .* is no GPU of a machine"
+    ):
+        lock.parse(text.replace("gpus: [0]", f"gpus: {gpus}"), "dev.lock.yaml")
+
+
 @pytest.mark.parametrize("user", ["ada", "null", "true", "_svc-1", "a_b"])
 def test_whose_an_allocation_is_stands_in_the_lock(user: str) -> None:
     one = put(stack(), "chat", 0, "gpu-01", (0,)).model_copy(update={"user": user})

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Union
 
+from . import device
+
 #: A type, or of a mapping the types of those of its values that matter.
 Shape = Union[type, Mapping[str, type]]
 
@@ -42,7 +44,11 @@ def gpu_indices(recorded: Dict[str, Any], at: str) -> str:
 
 def gpu_list(recorded: Dict[str, Any], at: str) -> str:
     """The GPUs of an allocation."""
-    return "" if all(natural(index) for index in recorded.get("gpus") or ()) else f"{at}gpus is no list of numbers"
+    try:
+        device.gpus(recorded.get("gpus") or ())
+    except ValueError:
+        return f"{at}gpus is no list of GPUs"
+    return ""
 
 
 def unit(recorded: Dict[str, Any], at: str) -> str:

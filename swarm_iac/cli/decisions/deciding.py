@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from swarm_iac.cli.engine import has_state, options, repository, state_folder
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
-from swarm_iac.model import cost
+from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resource import RESOURCES, Resource
 from swarm_iac.model.stack import Stack
@@ -191,10 +191,14 @@ def _columns(decision: Decision) -> list[Resource]:
 def _cell(row: Resource, one: Allocation) -> str:
     """Devices by number; else an amount, marked as shared where it has no devices of its own."""
     if row.pieces:
-        return ranges(getattr(one, row.field)) or "-"
+        return _pieces(getattr(one, row.field)) or "-"
     if row.name not in _PARTS:
         return row.text(row.held(one)) if row.held(one) else "-"
-    return ranges(getattr(one, _PARTS[row.name].field)) or (f"{row.text(row.held(one))} shared" if row.held(one) else "-")
+    return _pieces(getattr(one, _PARTS[row.name].field)) or (f"{row.text(row.held(one))} shared" if row.held(one) else "-")
+
+
+def _pieces(held: tuple[Any, ...]) -> str:
+    return device.told(held) if held and isinstance(held[0], device.Device) else ranges(held)
 
 
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
@@ -215,7 +219,7 @@ def kept_of(one: Allocation) -> str:
 
 def split(stack: Stack, one: Allocation) -> str:
     """Note for a replica whose GPUs and cores are on several NUMA nodes although one could hold them; else empty."""
-    parts = stack.hardware_of(one.node).apart(one.gpus, one.cpus) if one.node in stack.nodes else ()
+    parts = stack.hardware_of(one.node).apart(one.cards, one.cpus) if one.node in stack.nodes else ()
     return f"split over NUMA nodes {' and '.join(map(str, parts))}" if parts else ""
 
 

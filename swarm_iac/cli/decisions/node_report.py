@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from swarm_iac.cli.decisions.deciding import ranges
 from swarm_iac.decision import Decision
+from swarm_iac.model.device import WHOLE, Device
+from swarm_iac.model.device import told as told_of
 from swarm_iac.model.placement import Placement
 from swarm_iac.units import Bytes, Cpus
 
@@ -14,6 +15,7 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
     """The answer as JSON; memory in bytes, CPUs in thousandths."""
     stack = decision.stack
     found, has, here = stack.nodes[node], stack.hardware_of(node), decision.placement.on(node)
+    milli = has.gpus.count * WHOLE - sum(one.gpu_milli for one in here)
     return {
         "node": node,
         "state": found.state,
@@ -27,7 +29,7 @@ def as_json(decision: Decision, node: str) -> dict[str, Any]:
             if one.node == node and _home(decision.placement, one.name) != node
         },
         "free": {
-            "gpus": has.gpus.count - len({gpu for one in here for gpu in one.gpus}),
+            "gpus": milli / WHOLE if milli % WHOLE else milli // WHOLE,
             "vcpus": int(has.vcpus) - sum(int(one.vcpus) for one in here),
             "memory": int(has.memory) - sum(int(one.memory) for one in here),
         },
@@ -51,7 +53,7 @@ def lines(decision: Decision, node: str) -> list[str]:
             files = f", and keeps {one['storage']} of files" if one["storage"] != str(Bytes(0)) else ""
             told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
             continue
-        gpus = f"GPU{'s'[: len(one['gpus']) != 1]} {ranges(one['gpus'])}, " if one["gpus"] else ""
+        gpus = _gpus([Device.parse(gpu) for gpu in one["gpus"]])
         comes = "; arrives with the next `swarm up`" if one["name"] in found["coming"] else ""
         told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory{comes} (swarm why {one['workload']})")
     if found["leaving"]:
@@ -63,6 +65,11 @@ def lines(decision: Decision, node: str) -> list[str]:
         words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
         told.append(f"  takes no new work while it is {words}; to reopen it: swarm ready {node}")
     return told
+
+
+def _gpus(devices: list[Device]) -> str:
+    head = f"GPU{'s'[: len(devices) != 1]} " if all(one.whole for one in devices) else ""
+    return f"{head}{told_of(devices)}, " if devices else ""
 
 
 def _home(placement: Placement, name: str) -> str | None:

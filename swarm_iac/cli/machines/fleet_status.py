@@ -13,7 +13,7 @@ from swarm_iac.cli.engine import options
 from swarm_iac.cli.machines import fleet_view
 from swarm_iac.cli.machines.fleet_view import FleetView
 from swarm_iac.errors import SwarmError
-from swarm_iac.model import deadline
+from swarm_iac.model import deadline, device
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Node
@@ -138,7 +138,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
         apart = deciding.split(view.decision.stack, one)
         health += f"; {apart}" if apart else ""
-        gpus = ranges(one.gpus) or "-"
+        gpus = device.told(one.gpus) or "-"
         cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
         user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"
         yield one.name, user, one.node, gpus, cpus, memory, health

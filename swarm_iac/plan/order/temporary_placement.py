@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
 from swarm_iac.model.step import Verb
@@ -242,14 +243,16 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
     pinned = {cpu for each in map(hold, ones) if each.pinned for cpu in each.cpus}
     cpus = set(range(seen.facts.cpus)) - pinned
     models = {card.index: card.model for card in home.seen.facts.gpus}
-    own = {models.get(gpu) for gpu in state.gpus}
-    taken = {gpu for one in held.values() for gpu in one.gpus}
-    free = [card.index for card in seen.facts.gpus if card.index not in taken and card.model in own]
+    own = {models.get(gpu) for gpu in state.cards}
+    left = {card.index: WHOLE for card in seen.facts.gpus if card.model in own}
+    for device in (device for one in held.values() for device in one.gpus if device.index in left):
+        left[device.index] -= device.part
+    gpus = _seated(state.gpus, left)
     disk = place.old.disk == place.new.disk != ""
     wire = place.old.interface == place.new.interface != ""
     if (
         not (place.managed and seen.ledger and not seen.error and cpus)
-        or len(free) < len(state.gpus)
+        or gpus is None
         or (not disk and (state.scratch or state.cache))
         or any(one.unit.port == state.unit.port is not None for one in ones)
     ):
@@ -264,6 +267,19 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
         }
     )
     bandwidth = state.bandwidth if wire else BandwidthState()
-    standing = state.model_copy(update={"gpus": tuple(free[: len(state.gpus)]), "slice": shares, "bandwidth": bandwidth})
+    standing = state.model_copy(update={"gpus": gpus, "slice": shares, "bandwidth": bandwidth})
     has = capacity(place.seen, place.old, place.new)
     return standing if fits(hold(standing), map(hold, held.values()), has) else None
+
+
+def _seated(devices: Iterable[Device], left: dict[int, int]) -> tuple[Device, ...] | None:
+    """The same on cards with so much `left` (thousandths), each on the fullest that has it; None where there are too few."""
+    found = []
+    for one in devices:
+        fitting = [card for card, room in left.items() if room >= one.part]
+        if not fitting:
+            return None
+        card = min(fitting, key=lambda card: (left[card], card))
+        left[card] -= one.part
+        found.append(gpu(card, one.part))
+    return tuple(found)

@@ -6,9 +6,10 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from swarm_iac.model import device
 from swarm_iac.model.settings import HELD, Held, SettingsState
 from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
-from swarm_iac.plan.state import cpulist, format
+from swarm_iac.plan.state import format
 from swarm_iac.printable import printable_all
 from swarm_iac.units import Cpus, Seconds, Watts
 
@@ -84,7 +85,7 @@ def _allocation(node: str, state: AllocationState, health: str) -> Properties:
     return _given({
         "node": node,
         "workload": state.workload,
-        "gpus": cpulist.write(state.gpus),
+        "gpus": device.told(state.gpus),
         **_slice(state),
         **_directory("scratch", state.scratch, state.unit.user),
         **_directory("cache", state.cache, state.unit.user),

@@ -88,8 +88,8 @@ def handover(workload: Workload) -> Handover:
 
 
 def _gpus(stack: Stack, hardware: Hardware, tuning: Tuning, allocations: tuple[Allocation, ...]) -> dict[int, GpuState]:
-    """Settings of each GPU: its allocation's own, else the node's. A GPU with none is left out."""
-    holder = {gpu: stack.workloads[allocation.workload].each for allocation in allocations for gpu in allocation.gpus}
+    """Settings of each GPU: those of the one who has all of it, else the node's. A GPU with none is left out."""
+    holder = {one.index: stack.workloads[each.workload].each for each in allocations for one in each.gpus if one.whole}
     found: dict[int, GpuState] = {}
     for gpu in range(hardware.gpus.count):
         own = holder.get(gpu)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from swarm_iac.model.device import Device
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 from swarm_iac.plan.state import cpulist
@@ -45,7 +46,7 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
         for key, each in value.items():
             yield from _leaves(each, f"{at}[{key if isinstance(key, int) else json.dumps(key)}]")
     elif value is not None and value not in ("", ()):
-        yield at, list(value) if isinstance(value, tuple) else value
+        yield at, [one.plain if isinstance(one, Device) else one for one in value] if isinstance(value, tuple) else value
 
 
 def ended(observed: Observed, name: str) -> bool:

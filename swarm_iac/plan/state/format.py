@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from swarm_iac.model import device
 from swarm_iac.model.settings import HELD
-from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.desired import HIGH, PAGE
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
@@ -79,7 +79,7 @@ def value(path: str, found: Any) -> str:
     if found is None:
         return "-"
     if isinstance(found, (list, tuple)):
-        return cpulist.write(found) or "-"
+        return device.told(map(device.Device.parse, found)) or "-"
     if isinstance(found, bool):
         return "on" if found else "off"
     reader = _READERS.get(re.split(r"[.\]]", path)[-1])

@@ -102,28 +102,38 @@ def _node(machine: Machine) -> Iterator[Draft]:
 def _gpus(machine: Machine) -> Iterator[Draft]:
     """One step for each allocation whose GPUs change hands, one for all others, so nobody waits for strangers.
 
+    Of a GPU that several come to hold in part, the first by name counts; they all start after it.
+
     In a rack with a budget, limits that fall and limits that rise within one step are two: see plan.racks.
     """
-    old = {gpu: name for name, state in machine.old.allocations.items() for gpu in state.gpus}
-    new = {gpu: name for name, state in machine.new.allocations.items() for gpu in state.gpus}
+    old, new = _holders(machine.old), _holders(machine.new)
     groups: dict[str, dict[int, tuple[Change, ...]]] = {}
     for gpu in sorted(machine.old.gpus.keys() | machine.new.gpus.keys()):
         changes = diff(machine.old.gpus.get(gpu), machine.new.gpus.get(gpu), f"gpus[{gpu}]")
         if changes:
-            before, after = old.get(gpu, ""), new.get(gpu, "")
-            groups.setdefault("" if before == after else after or before, {})[gpu] = changes
+            before, after = old.get(gpu, set()), new.get(gpu, set())
+            groups.setdefault(min(after - before or before - after, default=""), {})[gpu] = changes
     for name, found in sorted(groups.items()):
         falls = {gpu: each for gpu, each in found.items() if machine.wanted.rack and rise(machine, gpu) < 0}
         rest = {gpu: each for gpu, each in found.items() if gpu not in falls}
         for tail, part in ((LOWER if rest else "", falls), ("", rest)):
             if part:
                 want = {str(gpu): machine.new.gpus.get(gpu, GpuState()).model_dump(mode="json") for gpu in part}
-                givers = {old[gpu] for gpu in part if name and gpu in old}
+                givers = {one for gpu in part if name for one in old.get(gpu, set()) - new.get(gpu, set())}
                 yield Draft(
                     machine.name, Verb.GPUS, "", tuple(change for each in part.values() for change in each), {"gpus": want},
                     f"of {name}" if name else "", tail="/".join(filter(None, (name, tail))),
                     after={_gives(machine, giver, Verb.SLICE) for giver in givers},
                 )  # fmt: skip
+
+
+def _holders(state: NodeState) -> dict[int, set[str]]:
+    """By GPU, who holds it or a part of it."""
+    found: dict[int, set[str]] = {}
+    for name, one in state.allocations.items():
+        for gpu in one.cards:
+            found.setdefault(gpu, set()).add(name)
+    return found
 
 
 def rise(machine: Machine, gpu: int) -> int:
@@ -214,8 +224,11 @@ def _order(machine: Machine, found: dict[str, Draft]) -> None:
         if draft.verb is Verb.TRAFFIC:
             before += [Verb.TRAFFIC] if draft.tail else [Verb.TRAFFIC, f"{Verb.SLICE}/{name}"]
         if draft.verb is Verb.START:
-            before += [f"{verb}/{name}" for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC, Verb.GPUS)]
-            before.append(f"{Verb.GPUS}/{name}/{LOWER}")
+            before += [f"{verb}/{name}" for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)]
+            own = {str(card) for card in machine.new.allocations[name].cards}
+            draft.after |= {
+                one.id for one in found.values() if one.verb is Verb.GPUS and one.why and own & one.want["gpus"].keys()
+            }
         if draft.verb is Verb.HEALTH:
             before.append(f"{Verb.START}/{name}")
         draft.after |= _known(machine, before, found)

@@ -1,8 +1,8 @@
 """On one node, who takes what another has to give first?
 
-GPUs and pinned cores have one owner at a time; memory, disk and bandwidth are counted. What an allocation holds is what
-its slice, its directories and its classes hold, so each is taken and given by the step that makes that part. Memory is
-counted for the whole node and for the NUMA nodes that it is bound to.
+Pinned cores have one owner at a time; each GPU is counted in thousandths, and memory, disk and bandwidth in their units.
+What an allocation holds is what its slice, its directories and its classes hold, so each is taken and given by the step
+that makes that part. Memory is counted for the whole node and for the NUMA nodes that it is bound to.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from swarm_iac.model.device import WHOLE, Device
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.state import AllocationState, BandwidthState, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist
 
 Allocations = Mapping[str, AllocationState]
+#: One device of a node: its kind and its number.
+At = tuple[str, int]
 #: For each allocation that takes: those that must give before it may.
 Waits = dict[str, set[str]]
 #: What is counted, and the step that takes it.
@@ -29,10 +32,10 @@ SPLIT = (Verb.SLICE, Verb.TRAFFIC)
 class Hold:
     """What one allocation holds. `memory`, `storage` in bytes, `out`, `into` in bit/s; `pinned`: its cores are its own.
 
-    `mems`: the NUMA nodes that its memory is bound to; none: all.
+    `devices`: of each device how much, in thousandths. `mems`: the NUMA nodes that its memory is bound to; none: all.
     """
 
-    gpus: frozenset[int] = frozenset()
+    devices: Mapping[At, int] = field(default_factory=dict)
     cpus: frozenset[int] = frozenset()
     pinned: bool = False
     memory: int = 0
@@ -59,7 +62,7 @@ def hold(state: AllocationState | None) -> Hold:
     if state is None:
         return Hold()
     return Hold(
-        gpus=frozenset(state.gpus),
+        devices={one.at: one.part for one in state.gpus},
         cpus=cpulist.read(state.slice.cpus),
         pinned=bool(state.slice.cpus) and state.slice.cpu_quota_m is None,
         memory=state.slice.memory_max or 0,
@@ -98,7 +101,9 @@ def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[
 def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
     """Is there room for `wanted` beside all others on a node?"""
     others = list(others)
-    if any(wanted.gpus & each.gpus or (wanted.cpus & each.cpus and (wanted.pinned or each.pinned)) for each in others):
+    if any(part + sum(each.devices.get(at, 0) for each in others) > WHOLE for at, part in wanted.devices.items()):
+        return False
+    if any(wanted.cpus & each.cpus and (wanted.pinned or each.pinned) for each in others):
         return False
     for parts, size in numa_parts([wanted, *others], has=limits).items() if wanted.mems else ():
         if wanted.mems <= parts and wanted.memory + sum(each.bound(parts) for each in others) > size:
@@ -114,9 +119,10 @@ def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn
     before = {name: hold(state) for name, state in old.items()}
     after = {name: hold(state) for name, state in new.items()}
     found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)}
-    gpu_of = {gpu: name for name, each in before.items() for gpu in each.gpus}
-    for name, wanted in after.items():
-        found[Verb.SLICE][name] |= {gpu_of[gpu] for gpu in wanted.gpus if gpu_of.get(gpu, name) != name}
+    for at in sorted({at for each in after.values() for at in each.devices}):
+        held, wanted_ = ({name: each.devices.get(at, 0) for name, each in ones.items()} for ones in (before, after))
+        for name, givers in counted(held, wanted_, WHOLE, turn, found[Verb.SLICE], firm=True).items():
+            found[Verb.SLICE][name] |= givers
     _wait_for_cores(before, after, found[Verb.SLICE])
     for what, verb in COUNTED.items():
         held = {name: getattr(each, what) for name, each in before.items()}
@@ -141,16 +147,22 @@ def _wait_for_cores(before: Mapping[str, Hold], after: Mapping[str, Hold], found
 
 
 def counted(
-    before: Mapping[str, int], after: Mapping[str, int], limit: int, turn: Turn, busy: Mapping[str, Iterable[str]]
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    limit: int,
+    turn: Turn,
+    busy: Mapping[str, Iterable[str]],
+    *,
+    firm: bool = False,
 ) -> Waits:
     """Takers are served in order; the i-th waits for the least first givers G with  free + Σ_G given ≥ Σ_{j≤i} taken.
 
     Because the i-th waits for no less than the ones before it, no order of what is left exceeds the limit (0: unknown).
-    A limit that is exceeded before or after counts as what is held then. Who is `busy` waiting for others anyway is
-    served last, unless `turn` says otherwise.
+    A limit that is exceeded before or after counts as what is held then, unless it is `firm`. Who is `busy` waiting for
+    others anyway is served last, unless `turn` says otherwise.
     """
     used = sum(before.values())
-    free = max(limit, used, sum(after.values())) - used
+    free = (limit if firm else max(limit, used, sum(after.values()))) - used
     takes = {name: amount - before.get(name, 0) for name, amount in after.items() if amount > before.get(name, 0)}
     gives = {name: amount - after.get(name, 0) for name, amount in before.items() if amount > after.get(name, 0)}
     givers = sorted(gives, key=lambda name: (turn.gives.get(name, 0), name))
@@ -202,7 +214,7 @@ def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -
     high = [each for each in (old.slice.memory_high, new.slice.memory_high) if each is not None]
     return old.model_copy(
         update={
-            "gpus": tuple(gpu for gpu in old.gpus if gpu in new.gpus),
+            "gpus": _common(old.gpus, new.gpus),
             "slice": old.slice.model_copy(
                 update={
                     "cpus": cpulist.write(common) or new.slice.cpus,
@@ -216,6 +228,12 @@ def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -
             ),
         }
     )
+
+
+def _common(old: Iterable[Device], new: Iterable[Device]) -> tuple[Device, ...]:
+    """The lesser part of each device that is in both."""
+    after = {one.at: one for one in new}
+    return tuple(min(one, after[one.at]) for one in old if one.at in after)
 
 
 def wider_mems(old: AllocationState, new: AllocationState) -> str:

@@ -155,8 +155,8 @@ def _stays(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> 
 
 def _as_found(old: NodeState, new: NodeState, mine: Mapping[str, AllocationState], moving: set[str]) -> NodeState:
     """The node itself as it was found, with what those that come need: a disk, an interface, and their own cards' settings."""
-    cards = {gpu for state in mine.values() for gpu in state.gpus}
-    cards |= {gpu for one, state in old.allocations.items() if one in moving for gpu in state.gpus}
+    cards = {gpu for state in mine.values() for gpu in state.cards}
+    cards |= {gpu for one, state in old.allocations.items() if one in moving for gpu in state.cards}
     gpus = {
         gpu: (new if gpu in cards else old).gpus.get(gpu, GpuState()) for gpu in old.gpus.keys() | (new.gpus.keys() & cards)
     }

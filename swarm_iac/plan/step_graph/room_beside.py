@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.state import Desired, GpuState, Observed
 from swarm_iac.plan.step_graph.hand_over_order import COUNTED, capacity, hold, numa_parts
 
@@ -49,11 +51,15 @@ def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], movi
 def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tuple[str, str]]:
     node, ones = wanted.node, wanted.state.allocations
     held = {name: hold(state) for name, state in ones.items()}
+    total: Counter[tuple[str, int]] = Counter()
+    for each in held.values():
+        total.update(each.devices)
     for one in sorted(moving, reverse=True):
         for other in sorted(ones.keys() - {one}):
             mine, its = held[one], held[other]
-            if mine.gpus & its.gpus:
-                yield one, f"GPU {min(mine.gpus & its.gpus)} of {node} is still held by {other}"
+            crowded = [at for at in sorted(mine.devices.keys() & its.devices.keys()) if total[at] > WHOLE]
+            if crowded:
+                yield one, f"GPU {crowded[0][1]} of {node} is still held by {other}"
             if mine.cpus & its.cpus and (mine.pinned or its.pinned):
                 yield one, f"cores of {node} are still held by {other}"
             if ones[one].unit.port == ones[other].unit.port is not None:

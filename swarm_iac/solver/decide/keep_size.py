@@ -56,7 +56,7 @@ def _only_more(before: Placement, after: Placement) -> bool:
     now = after.by_name()
     pairs = [(one, now.get(one.name)) for one in before.allocations]
     for was, one in pairs:
-        if one is None or one.node != was.node or not {*was.gpus} <= {*one.gpus} or not {*was.cpus} <= {*one.cpus}:
+        if one is None or one.node != was.node or not {*was.cards} <= {*one.cards} or not {*was.cpus} <= {*one.cpus}:
             return False
         if any(small > large for small, large in zip(held_of(was), held_of(one), strict=True)):
             return False

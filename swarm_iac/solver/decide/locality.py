@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.placement import Allocation, Goal, Placement
 from swarm_iac.solver.explain.conflict import room_of
@@ -66,7 +67,7 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
     known: dict[tuple[object, ...], bool] = {}
     found: list[Allocation] = []
     new = (a for a in ones if a.name not in settled.stay and len(a.gpus) + len(a.cpus) > 1)
-    split = [a for a in new if scene.stack.hardware_of(a.node).split(a.gpus, a.cpus)]
+    split = [a for a in new if scene.stack.hardware_of(a.node).split(a.cards, a.cpus)]
     if not split:
         return found
     # Of nodes that are alike, one stands for all.
@@ -109,16 +110,16 @@ def _moved(scene: Scene, ask: Ask, bin_: Bin, allocation: Allocation, beside: li
     if home is None:
         raise ValueError(f"no NUMA node of {bin_.name} holds {allocation.name}")
     hardware = scene.stack.hardware_of(bin_.name)
-    gpus = [i for i in numa_part(hardware.gpus.count, hardware.numa, home) if all(i not in a.gpus for a in beside)]
+    gpus = [i for i in numa_part(hardware.gpus.count, hardware.numa, home) if all(i not in a.cards for a in beside)]
     cpus = [i for i in numa_part(int(hardware.vcpus) // 1000, hardware.numa, home) if all(i not in a.cpus for a in beside)]
-    devices = {"gpus": tuple(gpus[: ask.need[GPUS]]), "cpus": tuple(cpus[: ask.need[CORES]]), "numa": (home,)}
+    devices = {"gpus": whole_gpus(gpus[: ask.need[GPUS]]), "cpus": tuple(cpus[: ask.need[CORES]]), "numa": (home,)}
     return allocation.model_copy(update={"node": bin_.name, **devices})
 
 
 def _home(scene: Scene, ask: Ask, bin_: Bin, ones: list[Allocation]) -> int | None:
     """A NUMA node that holds all of one more replica beside these: the one with the fewest GPUs left."""
     hardware = scene.stack.hardware_of(bin_.name)
-    gpus, cpus, memory = {i for a in ones for i in a.gpus}, {i for a in ones for i in a.cpus}, Memory(hardware)
+    gpus, cpus, memory = {i for a in ones for i in a.cards}, {i for a in ones for i in a.cpus}, Memory(hardware)
     for a in ones:
         memory.bind(a.numa, int(a.memory))
     free = [len({*part} - gpus) for part in parts(hardware.gpus.count, hardware.numa)]

@@ -31,7 +31,7 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
     found["misfit"] = sum(misfits.of(scene.asks[a.workload], scene.bins[a.node]) for a in known)
-    found["split"] = sum(bool(stack.hardware_of(a.node).split(a.gpus, a.cpus)) for a in known)
+    found["split"] = sum(bool(stack.hardware_of(a.node).split(a.cards, a.cpus)) for a in known)
     found["nodes"] = len({a.node for a in known})
     return found
 

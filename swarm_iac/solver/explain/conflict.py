@@ -58,7 +58,7 @@ def room_of(scene: Scene, placement: Placement) -> Room:
         room.seats = {node: tuple(ones) for node, ones in on.items()}
     for a in placement.going():
         if a.workload in scene.asks and a.node in scene.bins:
-            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
+            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.cards)
     return room
 
 

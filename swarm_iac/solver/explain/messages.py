@@ -225,7 +225,8 @@ def splits(scene: Scene, placement: Placement, workload: str) -> tuple[Reason, .
     """Which of its replicas lie on several NUMA nodes of their node."""
     found = []
     for a in placement.going():
-        if a.workload == workload and a.node in scene.bins and (parts := scene.stack.hardware_of(a.node).apart(a.gpus, a.cpus)):
+        known = a.workload == workload and a.node in scene.bins
+        if known and (parts := scene.stack.hardware_of(a.node).apart(a.cards, a.cpus)):
             where = " and ".join(map(str, parts))
             ran = ": it ran so before `numa: single`, and is not stopped for it"
             ran = ran if scene.stack.workloads[workload].place.numa else ""

@@ -125,7 +125,7 @@ def _on_its_card(scene: Scene, placement: Placement, was: Allocation) -> tuple[s
     """The fewest workloads that came to the card of a part of a GPU, without whom it would still fit there."""
     ask = scene.asks[was.workload]
     held = {a.name: a.gpus for found in scene.running.values() for a in found if a.node == was.node}
-    on_card = [a for a in placement.on(was.node) if was.gpus[0] in a.gpus and a.name != was.name]
+    on_card = [a for a in placement.on(was.node) if was.cards[0] in a.cards and a.name != was.name]
     new = sorted({a.workload for a in on_card if held.get(a.name) != a.gpus})
 
     def in_the_way(kept: list[str]) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from swarm_iac.model.device import WHOLE, Device, cards, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.solver.columns.problem import WHOLE
 from swarm_iac.solver.packing.numa_nodes import Memory, homes, parts
 from swarm_iac.solver.packing.shared_gpus import pack
 
@@ -27,7 +27,7 @@ SEARCHED = 100
 class Want:
     """One new replica on a node: numbers of GPUs and pinned cores, bytes of memory, and the GPUs it would like to keep.
 
-    `card`: GPUs that it has already, and that are not free: one that it holds a part of, or its own of before. `pins`: its
+    `own`: GPUs that it has already, and that are not free: one that it holds a part of, or its own of before. `pins`: its
     cores of before.
     """
 
@@ -36,20 +36,20 @@ class Want:
     cores: int
     memory: int = 0
     liked: tuple[int, ...] = ()
-    card: tuple[int, ...] = ()
+    own: tuple[Device, ...] = ()
     pins: tuple[int, ...] = ()
 
     @property
     def bound(self) -> bool:
         """Has it devices that lie on NUMA nodes?"""
-        return bool(self.gpus or self.cores or self.card)
+        return bool(self.gpus or self.cores or self.own)
 
 
 @dataclass(frozen=True)
 class Devices:
     """What one replica gets. `numa`: the NUMA nodes it is bound to; empty when it is not."""
 
-    gpus: tuple[int, ...]
+    gpus: tuple[Device, ...]
     cpus: tuple[int, ...]
     numa: tuple[int, ...]
 
@@ -70,7 +70,7 @@ def assign(
     order = sorted(wants, key=lambda w: (-w.gpus, -w.cores, -w.memory, w.name))
     if sum(w.gpus for w in order) > sum(map(len, gpus)) or sum(w.cores for w in order) > sum(map(len, cpus)):
         raise ValueError("more devices are wanted than the node has free")
-    chosen = _Search(order, gpus, cpus, memory, {w.name: homes(w.card, count, hardware.numa) for w in order}).best()
+    chosen = _Search(order, gpus, cpus, memory, {w.name: homes(cards(w.own), count, hardware.numa) for w in order}).best()
     result = {}
     for want in sorted(order, key=lambda w: (chosen[w.name] is None, not w.pins)):
         home = chosen[want.name]
@@ -79,11 +79,11 @@ def assign(
             numa: tuple[int, ...] = (home,)
         else:
             picked = _take(gpus, want.gpus, _nearest(want, gpus), want.liked)
-            pinned = _cores(cpus, want.cores, _spread(picked or want.card, count, hardware.numa))
-            near = {*homes((*picked, *want.card), count, hardware.numa), *homes(pinned, cores, hardware.numa)}
+            pinned = _cores(cpus, want.cores, _spread(picked or cards(want.own), count, hardware.numa))
+            near = {*homes((*picked, *cards(want.own)), count, hardware.numa), *homes(pinned, cores, hardware.numa)}
             numa = memory.widened(near, want.memory) if want.bound else ()
         memory.bind(numa, want.memory)
-        result[want.name] = Devices(picked or want.card, pinned, numa)
+        result[want.name] = Devices(whole_gpus(picked) or want.own, pinned, numa)
     return result
 
 
@@ -109,10 +109,10 @@ def share_cards(shares: dict[str, int], parts: dict[int, int], empty: list[int])
     """
     labels = list(shares)
     for count in range(len(empty) + 1):
-        cards = [*parts, *empty[:count]]
+        numbers = [*parts, *empty[:count]]
         free = [*parts.values(), *([WHOLE] * count)]
         if sum(shares.values()) <= sum(free) and (chosen := pack([shares[label] for label in labels], free)) is not None:
-            return {label: cards[card] for label, card in zip(labels, chosen, strict=True)}
+            return {label: numbers[card] for label, card in zip(labels, chosen, strict=True)}
     raise ValueError("more of a GPU is wanted than the node has free")
 
 

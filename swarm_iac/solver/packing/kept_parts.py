@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, one_worker, run, solved
-from swarm_iac.solver.columns.problem import WHOLE
 from swarm_iac.solver.packing.shared_gpus import flow, pack
 
 #: Parts of each workload on each card.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, one_worker, run, solved
-from swarm_iac.solver.columns.problem import WHOLE
 
 #: Deterministic time of packing the cards of one node.
 EFFORT = 5.0

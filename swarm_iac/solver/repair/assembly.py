@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import RESOURCES
@@ -18,7 +19,7 @@ from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled
 
 
@@ -113,7 +114,7 @@ def _devices(
 ) -> list[Allocation]:
     hardware = scene.stack.hardware_of(node)
     cpus = {i for a in held for i in a.cpus}
-    wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.gpus}
+    wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.cards}
     left = hardware.gpus.count - sum(scene.asks[name].need[GPUS] for name, _, _ in new)
     stands = {a.name: a for a in held if scene.asks[a.workload].shared}
     shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
@@ -121,15 +122,15 @@ def _devices(
     stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
     wider = mended(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
-    gpus = wholes | set(cards.values()) | {a.gpus[0] for a in stands.values() if a.name not in cards}
+    gpus = wholes | set(cards.values()) | {a.cards[0] for a in stands.values() if a.name not in cards}
     same, new = _as_before(scene, hardware, stay, new, gpus, cpus)
     stay |= same
-    own: dict[str, tuple[int, ...]] = {label: (card,) for label, card in cards.items()}
+    own: dict[str, tuple[Device, ...]] = {label: (gpu(cards[label], share),) for label, share in shares.items()}
     for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
         ask = scene.asks[name]
-        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.gpus, hardware.gpus.count, gpus):
+        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.cards, hardware.gpus.count, gpus):
             own[f"{name}-{index}"] = was.gpus
-            gpus |= set(was.gpus)
+            gpus |= set(was.cards)
     wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
     devices = assign(hardware, gpus, cpus, wants, stay.values())
     return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
@@ -155,10 +156,10 @@ def _as_before(
         memory.bind(a.numa, int(a.memory))
     for name, index, was in new:
         ask = scene.asks[name]
-        free = was and gpus.isdisjoint(was.gpus) and cpus.isdisjoint(was.cpus)
+        free = was and gpus.isdisjoint(was.cards) and cpus.isdisjoint(was.cpus)
         if was and free and _usable(was, ask, hardware) and memory.fits(was.numa, ask.need[MEMORY]):
             memory.bind(was.numa, ask.need[MEMORY])
-            gpus.update(was.gpus)
+            gpus.update(was.cards)
             cpus.update(was.cpus)
             same[was.name] = _allocation(scene, name, index, was.node, Devices(was.gpus, was.cpus, was.numa))
         else:
@@ -169,14 +170,14 @@ def _as_before(
 def _usable(was: Allocation, ask: Ask, hardware: Hardware) -> bool:
     """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
     sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
-    return sized and not ask.shared and _inside(was, hardware) and not hardware.apart(was.gpus, was.cpus)
+    return sized and not ask.shared and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
 
 
 def _inside(one: Allocation, hardware: Hardware) -> bool:
     """Are all of its devices among those of the machine, and is it bound to where they are?"""
     cores = int(hardware.vcpus) // 1000
-    counts = (one.gpus, hardware.gpus.count), (one.cpus, cores), (one.numa, hardware.numa)
-    near = {*homes(one.gpus, hardware.gpus.count, hardware.numa), *homes(one.cpus, cores, hardware.numa)}
+    counts = (one.cards, hardware.gpus.count), (one.cpus, cores), (one.numa, hardware.numa)
+    near = {*homes(one.cards, hardware.gpus.count, hardware.numa), *homes(one.cpus, cores, hardware.numa)}
     return all(_free(own, count, set()) for own, count in counts) and (near <= {*one.numa} if near else not one.numa)
 
 
@@ -185,15 +186,15 @@ def _free(wanted: tuple[int, ...], count: int, taken: set[int]) -> bool:
     return inside and taken.isdisjoint(wanted)
 
 
-def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: dict[str, tuple[int, ...]]) -> Want:
+def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: dict[str, tuple[Device, ...]]) -> Want:
     label, need = f"{name}-{index}", scene.asks[name].need
-    held, pins = (was.gpus, was.cpus) if was else ((), ())
+    held, pins = (was.cards, was.cpus) if was else ((), ())
     return Want(label, 0 if label in own else need[GPUS], need[CORES], need[MEMORY], held, own.get(label, ()), pins)
 
 
 def _at_home(allocation: Allocation, hardware: Hardware) -> Allocation:
     """Who changes its GPU is bound to the NUMA node of that one too, where it is bound at all."""
-    home = homes(allocation.gpus, hardware.gpus.count, hardware.numa)
+    home = homes(allocation.cards, hardware.gpus.count, hardware.numa)
     return allocation.model_copy(update={"numa": tuple(sorted({*allocation.numa, *home}))}) if allocation.numa else allocation
 
 
@@ -216,12 +217,12 @@ def _parts(
     parts: dict[int, int] = {}
     for a in stands.values():
         if a.name not in loose:
-            parts[a.gpus[0]] = parts.get(a.gpus[0], WHOLE) - scene.asks[a.workload].share
+            parts[a.cards[0]] = parts.get(a.cards[0], WHOLE) - scene.asks[a.workload].share
     again = [a for a in stands.values() if a.name in loose]
     every = shares | {a.name: scene.asks[a.workload].share for a in again}
     room = max(0, left - len(wholes) - len(parts))
     cards = share_cards(every, parts, [i for i in range(count) if i not in wholes and i not in parts][:room])
-    return cards, [a.model_copy(update={"gpus": (cards[a.name],)}) for a in again]
+    return cards, [a.model_copy(update={"gpus": (gpu(cards[a.name], scene.asks[a.workload].share),)}) for a in again]
 
 
 def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:

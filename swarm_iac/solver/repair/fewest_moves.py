@@ -67,7 +67,7 @@ def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], pla
     for name, bin_ in scene.bins.items():
         found = standing.get(name, ())
         if any(suits(ask, bin_) or may_stay(ask, bin_) for ask in large.values()):
-            small = [(scene.asks[a.workload], a.gpus) for a in found if a.workload not in large]
+            small = [(scene.asks[a.workload], a.cards) for a in found if a.workload not in large]
             cost = _spread(cost, _Node(bin_, small), least)
     return int(cost[-1]) if cost[-1] < NEVER else 0
 

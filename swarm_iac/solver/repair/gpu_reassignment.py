@@ -28,7 +28,7 @@ def on_their_card(scene: Scene, settled: Settled, counts: Pairs) -> dict[str, se
             wholes[node] += scene.asks[name].need[GPUS] * count
     found = {}
     for node in sorted(comes):
-        on = {name: Counter(a.gpus[0] for a in some) for name, some in stand[node].items()}
+        on = {name: Counter(a.cards[0] for a in some) for name, some in stand[node].items()}
         shares = {name: scene.asks[name].share for name in (*on, *here[node])}
         sure = keeping(Cards(scene.bins[node].room[GPUS], {}, on), shares, here[node], wholes[node]) or {}
         found[node] = {a.name for name, some in stand[node].items() for a in _those(some, sure.get(name, Counter()))}
@@ -47,7 +47,7 @@ def _those(running: list[Allocation], cards: Counter[int]) -> list[Allocation]:
     left = Counter(cards)
     found = []
     for a in running:
-        if left[a.gpus[0]] > 0:
-            left[a.gpus[0]] -= 1
+        if left[a.cards[0]] > 0:
+            left[a.cards[0]] -= 1
             found.append(a)
     return found

@@ -63,7 +63,7 @@ def _settled(scene: Scene, settled: Settled, stays: Pairs, comes: Pairs) -> Pair
     room = Room(scene)
     for a in settled.stay.values():
         if room.counts[a.workload][a.node] < stays[a.workload, a.node]:
-            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
+            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.cards)
     counts, rest = Counter(stays), Counter[str]()
     for (name, node), count in sorted(comes.items(), key=lambda one: (-scene.asks[one[0][0]].share, one)):
         ask, bin_ = scene.asks[name], scene.bins[node]

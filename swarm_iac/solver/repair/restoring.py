@@ -52,10 +52,10 @@ def _left_cards(scene: Scene, settled: Settled, free: dict[str, int], room: Room
     for a in settled.stay.values():
         if a.workload in free and scene.asks[a.workload].shared:
             stays = held.get((a.workload, a.node), Counter())
-            if stays[a.gpus[0]]:
-                stays[a.gpus[0]] -= 1
+            if stays[a.cards[0]]:
+                stays[a.cards[0]] -= 1
             else:
-                found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.gpus[0]] += 1
+                found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.cards[0]] += 1
     return found
 
 
@@ -64,7 +64,7 @@ def room_beside(scene: Scene, settled: Settled, counts: Pairs) -> Room:
     room = Room(scene)
     for a in settled.stay.values():
         if room.counts[a.workload][a.node] < counts[a.workload, a.node]:
-            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
+            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.cards)
     for (name, node), count in sorted(counts.items(), key=lambda one: (-scene.asks[one[0][0]].share, one[0])):
         if rest := count - room.counts[name][node]:
             room.take(scene.asks[name], scene.bins[node], rest)

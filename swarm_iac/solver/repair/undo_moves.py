@@ -142,9 +142,9 @@ class _Place:
         for a in settled.stay.values():
             pair = (a.workload, a.node)
             if self.room.counts[a.workload][a.node] < kept[pair]:
-                self.room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.gpus)
+                self.room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.cards)
             elif scene.asks[a.workload].shared:
-                self.cards.setdefault(pair, []).append(a.gpus[0])
+                self.cards.setdefault(pair, []).append(a.cards[0])
 
     def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
         """Put up to `count` there; returns how many found room."""

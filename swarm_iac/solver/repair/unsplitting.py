@@ -22,7 +22,7 @@ def split(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list[Al
     return [
         a for a in ones
         if scene.asks[a.workload].single and a.name not in settled.stay
-        if len(a.numa) > 1 or scene.stack.hardware_of(a.node).split(a.gpus, a.cpus)
+        if len(a.numa) > 1 or scene.stack.hardware_of(a.node).split(a.cards, a.cpus)
     ]  # fmt: skip
 
 

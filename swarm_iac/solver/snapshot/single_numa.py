@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from swarm_iac.model.device import gpu, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.devices import Devices
@@ -50,12 +51,12 @@ class Parts:
 
     def __init__(self, scene: Scene, hardware: Hardware, seats: Iterable[Allocation]) -> None:
         ones = tuple(seats)
-        taken, cpus = {i for a in ones for i in a.gpus}, {i for a in ones for i in a.cpus}
+        taken, cpus = {i for a in ones for i in a.cards}, {i for a in ones for i in a.cpus}
         left: dict[int, int] = {}
         for a in ones:
-            ask = scene.asks[a.workload]
-            if ask.shared:
-                left[a.gpus[0]] = left.get(a.gpus[0], WHOLE) - ask.share
+            for one in a.gpus:
+                if not one.whole:
+                    left[one.index] = left.get(one.index, WHOLE) - one.part
         by_gpu, by_cpu = parts(hardware.gpus.count, hardware.numa), parts(int(hardware.vcpus) // 1000, hardware.numa)
         self.gpus = [[i for i in part if i not in taken] for part in by_gpu]
         self.cpus = [[i for i in part if i not in cpus] for part in by_cpu]
@@ -188,7 +189,7 @@ def seats_for(
     for i, (ask, was) in enumerate(zip(asks, before, strict=True)):
         home = _home_again(free, ask, was)
         if was is not None and home is not None:
-            free.gpus[home] = [card for card in free.gpus[home] if card not in was.gpus]
+            free.gpus[home] = [card for card in free.gpus[home] if card not in was.cards]
             free.cpus[home] = [cpu for cpu in free.cpus[home] if cpu not in was.cpus]
             free.memory.bind((home,), ask.need[MEMORY])
             found[i] = Devices(was.gpus, was.cpus, (home,))
@@ -196,13 +197,13 @@ def seats_for(
     homes = homes_of(free, [item_of(asks[i]) for i in order])
     if homes is None:
         return None
-    had = {i for a in spare for i in a.gpus}, {i for a in spare for i in a.cpus}
+    had = {i for a in spare for i in a.cards}, {i for a in spare for i in a.cpus}
     for i, home in zip(order, homes, strict=True):
         ask, liked = asks[i], before[i]
-        gpus = _take(free.gpus[home], ask.need[GPUS], liked.gpus if liked else (), had[0])
+        gpus = _take(free.gpus[home], ask.need[GPUS], liked.cards if liked else (), had[0])
         cpus = _take(free.cpus[home], ask.need[CORES], liked.cpus if liked else (), had[1])
         free.memory.bind((home,), ask.need[MEMORY])
-        found[i] = Devices((_card(free, home, ask.share),) if ask.shared else gpus, cpus, (home,))
+        found[i] = Devices((gpu(_card(free, home, ask.share), ask.share),) if ask.shared else whole_gpus(gpus), cpus, (home,))
     return [found[i] for i in range(len(asks))]
 
 
@@ -210,7 +211,7 @@ def _home_again(free: Parts, ask: Ask, was: Allocation | None) -> int | None:
     """The NUMA node of all that it had, if it asks for as many devices and they are free."""
     if was is None or ask.shared or (len(was.gpus), len(was.cpus)) != (ask.need[GPUS], ask.need[CORES]):
         return None
-    homes = (j for j in range(len(free.gpus)) if {*was.gpus} <= {*free.gpus[j]} and {*was.cpus} <= {*free.cpus[j]})
+    homes = (j for j in range(len(free.gpus)) if {*was.cards} <= {*free.gpus[j]} and {*was.cpus} <= {*free.cpus[j]})
     return next((j for j in homes if free.memory.fits((j,), ask.need[MEMORY])), None)
 
 

@@ -71,7 +71,7 @@ class Settled:
 
 def same_size(ask: Ask, allocation: Allocation) -> bool:
     """Does the allocation hold exactly what one replica asks for now?"""
-    return held_of(allocation) == ask.size
+    return held_of(allocation) == ask.size and all(one.part == ask.share for one in allocation.gpus)
 
 
 def settle(scene: Scene) -> Settled:
@@ -97,11 +97,11 @@ def settle(scene: Scene) -> Settled:
             cpus = taken.setdefault((bin_.name, "cpu"), set())
             # A card may be held by several, as long as each holds only a part of it and there is so much left.
             open_ = {card for card, left in room.partial(bin_.name).items() if ask.shared and left >= ask.share}
-            devices = _free(allocation.gpus, bin_.room[GPUS], gpus - open_) and _free(allocation.cpus, bin_.room[CORES], cpus)
+            devices = _free(allocation.cards, bin_.room[GPUS], gpus - open_) and _free(allocation.cpus, bin_.room[CORES], cpus)
             devices = devices and all(numa < scene.stack.hardware_of(bin_.name).numa for numa in allocation.numa)
             if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
-                room.take(ask, bin_, 1, allocation.gpus)
-                gpus.update(allocation.gpus)
+                room.take(ask, bin_, 1, allocation.cards)
+                gpus.update(allocation.cards)
                 cpus.update(allocation.cpus)
                 settled.stay[allocation.name] = allocation
             else:
@@ -149,7 +149,7 @@ def around(scene: Scene, settled: Settled, counts: Pairs, nodes: frozenset[str],
             stay[pair] += 1
         elif left[pair] > 0:
             left[pair] -= 1
-            base.take(scene.asks[pair[0]], scene.bins[pair[1]], 1, allocation.gpus)
+            base.take(scene.asks[pair[0]], scene.bins[pair[1]], 1, allocation.cards)
         else:
             moved += 1
     for pair, count in sorted(left.items()):
@@ -173,7 +173,7 @@ def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
     base = Room(scene)
     for name in sorted(fixed):
         allocation = settled.stay[name]
-        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.gpus)
+        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.cards)
     free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
     return Task(
         scene=scene,
@@ -191,7 +191,7 @@ def _cards(scene: Scene, free: Iterable[Allocation]) -> dict[str, dict[str, Coun
     found: dict[str, dict[str, Counter[int]]] = {}
     for a in free:
         if scene.asks[a.workload].shared:
-            found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.gpus[0]] += 1
+            found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.cards[0]] += 1
     return found
 
 

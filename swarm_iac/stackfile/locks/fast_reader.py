@@ -10,7 +10,8 @@ import re
 from functools import cache
 from typing import Any
 
-from swarm_iac.model.base import CARDS, CPUS
+from swarm_iac.model.base import CPUS
+from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.model.resource import SIZES, Resource
 from swarm_iac.units import Cpus, Quantity
@@ -20,6 +21,9 @@ Read = tuple[list[Allocation], list[Unplaced], dict[str, str], dict[str, str]]
 
 _NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
+#: A part of a GPU is "3:0.25".
+_GPU = r'(?:[0-9]{1,5}|"[0-9]{1,5}:0\.[0-9]{1,3}")'
+_GPUS = rf"\[({_GPU}(?:, {_GPU})*)\]"
 _LIST = r"\[([0-9]{1,5}(?:, [0-9]{1,5})*)\]"
 #: Whole ones, vCPUs, and text with a unit: as a bare number that would be read as YAML reads numbers.
 _WHOLE, _CPUS = r"(0|[1-9][0-9]{0,14})", r"([0-9]{1,6}(?:\.[0-9]{1,3})?)"
@@ -35,7 +39,7 @@ def _line(row: Resource) -> str:
 
 _BLOCK = re.compile(
     rf"\n  ({_NAME})-(0|[1-9][0-9]{{0,4}}):\n    workload: \1\n    node: ({_NAME})\n(?:    user: ({_ACCOUNT})\n)?"
-    rf"(?:    gpus: {_LIST}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
+    rf"(?:    gpus: {_GPUS}\n)?(?:    cpus: {_LIST}\n)?(?:    numa: {_LIST}\n)?"
     rf"{''.join(map(_line, SIZES))}(    ended: true\n)?{_DIGEST}"
 )
 #: Where the amounts begin in what _BLOCK finds, and what comes after them.
@@ -52,6 +56,7 @@ def read(text: str, head: str) -> Read | None:
     if not text.startswith(head):
         return None
     amounts = cache(_amounts)  # ten thousand replicas have few sizes
+    devices = cache(_devices)
     allocations: dict[str, Allocation] = {}
     digests: dict[str, str] = {}
     names: set[str] = set()
@@ -67,7 +72,7 @@ def read(text: str, head: str) -> Read | None:
             digests[name] = digest
             allocations[name] = Allocation.model_construct(
                 name=name, workload=workload, index=int(index), node=node, user=user,
-                gpus=_numbers(gpus, CARDS), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
+                gpus=devices(gpus or ""), cpus=_numbers(pins, CPUS), numa=_numbers(numa, CPUS),
                 **amounts(groups[_FIRST:_LAST]), ended=bool(ended),
             )  # fmt: skip
     except ValueError:
@@ -93,6 +98,12 @@ def _numbers(text: str | None, end: int = 100_000) -> tuple[int, ...]:
     if found and max(found) >= end:
         raise ValueError(text)
     return found
+
+
+def _devices(text: str) -> tuple[Device, ...]:
+    """Raises ValueError for what is no GPU."""
+    words = text.split(", ") if text else ()
+    return tuple(Device.parse(word.strip('"') if word.startswith('"') else int(word)) for word in words)
 
 
 def _amounts(texts: tuple[str | None, ...]) -> dict[str, Any]:

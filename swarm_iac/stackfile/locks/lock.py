@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, ValidationError, create_model
 
 from swarm_iac.errors import Problem, StackFileError
-from swarm_iac.model.base import Account, Card, Core, Name, Value
+from swarm_iac.model.base import Account, Core, Name, Value
+from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
 from swarm_iac.model.resource import SIZES, sizes
 from swarm_iac.model.stack import Stack
@@ -61,7 +62,7 @@ class _Replica(Value):
     workload: Name = Field(description="The workload.")
     node: Name = Field(description="The node.")
     user: Account | None = Field(default=None, description="Whose it is.")
-    gpus: tuple[Card, ...] = Field(default=(), description="GPUs by index.")
+    gpus: tuple[Device, ...] = Field(default=(), description='GPUs by number; "3:0.25" is a part of one.')
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes.")
 
@@ -200,7 +201,7 @@ def dump(lock: Lock) -> str:
         lines += [f"    user: {json.dumps(one.user) if one.user in fast_reader.WORDS else one.user}"] if one.user else []
         for name in ("gpus", "cpus", "numa"):
             if numbers := getattr(one, name):
-                lines.append(f"    {name}: [{', '.join(map(str, numbers))}]")
+                lines.append(f"    {name}: [{', '.join(map(_flow, numbers))}]")
         lines += [f"    {name}: {value}" for name, always in _SIZES if (value := getattr(one, name)) or always]
         lines += ["    ended: true"] if one.ended else []
         parts.append("\n".join([*lines, f'    digest: "{lock.digests[one.name]}"', ""]))
@@ -219,6 +220,10 @@ def dump(lock: Lock) -> str:
     for name in sorted(one.workload for one in lock.placement.growing):
         parts.append(f'  {name}: {{digest: "{lock.growing_digests[name]}"}}\n')
     return "\n".join(parts)
+
+
+def _flow(one: Device | int) -> str:
+    return json.dumps(one.plain if isinstance(one, Device) else one)
 
 
 def parse(text: str | bytes, file: str) -> Lock:

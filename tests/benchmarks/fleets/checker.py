@@ -184,14 +184,14 @@ def lies(stack: Stack, a: Allocation) -> set[int]:
     """The NUMA nodes of its GPUs and cores."""
     h = stack.hardware_of(a.node)
     gpus, cores = parts(h.gpus.count, h.numa), parts(int(h.vcpus) // 1000, h.numa)
-    return {j for j in range(h.numa) if any(i in gpus[j] for i in a.gpus) or any(i in cores[j] for i in a.cpus)}
+    return {j for j in range(h.numa) if any(i in gpus[j] for i in a.cards) or any(i in cores[j] for i in a.cpus)}
 
 
 def _devices(stack: Stack, node: str, ones: list[Allocation], kept: frozenset[str]) -> Iterator[Finding]:
     hardware = stack.hardware_of(node)
     cards, cores = defaultdict(list), defaultdict(list)
     for a in ones:
-        for gpu in a.gpus:
+        for gpu in a.cards:
             cards[gpu].append(a)
         for cpu in a.cpus:
             cores[cpu].append(a)
@@ -243,7 +243,7 @@ def _racks(stack: Stack, nodes: dict[str, list[Allocation]]) -> Iterator[Finding
         own: dict[int, int] = {}
         for a in ones:
             asked = int(stack.workloads[a.workload].each.gpu_power or 0)
-            for gpu in a.gpus:
+            for gpu in a.cards:
                 own[gpu] = max(own.get(gpu, cap), asked)
             if a.gpus and asked > cap:
                 owned[node.rack].add(a.name)

@@ -64,7 +64,7 @@ class Free:
         if rack and not a.ended:
             for i, value in enumerate((use[4], use[5], self._watts(workload, a.node))):
                 self.racks[rack][i] -= sign * value
-        for gpu in a.gpus:
+        for gpu in a.cards:
             self.cards[a.node][gpu] += sign * workload.each.gpus.share
         self.cores[a.node] ^= set(a.cpus)
         if a.ended:  # its files are all that is there
@@ -136,7 +136,7 @@ class Free:
     def could_have(self, a: Allocation, node: str) -> bool:
         """Are the very devices of an allocation free on the node?"""
         hardware, share = self.stack.hardware_of(node), self.stack.workloads[a.workload].each.gpus.share
-        cards = all(g < hardware.gpus.count and self.cards[node][g] + share <= 1000 for g in a.gpus)
+        cards = all(g < hardware.gpus.count and self.cards[node][g] + share <= 1000 for g in a.cards)
         return cards and self.cores[node].isdisjoint(a.cpus) and all(c < int(hardware.vcpus) // 1000 for c in a.cpus)
 
     def fits(self, name: str, node: str) -> bool:

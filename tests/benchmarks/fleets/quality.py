@@ -147,7 +147,7 @@ def _devices(stack: Stack, free: Free, a: Allocation, one: Allocation) -> Iterat
 
 
 def _of(a: Allocation) -> str:
-    return f"gpus {list(a.gpus)} cpus {list(a.cpus)} numa {list(a.numa)}"
+    return f"gpus {list(a.cards)} cpus {list(a.cpus)} numa {list(a.numa)}"
 
 
 def _back(free: Free, name: str, ones: list[Allocation], after: dict[str, Allocation]) -> list[Allocation]:
@@ -239,8 +239,8 @@ def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> 
     free.take(one, -1)
     if one.node == a.node:
         same = len(one.gpus) == len(a.gpus) and one.gpus != a.gpus
-        if same and all(free.cards[a.node][g] + workload.each.gpus.share <= 1000 for g in a.gpus):
-            text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.gpus)}, then {list(one.gpus)}"
+        if same and all(free.cards[a.node][g] + workload.each.gpus.share <= 1000 for g in a.cards):
+            text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.cards)}, then {list(one.cards)}"
             yield Finding("needless device shift", text, frozenset({a.name}))
     elif workload.gang is None and workload.place.within is None:
         here = free.room(workload, a.node) and free.apart(a.workload, a.node)

@@ -9,6 +9,7 @@ import re
 import stat
 from typing import Any, Dict, List
 
+from .. import device
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, unit_name
 
@@ -32,18 +33,18 @@ def node_of(context: Context, index: int) -> str:
     return f"/dev/nvidia{minor[1] if minor else int(index)}"
 
 
-def properties(context: Context, gpus: List[int]) -> List[str]:
-    """systemd's properties for a slice or a service that holds these GPUs."""
+def properties(context: Context, gpus: List[device.Plain]) -> List[str]:
+    """systemd's properties for a slice or a service that holds these GPUs, or parts of them."""
     lines = ["DevicePolicy=closed"]
     if gpus:
-        lines += [systemd.setting("DeviceAllow", node_of(context, index), "rw") for index in sorted(gpus)]
+        lines += [systemd.setting("DeviceAllow", node_of(context, index), "rw") for index in device.cards(gpus)]
         lines += [systemd.setting("DeviceAllow", path, "rw") for path in CONTROL]
     return lines
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Close the GPUs to everything outside the slices. (An allocation's own rights stand in its slice's file.)"""
-    for index in want.get("gpus", ()):
+    for index in device.cards(want.get("gpus", ())):
         if not os.path.exists(context.path(node_of(context, index))):
             raise NodeError(f"{node_of(context, index)} of gpu {index} is not there")
     return protect(context)
@@ -113,11 +114,17 @@ def _group(context: Context) -> int:
         return -1 if context.check else grp.getgrnam(GROUP).gr_gid
 
 
-def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[int]:
-    """The cards (indices) that its slice may open. The kernel's own rules cannot be read back, so systemd's.
+def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[device.Plain]:
+    """The cards that its slice may open; the kernel's own rules cannot be read back, so systemd's.
 
-    A slice that is not closed reads as every card of the machine: that is the truth.
+    A device file is open or not, so a card that is recorded as held in part reads as that part; any other is whole. A
+    slice that is not closed reads as every card of the machine: that is the truth.
     """
+    held = device.parts(recorded.get("gpus") or ())
+    return [device.Device("gpu", index, held.get(index, device.WHOLE)).plain for index in _open(context, allocation)]
+
+
+def _open(context: Context, allocation: str) -> List[int]:
     shown = systemd.show(context, unit_name(allocation) + ".slice")
     cards = [path for path in _files(context) if re.fullmatch(r"/dev/nvidia[0-9]+", path)]
     index_of = {node_of(context, number): number for number in range(len(cards))}
@@ -127,13 +134,13 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[in
     return sorted(index_of[path] for path in allowed if path in index_of)
 
 
-def wide(context: Context, gpus: List[int]) -> bool:
+def wide(context: Context, gpus: List[device.Plain]) -> bool:
     """Could others than root and the slices open one of these cards? The driver's own tools may set the modes anew."""
     try:
         group = grp.getgrnam(GROUP).gr_gid
     except KeyError:
         group = -1
-    for index in gpus:
+    for index in device.cards(gpus):
         try:
             seen = os.stat(context.path(node_of(context, index)))
         except OSError:

@@ -86,10 +86,14 @@ class Card:
         processes = _or(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [], nvml)
         return {
             "index": self.index, "pci": self.pci, "uuid": nvml.nvmlDeviceGetUUID(handle),
-            "model": nvml.nvmlDeviceGetName(handle), "memory": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            "model": nvml.nvmlDeviceGetName(handle), "memory": self.memory(),
             "numa": self._numa(), "power_min_w": least, "power_max_w": most, "power_default_w": default // 1000,
             "processes": [describe(process.pid) for process in processes],
         }  # fmt: skip
+
+    def memory(self) -> int:
+        """What it has, or 0 where it has none of its own. [bytes]"""
+        return int(_or(lambda: self.nvml.nvmlDeviceGetMemoryInfo(self.handle).total, 0, self.nvml))
 
     def _numa(self) -> int:
         # sysfs writes the PCI domain with four digits, NVML with eight
@@ -253,20 +257,22 @@ def _spelled(field: str, value: Any) -> str:
     return f"{key} given back" if value is None else f"{key} {str(value).lower()} {unit}".strip()
 
 
-def vacant(context: Context, indices: List[int], group: str) -> None:
-    """NodeError when one of these cards is not there, is another card than before, or is used from outside `group`.
+def vacant(context: Context, groups: Dict[int, List[str]]) -> None:
+    """NodeError when one of these cards is not there, is another card than before, or is used from outside its groups.
 
-    `group`: the cgroup of the allocation that takes them. A process that some earlier owner, or a person past our
+    `groups`: of each card, the slices of the allocation that takes it and of those that hold other parts of it. A process that some earlier owner, or a person past our
     back, has on the card would share it with the new owner.
     """
-    if not indices:
+    if not groups:
         return
     with cards() as found:
-        for index in indices:
+        for index, inside in groups.items():
             card = found.card(index)
             _same_card(context, card)
+            _measure(context, card)
             for process in _or(lambda card=card: card.nvml.nvmlDeviceGetComputeRunningProcesses(card.handle), [], card.nvml):
-                if group not in (context.read(f"/proc/{process.pid}/cgroup") or ""):
+                where = context.read(f"/proc/{process.pid}/cgroup") or ""
+                if not any(group in where for group in inside):
                     pid, user, command = describe(process.pid).split(" ", 2)
                     raise NodeError(f"{card.name} is in use by pid {pid} ({user}, {command}), which is not of this allocation")
 
@@ -278,6 +284,14 @@ def _same_card(context: Context, card: Card) -> None:
         raise NodeError(f"gpu {card.index} was at {known} and is now at {card.pci}: a card was moved or lost")
     if not known:
         context.ledger.data["gpus_pci"][str(card.index)] = card.pci
+        context.ledger.save()
+
+
+def _measure(context: Context, card: Card) -> None:
+    """Who gets a part of a card is told how much memory that is, also at boot, and when NVML is not there."""
+    known = context.ledger.data["gpus_memory"]
+    if str(card.index) not in known:
+        known[str(card.index)] = card.memory()
         context.ledger.save()
 
 

@@ -7,6 +7,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Set
 
+from .. import device
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, differences, unit_name
 from ..records import holdings
@@ -28,14 +29,15 @@ def cgroup(allocation: str) -> str:
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
-    """Make {slice: SliceState, gpus: [index]} so, live. NodeError when memory that is in use would have to be taken."""
+    """Make {slice: SliceState, gpus: [GPU]} so, live. NodeError when memory that is in use would have to be taken."""
     wanted: Dict[str, Any] = {key: value for key, value in want["slice"].items() if key != devices.OPEN}
     found = read(context, allocation, wanted)
     path = f"allocations.{allocation}"
     changes = differences(f"{path}.slice", found or {}, wanted)
-    opened = devices.read(context, allocation, want) if found else None
-    if opened != sorted(want.get("gpus", ())):
-        changes += [{"path": f"{path}.gpus", "old": opened, "new": sorted(want.get("gpus", ()))}]
+    held = context.ledger.get("allocations", allocation, "gpus") or want.get("gpus", ())
+    opened, cards = devices.read(context, allocation, {"gpus": held}) if found else None, device.gpus(want.get("gpus", ()))
+    if opened != [one.plain for one in cards]:
+        changes += [{"path": f"{path}.gpus", "old": opened, "new": [one.plain for one in cards]}]
     text = render(context, allocation, want)
     # Before the file: whoever reloads systemd for another reason would apply it, and the kernel would kill.
     _make_room(context, allocation, wanted.get("memory_max"))
@@ -57,10 +59,10 @@ def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     """The slice, and with it the devices that may be opened in it."""
     whole = holdings.of(context, allocation, want)
     holdings.nobody_elses(context, allocation, whole)
-    held = set(context.ledger.get("allocations", allocation, "gpus") or ())
     claimed = context.ledger.get("allocations", allocation, "slice") is not None
-    taken = [index for index in whole.get("gpus") or () if not claimed or index not in held]
-    gpus.vacant(context, taken, unit(allocation))
+    held = device.parts(context.ledger.get("allocations", allocation, "gpus") or () if claimed else ())
+    taken = [one.index for one in device.gpus(whole.get("gpus") or ()) if held.get(one.index, 0) < one.part]
+    gpus.vacant(context, {index: [unit(allocation), *_beside(context, allocation, index)] for index in taken})
     # Claimed before it is made, so that a run killed half-way leaves nothing that nobody knows of.
     holdings.claim(context, allocation, whole)
     part = {"slice": whole.get("slice") or {}, "gpus": list(whole.get("gpus") or ())}
@@ -68,6 +70,11 @@ def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     context.ledger.record("allocations", allocation, "slice", value=part["slice"])
     context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
     return changes
+
+
+def _beside(context: Context, allocation: str, index: int) -> List[str]:
+    """The slices of those that hold other parts of a GPU."""
+    return [unit(name) for name in sorted(holdings.holders(context, allocation, index))]
 
 
 STEPS = {"slice": _step}

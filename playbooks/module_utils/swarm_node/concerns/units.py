@@ -9,6 +9,7 @@ import signal as signal_module
 import time
 from typing import Any, Dict, List, Optional
 
+from .. import device
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, Pending, differences, unit_name
 from ..records import holdings
@@ -63,13 +64,26 @@ def command_line(want: Dict[str, Any]) -> List[str]:
     return [*(launch.PREFIX if _theirs(want) else ()), *_ENV, *words]
 
 
-def own_environment(allocation: str, gpus: List[int], folders: Dict[str, str]) -> Dict[str, str]:
-    """What every workload is told of its place. `folders`: of each kind, scratch and cache."""
-    cards = ",".join(str(index) for index in sorted(gpus))
+def own_environment(context: Context, allocation: str, gpus: List[device.Plain]) -> Dict[str, str]:
+    """What every workload is told of its place."""
+    cards = ",".join(str(index) for index in device.cards(gpus))
     # Inside its slice only these cards can be opened, yet CUDA counts all files; so it is told which.
     found = {f"{OURS}ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
     found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
-    return {**found, **{f"{OURS}{kind.upper()}": path for kind, path in folders.items()}}
+    folders = _folders(context, allocation)
+    return {**found, **_part(context, gpus), **{f"{OURS}{kind.upper()}": path for kind, path in folders.items()}}
+
+
+def _part(context: Context, gpus: List[device.Plain]) -> Dict[str, str]:
+    """Of a part of a GPU, how much it is, and of its memory. Nothing holds anyone to that: they share it by good manners."""
+    found = {}
+    for one in device.gpus(gpus):
+        memory = context.ledger.data["gpus_memory"].get(str(one.index))
+        if one.part != device.WHOLE:
+            found[f"{OURS}GPU_SHARE"] = device.share(one.part)
+            known = isinstance(memory, int) and memory > 0
+            found.update({f"{OURS}GPU_MEMORY": str(memory * one.part // device.WHOLE)} if known else {})  # [bytes]
+    return found
 
 
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
@@ -78,7 +92,7 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
     folders = _folders(context, allocation)
-    own = own_environment(allocation, list(want.get("gpus", ())), folders)
+    own = own_environment(context, allocation, list(want.get("gpus", ())))
     lines = [
         "# kept by swarm; changes by hand are undone",
         "[Unit]",
@@ -194,10 +208,12 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
     return {**was, **_rendered_back(context, allocation, was, gpus, active["active"]), **active}
 
 
-def _rendered_back(context: Context, allocation: str, was: Dict[str, Any], gpus: List[int], runs: bool) -> Dict[str, Any]:
+def _rendered_back(
+    context: Context, allocation: str, was: Dict[str, Any], gpus: List[device.Plain], runs: bool
+) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
-    own = own_environment(allocation, gpus, _folders(context, allocation))
+    own = own_environment(context, allocation, gpus)
     seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
     same = {name for name, value in seen.items() if own.get(name) == value or (not runs and name in own)}

@@ -1,9 +1,10 @@
-"""Which allocation is here, and which GPUs does it hold? One GPU has one owner."""
+"""Which allocation is here, and which GPUs does it hold? The parts of one GPU are one at most."""
 
 from __future__ import annotations
 
 from typing import Any, Dict
 
+from .. import device
 from ..machine.run import Context, NodeError
 
 
@@ -13,15 +14,23 @@ def of(context: Context, allocation: str, want: Dict[str, Any]) -> Dict[str, Any
 
 
 def nobody_elses(context: Context, allocation: str, whole: Dict[str, Any]) -> None:
-    """Refuse a GPU that another allocation holds."""
-    for other, state in (context.ledger.get("allocations") or {}).items():
-        both = sorted(set(state.get("gpus", ())) & set(whole.get("gpus") or ()))
-        if other != allocation and both:
-            raise NodeError(f"gpu {both[0]} is held by {other}; it must be released first")
+    """Refuse a GPU of which others hold too much."""
+    for one in device.gpus(whole.get("gpus") or ()):
+        held = holders(context, allocation, one.index)
+        if one.part + sum(held.values()) > device.WHOLE:
+            names = " and ".join(sorted(held))
+            raise NodeError(f"gpu {one.index} is held by {names}; it must be released first")
+
+
+def holders(context: Context, allocation: str, index: int) -> Dict[str, int]:
+    """Who else holds that GPU, or a part of it, and how much. [thousandths]"""
+    others = {name: state for name, state in (context.ledger.get("allocations") or {}).items() if name != allocation}
+    held = {name: device.parts(state.get("gpus") or ()).get(index, 0) for name, state in others.items()}
+    return {name: part for name, part in held.items() if part}
 
 
 def claim(context: Context, allocation: str, whole: Dict[str, Any]) -> None:
-    """Record that the allocation exists here, unless another one holds a GPU of it."""
+    """Record that the allocation exists here, unless others hold too much of a GPU of it."""
     nobody_elses(context, allocation, whole)
     if context.ledger.get("allocations", allocation) is None:
         workload = whole.get("workload") or allocation.rsplit("-", 1)[0]

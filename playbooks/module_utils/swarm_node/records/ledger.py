@@ -27,7 +27,7 @@ class Busy(NodeError):
 
 
 class Ledger:
-    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, originals, setbacks}.
+    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, originals, setbacks}.
 
     `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us;
     `setbacks` what a roll-out tried here in vain: {path: {value, why, serial}}.
@@ -39,7 +39,7 @@ class Ledger:
         self.check = check
         self.root = root
         self.open = True
-        for key in ("state", "gpus_pci", "originals", "setbacks"):
+        for key in ("state", "gpus_pci", "gpus_memory", "originals", "setbacks"):
             self.data.setdefault(key, {})
 
     # -- whose
@@ -162,7 +162,7 @@ class Ledger:
 
     def delete(self) -> None:
         """The last act of a restore."""
-        self.data = {"state": {}, "gpus_pci": {}, "originals": {}, "setbacks": {}}
+        self.data = {"state": {}, "gpus_pci": {}, "gpus_memory": {}, "originals": {}, "setbacks": {}}
         self.present = False
         if not self.check:
             self.confirm()
@@ -200,7 +200,15 @@ def load(root: str = "/", *, check: bool = True, whole: bool = True) -> Ledger:
 
 #: Names of an allocation reach paths and units.
 _ALLOCATION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*-[0-9]+")
-_TABLES = {"run": str, "state": dict, "gpus_pci": dict, "originals": dict, "setbacks": dict, "rollout": dict}
+_TABLES = {
+    "run": str,
+    "state": dict,
+    "gpus_pci": dict,
+    "gpus_memory": dict,
+    "originals": dict,
+    "setbacks": dict,
+    "rollout": dict,
+}
 
 
 def _wrong(data: Any) -> str:

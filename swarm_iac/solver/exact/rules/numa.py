@@ -82,7 +82,7 @@ class _Node:
         """What it holds of one NUMA node."""
         if i == MEMORY:
             return int(a.memory) if a.numa == (j,) else 0
-        own, of = (a.gpus, self.free.all_gpus[j]) if i == GPUS else (a.cpus, self.free.all_cpus[j])
+        own, of = (a.cards, self.free.all_gpus[j]) if i == GPUS else (a.cpus, self.free.all_cpus[j])
         return 0 if i == GPUS and self.board.ask(a.workload).shared else sum(one in of for one in own)
 
     def _laid(self, name: str, j: int) -> Callable[[Values], int]:
