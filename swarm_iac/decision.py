@@ -363,7 +363,7 @@ class Ran(TypedDict):
 
 
 def still(running: Placement, now: Placement) -> Ran:
-    """What the allocations of `now` were before. One with another user starts anew."""
+    """What the allocations of `now` were before. One with another user counts as new."""
     before = running.by_name()
     both = [(before[one.name], one) for one in now.allocations if one.name in before]
     both = [(was, one) for was, one in both if None in (was.user, one.user) or was.user == one.user]

@@ -68,7 +68,7 @@ the fleet. Values that a stack file does not set keep their defaults from `polic
 %s
 
 `bandwidth` and `licences` have no limit by default. No machine has licences: the limit of the cluster says how many there
-are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job gives them back when it ends. A workload whose smallest
+are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job releases them when it ends. A workload whose smallest
 request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and `swarm why`
 names the limit.
 
@@ -106,7 +106,7 @@ A workload without `run` is a reservation: its slice, GPUs and directories are s
 While it runs, these change without a restart: clocks and power, CPU shares, memory, bandwidth, I/O limits, quotas. These
 need one: other GPUs, other NUMA nodes (additional ones do not), another command, environment or user.
 
-**`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts anew. `time: 12 h`
+**`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts from zero. `time: 12 h`
 is the limit alone: by then the run is over. The node enforces it without the controller: `stop.grace` before the limit the
 job gets `stop.signal`, as at any stop, and at the limit it is killed. A job that needs ten minutes to save writes
 `stop: {signal: USR1, grace: 10 min}`. It then counts as failed, releases its resources, and is not started again.

@@ -117,9 +117,9 @@ def _decide(talks: list[_Talk]) -> list[str]:
             whys.setdefault(why, []).append(node)
         raise Refused(
             "; ".join(f"{', '.join(nodes)}: {why}" for why, nodes in whys.items()),
-            hint="nothing was changed; run it again when that run has ended. A node that says so for ever: `swarm lost NODE`",
+            hint="nothing was changed; retry when that run has ended. If a node keeps reporting this: `swarm lost NODE`",
         )
-    return [f"{node}: {why}; no other node says so, and the run goes on" for node, why in refused.items()]
+    return [f"{node}: {why}; no other node reports it, so the run continues" for node, why in refused.items()]
 
 
 def _all(what: Callable[[_Talk], None], talks: Iterable[_Talk], timeout: float) -> None:

@@ -91,7 +91,7 @@ class _Course:
     def take(self, results: Mapping[str, StepResult]) -> None:
         """Results of one run. What is pending, and what was skipped because it waits for that, stays.
 
-        What is past its limit is asked once more, since the run that it waited in may have been long for others' sake.
+        Whether it is past its limit is asked once more, since other steps may have kept this run waiting for long.
         """
         results = {name: self._in_time(name, result) for name, result in results.items()}
         waits = {name for name, result in results.items() if result.pending}

@@ -31,7 +31,7 @@ from swarm_iac.run_options import NODE_TIMEOUT
 _SIGNS = 4
 
 
-#: Ansible is interrupted when we die: without us it would wait for ever for a reader of its output.
+#: Ansible is interrupted when we die: otherwise it would wait forever for a reader of its output.
 _PLAYBOOK = """\
 #!/bin/sh
 if command -v setpriv > /dev/null; then exec setpriv --pdeathsig INT {real} "$@"; fi

@@ -10,7 +10,7 @@ from swarm_iac.model.step import Verb
 WORDS: Mapping[Verb, str] = {
     Verb.PREPARE: "Install the node program and the boot unit",
     Verb.STOP: "Ask units to end, wait out their grace",
-    Verb.RELEASE: "Give back what allocations held, that is slice, directories, devices, bandwidth",
+    Verb.RELEASE: "Release what allocations held: slice, directories, devices, bandwidth",
     Verb.SETTINGS: "Set sysctls, huge pages and the governor",
     Verb.GPUS: "Set persistence, clock and power of GPUs through NVML",
     Verb.STORAGE: "Make the file system of a blank disk, and mount it",

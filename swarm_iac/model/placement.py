@@ -45,9 +45,7 @@ else:
 class Allocation(_Sized):
     """One replica's resources on one node: pieces with their numbers, and an amount of each other countable resource."""
 
-    ended: bool = Field(
-        default=False, exclude_if=not_, description="A job that came to its end: it holds nothing but its storage."
-    )
+    ended: bool = Field(default=False, exclude_if=not_, description="A finished job: it holds only its storage.")
 
     @property
     def cards(self) -> tuple[int, ...]:
@@ -77,7 +75,7 @@ class Reason(Value):
 
 
 class Waiting(Value):
-    """A workload that waits for room, and why."""
+    """A pending workload, and why."""
 
     workload: Name
     code: str = Field(default="", description="One word for the reasons: Resources, UserLimit, …")
@@ -92,10 +90,10 @@ class Unplaced(Waiting):
 
 
 class Growing(Waiting):
-    """A workload that runs in its old size, since there is no room for it to grow."""
+    """A workload that runs in its old size, since there is no capacity for it to grow."""
 
     keeps: str = Field(default="", description="What of its size would change, as it is: 2 GPUs.")
-    wants: str = Field(default="", description="The same as it is wished: 3 GPUs.")
+    wants: str = Field(default="", description="The same as it is requested: 3 GPUs.")
 
 
 class Placement(Value):
@@ -139,4 +137,4 @@ class Proof(Value):
     parameters: dict[str, int | str] = {}
     placement: str = Field(description="Digest of the placement that it belongs to.")
     problem: dict[str, str] = Field(default={}, description="Digests of what was decided: nodes, limits, workloads, solve.")
-    pending: tuple[Waiting, ...] = Field(default=(), description="Why what waits for room does, as it was decided.")
+    pending: tuple[Waiting, ...] = Field(default=(), description="Why workloads are pending, as of the decision.")

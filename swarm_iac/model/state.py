@@ -222,10 +222,10 @@ class Desired(Value):
     handover: dict[str, Handover] = Field(default={}, description="Of each allocation here; left out: stop-first.")
     hold: tuple[str, ...] = Field(default=(), description="Allocations that keep what they hold after their end.")
     ended: tuple[str, ...] = Field(
-        default=(), description="Allocations that came to their end, as the lock file says: they are never started, and keep "
+        default=(), description="Finished allocations, as the lock file says: they are never started, and keep "
         "their files where they ran."
     )  # fmt: skip
-    managed: bool = Field(default=True, description="False: give everything back (destroy, or the node left the stack).")
+    managed: bool = Field(default=True, description="False: restore everything (destroy, or the node left the stack).")
     hardware: Declared | None = Field(default=None, description="None: not checked.")
     rack: str = Field(default="", description="Its rack, when that has a power budget.")
     rack_power_w: int = Field(default=0, description="What the power limits of that rack's GPUs may add up to. [W]")

@@ -57,7 +57,7 @@ class Each(Value):
 
     gpus: GpusField = Field(default=Gpus(count=0), description="Whole GPUs: 2, `2 x H100`, or {count, model, memory}.")
     vcpus: Cpus = Field(default=Cpus(1000), description="vCPUs; thousandths allowed unless pinned.")
-    pinned: bool = Field(default=False, description="Own cores, shared with nobody, near the replica's GPUs.")
+    pinned: bool = Field(default=False, description="Cores of its own, shared with no other replica, near its GPUs.")
     memory: Bytes = Field(default=Bytes(10**9), description="RAM: memory.max of its slice.")
     tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Maximum number of processes and threads.")
     scratch: Bytes = Field(
@@ -129,7 +129,7 @@ LONGEST = Seconds.parse("3650 d")
 
 
 class Time(Value):
-    """How long one run may take, counted from its start, and anew after a restart."""
+    """How long one run may take, counted from its start, and again from each restart."""
 
     expected: Seconds | None = Field(default=None, description="Expected duration of one run; only informative.")
     limit: Seconds | None = Field(

@@ -16,7 +16,7 @@ _KERNEL = (
     "systemd.show_status=false mitigations=off audit=0 random.trust_cpu=on tsc=reliable no_timer_check nowatchdog"
 )
 # One thread for all processors of a node: with several, a processor may run on in code that another has just patched
-# (the kernel does so whenever it flips a static key), and trap in it for ever. Three nodes fill the host anyhow.
+# (the kernel does so whenever it flips a static key), and trap in it forever. Three nodes fill the host anyhow.
 _TCG = ("-accel", "tcg,thread=single,tb-size=256", "-cpu", "Nehalem")
 _KVM = ("-accel", "kvm", "-cpu", "host")
 

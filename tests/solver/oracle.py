@@ -17,8 +17,9 @@ from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import misfit
 from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.snapshot import value
+from swarm_iac.solver.snapshot.from_stack import scene_of
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene, scene_of
+from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, settle
 
 

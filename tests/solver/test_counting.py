@@ -8,7 +8,7 @@ import random
 from swarm_iac.solver import solve
 from swarm_iac.solver.explain.conflict import room_of
 from swarm_iac.solver.explain.counting import EVERY, STATES, Ruled, Tally, keeping_out, reach
-from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 

@@ -19,7 +19,8 @@ from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.gpu_bounds import PriorityBounds, level_bounds
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.binding_limits import without_slack
-from swarm_iac.solver.snapshot.snapshot import Scene, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, fixed_by, narrow, settle
 from swarm_iac.solver.snapshot.value import size
 from tests.solver.oracle import accepted, every

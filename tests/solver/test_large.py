@@ -14,7 +14,7 @@ from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.gpu_bounds import level_bounds
-from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
 from tests.benchmarks.scale import fleet
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_fill, still

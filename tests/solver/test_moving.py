@@ -17,7 +17,8 @@ from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.repair.replica_moves import rearranged
 from swarm_iac.solver.repair.undo_moves import homeward
-from swarm_iac.solver.snapshot.snapshot import Scene, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, settle
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import accepted, as_large, fewest, reached, recarded

@@ -16,7 +16,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping, why
 from swarm_iac.solver.repair.undo_moves import eased
-from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
 from swarm_iac.solver.snapshot.tasks import settle
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still

@@ -10,8 +10,9 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.snapshot.binding_limits import without_slack
+from swarm_iac.solver.snapshot.from_stack import scene_of
 from swarm_iac.solver.snapshot.layout import COUNTED
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, scene_of
+from swarm_iac.solver.snapshot.snapshot import ENDLESS
 from tests.solver.fleets import stack_of
 
 GPUS = [row.name for row in COUNTED].index("gpus")

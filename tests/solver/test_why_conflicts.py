@@ -20,7 +20,7 @@ from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
-from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
 from tests.sized import sizes
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of

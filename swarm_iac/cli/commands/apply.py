@@ -116,7 +116,7 @@ def preview(
     context: typer.Context, stack: Stack = "dev", allow_stop: AllowStop = 0, retry: Retry = False, only: Only = "",
     detailed: Detailed = False,
 ) -> None:  # fmt: skip
-    """Show every difference between the desired state and the machines. Accepts pulumi's options.
+    """Show all changes needed to reach the desired state. Accepts pulumi's options.
 
     Name the stack first, or with --stack.
 

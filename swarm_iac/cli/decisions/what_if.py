@@ -127,7 +127,7 @@ def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, st
 def _ends(one: Allocation, of: Decision) -> str:
     """Why an allocation is no longer placed."""
     wish = of.stack.workloads.get(one.workload)
-    return "no longer wanted" if wish is None or one.index >= wish.members else "loses its slot"
+    return "no longer requested" if wish is None or one.index >= wish.members else "loses its slot"
 
 
 def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:

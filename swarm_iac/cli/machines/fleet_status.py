@@ -189,7 +189,7 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
 
 
 def differences(view: FleetView) -> list[tuple[str, str]]:
-    """Every difference between desired and found, by node; an unreachable node counts as one."""
+    """All differences between desired and found, by node; an unreachable node counts as one."""
     found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
     found += [(name, f"hardware: {words}") for name, words in unlike(view.observed, view.desired).items()]
     left = (left.step for left in view.plan.left if left.cause == "halted")

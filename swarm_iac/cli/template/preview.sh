@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A pull request's check: the stack file is right, the lock belongs to it, and the preview is the review.
+# The check of a pull request: the stack file is valid, the lock matches it, and the preview is what gets reviewed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export SWARM_FROZEN=1

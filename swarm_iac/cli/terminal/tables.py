@@ -53,7 +53,7 @@ class Grid:
 
 
 def narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """The widths with the widest ones lowered until all have room together; none below 1."""
+    """The widths with the widest ones lowered until all fit together; none below 1."""
     found = list(widths)
     while (excess := sum(found) - room) > 0 and (widest := max(found)) > 1:
         which = [index for index, width in enumerate(found) if width == widest]

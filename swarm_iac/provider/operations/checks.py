@@ -73,7 +73,7 @@ def _source(file: str, today: datetime.date) -> Source | None:
 def _told(violation: Violation, file: str, source: Source | None) -> str:
     place = source.place(violation.path) if source and violation.path else Place(file or "the placement")
     if violation.path.startswith("limits."):
-        hint = f"ask for less, or raise {violation.path}"
+        hint = f"request less, or raise {violation.path}"
     else:
-        hint = "ask for less, or run `swarm solve` again"
+        hint = "request less, or run `swarm solve` again"
     return str(Problem(place, violation.path, violation.text, hint))

@@ -91,7 +91,7 @@ def _by_rows(before: Rows, after: Rows) -> Summary:
     return Summary(
         start=tuple(sorted(new - old)),
         move=tuple(name for _, name in move),
-        stop=dict.fromkeys(sorted(old - new), "no longer wanted"),
+        stop=dict.fromkeys(sorted(old - new), "no longer in the stack"),
         change=tuple(row[1] for row in both if row not in move and before[row] != after[row]),
         configure=tuple(
             sorted(

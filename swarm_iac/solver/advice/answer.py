@@ -15,7 +15,8 @@ from swarm_iac.solver.explain.conflict import Causes, room_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.explain.move_causes import moved_for
-from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Ask
 from swarm_iac.solver.solution import Explanation, Mend
 
 

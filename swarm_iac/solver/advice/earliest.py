@@ -19,7 +19,8 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.conflict import room_of
 from swarm_iac.solver.explain.counting import Tally
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Ask
 
 How = Literal["limit", "expected", "ended"]
 _NOBODY: Mapping[str, int] = MappingProxyType({})

@@ -26,7 +26,8 @@ from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
 from swarm_iac.solver.explain.counting import CLUSTER_RULES, EVERY, USER_RULES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Ask
 from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.solver.solution import Mend, Solution
 

@@ -18,8 +18,9 @@ from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, USER_RULES, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.from_stack import ask_of
 from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, ask_of
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask
 from swarm_iac.units import Bytes
 
 Kind = Literal["limit", "node", "move", "request"]

@@ -20,7 +20,8 @@ from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, conflict, room_of
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.explain.messages import ANEW
-from swarm_iac.solver.snapshot.snapshot import Ask, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Ask
 from swarm_iac.solver.solution import Solution
 
 Sizes = dict[str, tuple[Allocation, int]]

@@ -47,7 +47,8 @@ from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.undo_moves import eased, homeward
 from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.snapshot.binding_limits import without_slack
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, fixed_by, narrow, settle, wide
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Move, Solution, digest

@@ -7,7 +7,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.exact.goals import LEVELS
 from swarm_iac.solver.repair.greedy import Misfits
-from swarm_iac.solver.snapshot.snapshot import scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
 
 #: What is better when it is less.
 COSTS = ("moves", "misfit", "split", "nodes")

@@ -13,7 +13,8 @@ from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene, scene_of
+from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene
 
 
 def moved_for(

@@ -5,29 +5,20 @@ Everything is in base units (thousandths of a vCPU, bytes, bit/s, watts). A bin 
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 
-from swarm_iac.model.hardware import Hardware
-from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import RESOURCES, demand_of, reader
-from swarm_iac.model.stack import Ceiling, Node, Stack
-from swarm_iac.model.workload import PRIORITIES, Workload
+from swarm_iac.model.placement import Allocation
+from swarm_iac.model.stack import Stack
 from swarm_iac.solver.snapshot.layout import (
     CORES,
     COUNTED,
     FILES,
-    FILES_ON_NODE,
     GPUS,
-    KEYS,
     MACHINE,
     MEMORY,
-    NODE,
-    POWER,
     UPLINK,
 )
 
@@ -148,6 +139,8 @@ class Scene:
     given: dict[tuple[str, int], str] = field(default_factory=dict)
     #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
+    #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
+    seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
 
     @functools.cached_property
     def done(self) -> dict[str, frozenset[int]]:
@@ -184,20 +177,6 @@ class Scene:
         return any(ask.single for ask in self.asks.values())
 
     @functools.cached_property
-    def seats(self) -> dict[str, tuple[Allocation, ...]]:
-        """What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node."""
-        from swarm_iac.solver.snapshot.tasks import (
-            settle,  # what may stay is counted in a room, which is about what stands here
-        )
-
-        found: dict[str, list[Allocation]] = {}
-        if self.singles and self.running:
-            stay = settle(self).stay
-            for allocation in (a for ones in self.running.values() for a in ones if a.name in stay):
-                found.setdefault(allocation.node, []).append(allocation)
-        return {node: tuple(ones) for node, ones in found.items()}
-
-    @functools.cached_property
     def packings(self) -> dict[object, tuple[int, ...] | None]:
         """What `single.homes_of` knows already."""
         return {}
@@ -216,220 +195,5 @@ class Scene:
         }
 
 
-def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:
-    """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
-    asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
-    singles = any(ask.single for ask in asks.values())
-    rooms = _Rooms(stack)
-    bins = {name: _bin_of(stack, stack.nodes[name], rooms, parts=singles) for name in sorted(stack.nodes)}
-    ended = _ended_of(stack, last)
-    asks = _less(asks, ended)
-    running = _wanted_of(asks, bins, last, ended)
-    ceilings = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
-    ceilings[""] = _ceiling(stack.limits.cluster)
-    over = tuple(_over(ceilings, asks, running, [one for one in ended if one.node in bins]))
-    for one in over:
-        now = ceilings[one.user]
-        ceilings[one.user] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
-        for name, ask in asks.items():
-            if one.of(ask) and len(running.get(name, ())) < ask.members:
-                asks[name] = replace(ask, members=0 if ask.gang else len(running.get(name, ())))
-    for done in (done for done in ended if done.node in bins):
-        bins[done.node] = _beside(bins[done.node], done)
-        for level in (asks[done.workload].user, ""):
-            for place in FILES:
-                ceilings[level] = _without(ceilings[level], place, COUNTED[place].held(done))
-    cluster = ceilings.pop("")
-    return Scene(
-        stack=stack,
-        asks=asks,
-        bins=bins,
-        users=ceilings,
-        cluster=cluster,
-        racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
-        running=running,
-        over=over,
-        given=_given(stack, today),
-        ended=ended,
-    )
-
-
-def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
-    """Jobs that came to their end and are still asked for, at most as many as are. Each holds its storage alone."""
-    found: dict[str, list[Allocation]] = {}
-    for one in last.allocations:
-        wish = stack.workloads.get(one.workload) if one.ended else None
-        if wish is not None and one.index < (wish.gang or wish.replicas.most):
-            found.setdefault(one.workload, []).append(one.given_back())
-    return tuple(
-        one
-        for name, ones in sorted(found.items())
-        for one in sorted(ones, key=lambda one: one.index)[: stack.workloads[name].members]
-    )
-
-
-def _less(asks: dict[str, Ask], ended: tuple[Allocation, ...]) -> dict[str, Ask]:
-    """The asks, of which so many replicas have come to their end."""
-    for one in ended:
-        ask = asks[one.workload]
-        asks[one.workload] = replace(ask, members=ask.members - 1, wanted=ask.wanted - 1, gang=ask.gang and ask.wanted > 1)
-    return asks
-
-
-def _beside(bin_: Bin, ended: Allocation) -> Bin:
-    """The node, less the files of what came to its end there."""
-    room = bin_.room
-    for place in FILES_ON_NODE:
-        row = NODE[place].row
-        room = _without(room, place, row.held(ended) if row else 0)
-    return replace(bin_, room=room)
-
-
-def _without(room: tuple[int, ...], place: int, files: int) -> tuple[int, ...]:
-    left = room[place] if room[place] >= ENDLESS else max(0, room[place] - files)
-    return (*room[:place], left, *room[place + 1 :])
-
-
-def _wanted_of(
-    asks: dict[str, Ask], bins: dict[str, Bin], last: Placement, ended: tuple[Allocation, ...]
-) -> dict[str, tuple[Allocation, ...]]:
-    """What ran and is still wanted, by workload. Of more replicas than that those go first that cannot stay anyway."""
-    from swarm_iac.solver.snapshot.suitability import may_stay  # rules are about what stands here
-
-    found: dict[str, dict[str, Allocation]] = {}
-    done = Counter(one.workload for one in ended)
-    for one in last.going():
-        if one.workload in asks:
-            ask = asks[one.workload]
-            if not ask.gang or one.index < ask.members + done[one.workload]:
-                found.setdefault(one.workload, {}).setdefault(one.name, one)
-
-    def leaves(one: Allocation) -> tuple[int, int]:
-        bin_ = bins.get(one.node)
-        if bin_ is None or not may_stay(asks[one.workload], bin_):
-            return (2, one.index)
-        return (int(bin_.state == "cordon"), one.index)
-
-    stay = {name: sorted(ones.values(), key=leaves)[: asks[name].members] for name, ones in sorted(found.items())}
-    return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
-
-
-def ask_of(name: str, workload: Workload) -> Ask:
-    """One workload as integers."""
-    each = workload.each
-    size = demand_of(workload)
-    usage = _counted(size)
-    need = list(_of_machine(size))
-    for i, taken in _TAKEN:
-        need[i] = taken(workload)
-    return Ask(
-        name=name,
-        user=workload.user,
-        priority=PRIORITIES[workload.priority],
-        members=workload.members,
-        wanted=workload.members,
-        gang=workload.gang is not None,
-        need=(*need, *usage),
-        usage=usage,
-        size=size,
-        model=each.gpus.model if each.gpus.count else None,
-        gpu_memory=int(each.gpus.memory or 0) if each.gpus.count else 0,
-        select=tuple(sorted(workload.place.select.items())),
-        spread=workload.place.spread,
-        within=workload.place.within,
-        power=None if each.gpu_power is None else int(each.gpu_power),
-        share=each.gpus.share,
-        single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
-    )
-
-
-class _Rooms(dict[tuple[str, str | None], tuple[int, ...]]):
-    """What nodes of each hardware and tuning have, in the order of NODE: many are alike."""
-
-    def __init__(self, stack: Stack) -> None:
-        super().__init__()
-        self.stack, self.limit = stack, _ceiling(stack.limits.node)
-
-    def of(self, node: Node, hardware: Hardware) -> tuple[int, ...]:
-        key = node.hardware, node.tuning
-        if key not in self:
-            self[key] = (*(row.capacity.of(hardware) for row in MACHINE if row.capacity), *self.limit)
-        return self[key]
-
-
-def _bin_of(stack: Stack, node: Node, rooms: _Rooms, *, parts: bool) -> Bin:
-    hardware = stack.hardware_of(node.name)
-    return Bin(
-        name=node.name,
-        rack=node.rack,
-        labels=node.labelled,
-        state=node.state,
-        model=hardware.gpus.model if hardware.gpus.count else None,
-        gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
-        room=rooms.of(node, hardware),
-        power=int(stack.tuning_of(node.name).gpu_power or 0),
-        parts=hardware.parts if parts else (),
-    )
-
-
-def _rack_of(stack: Stack, name: str) -> tuple[int, ...]:
-    """What the rack has left: the caps of all GPUs of nodes that are not lost are taken from its power at once."""
-    rack = stack.racks[name]
-    uplink = (ENDLESS if rack.uplink is None else int(rack.uplink),) * POWER
-    if rack.power is None:
-        return (*uplink, ENDLESS)
-    inside = [node for node, it in stack.nodes.items() if it.rack == name and it.state != "lost"]
-    drawn = sum(int(stack.tuning_of(node).gpu_power or 0) * stack.hardware_of(node).gpus.count for node in inside)
-    return (*uplink, int(rack.power) - drawn)
-
-
-def _ceiling(ceiling: Ceiling) -> tuple[int, ...]:
-    return tuple([ENDLESS if (most := ceiling.limit(key)) is None else most for key in KEYS])
-
-
-def _over(
-    ceilings: dict[str, tuple[int, ...]],
-    asks: dict[str, Ask],
-    running: dict[str, tuple[Allocation, ...]],
-    ended: list[Allocation],
-) -> Iterator[Over]:
-    """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
-    sums = {user: [0] * len(COUNTED) for user in ceilings}
-    for one in ended:
-        for level in (asks[one.workload].user, ""):
-            for place in FILES:
-                sums[level][place] += COUNTED[place].held(one)
-    for name, ones in running.items():
-        ask = asks[name]
-        for one in ones:
-            if one.user not in (None, ask.user):
-                continue  # it starts anew, under another account
-            for i, (has, use) in enumerate(zip(_holds(one), ask.usage, strict=True)):
-                sums[ask.user][i] += min(has, use)
-                sums[""][i] += min(has, use)
-    for user, ceiling in ceilings.items():
-        for i, most in enumerate(ceiling):
-            if sums[user][i] > most:
-                yield Over(user, i, sums[user][i], most)
-
-
-def _given(stack: Stack, today: datetime.date | None) -> dict[tuple[str, int], str]:
-    """Path of the exception that gives a user's ceiling today, by user and place in COUNTED."""
-    most: dict[tuple[str, int], tuple[int, int]] = {}
-    for number, one in enumerate(stack.limits.exceptions):
-        for i, key in enumerate(KEYS):
-            value = one.limit(key)
-            if value is not None and (today is None or today <= one.until):
-                most[one.user, i] = max(most.get((one.user, i), (-1, 0)), (value, number))
-    return {key: f"limits.except[{number}]" for key, (_, number) in most.items()}
-
-
-#: What one allocation holds, in the order of COUNTED.
-_holds = reader(COUNTED)
 #: What one replica sends through the uplink of a rack, of its `need`.
 _through_uplink = itemgetter(*UPLINK)
-#: What one replica asks for, in the order of COUNTED and of MACHINE, of its `size`.
-_counted = itemgetter(*(RESOURCES.index(row) for row in COUNTED))
-_of_machine = itemgetter(*(RESOURCES.index(row) for row in MACHINE))
-#: What it takes of a machine in another way, with its place.
-_TAKEN = tuple((i, row.taken) for i, row in enumerate(MACHINE) if row.taken)
