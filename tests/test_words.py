@@ -85,9 +85,10 @@ def literals(tree: ast.Module, *, docstrings: bool) -> Iterator[tuple[int, str]]
         and isinstance(node.body[0] if node.body else None, ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            if docstrings or node not in docs:
-                yield node.lineno, node.value
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or " " not in node.value:
+            continue
+        if docstrings or node not in docs:
+            yield node.lineno, node.value
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
