@@ -181,7 +181,7 @@ def test_one_node_of_three_cannot_keep_the_others_from_changing(machines: Machin
     with claimed(targets(names, "me"), timeout=2, on_progress=lines.append):
         pass
     assert bool(lines) == (bad is LIES)
-    assert all("a: mallory@evil is changing this fleet" in line and "goes on" in line for line in lines)
+    assert all("a: mallory@evil is changing this fleet" in line and "so the run continues" in line for line in lines)
     assert [machines.serial(name) for name in "bc"] == [5, 5]
 
 
