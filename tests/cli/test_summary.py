@@ -66,7 +66,7 @@ def test_the_section_about_stops_has_a_reason_for_each(file: Path) -> None:
     rows = [line.split(maxsplit=2) for line in section.splitlines()[1:] if line.strip()]
     why = {row[0]: row[2].strip() for row in rows}
     assert why["chat-1"] == "scaled down to 1" and "preempted by pretrain" in why.values()
-    assert "no longer wanted here" not in words
+    assert "no longer requested here" not in words
 
 
 def test_markdown_begins_and_ends_with_the_stops(file: Path) -> None:
@@ -115,7 +115,7 @@ def test_detailed_exit_code_of_what_if(file: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "left", "code", "last"),
     [
-        (0, Summary(start=("pretrain-0",), stop={"chat-1": "no longer wanted here"}), 2,
+        (0, Summary(start=("pretrain-0",), stop={"chat-1": "no longer requested here"}), 2,
          "lab: 1 to start, 1 to stop (chat-1, scaled down to 1), 2 pending"),
         (0, None, 0, "lab: nothing to change, 2 pending"),
         (255, Summary(stop={"chat-1": "x"}), 1, "lab: 1 to stop (chat-1, scaled down to 1), 2 pending"),
@@ -174,11 +174,11 @@ def test_what_if_ends_with_what_it_comes_to_and_says_what_up_would_refuse(file: 
 
 
 def test_what_if_says_what_becomes_of_it_without_the_edit(file: Path) -> None:
-    """One that is preempted now, and not asked for with the edit: it is not "no longer wanted (also without the edit)"."""
+    """One that is preempted now, and not asked for with the edit: it is not "no longer requested (also without the edit)"."""
     rows = json.loads(swarm("what-if", "workloads.fine.replicas=0", "--json", at=file.parents[1]).out)["changes"]
     notes = {one["allocation"]: one["note"] for one in rows if one["allocation"].startswith("fine-")}
-    assert "no longer wanted; without the edit: loses its slot" in notes.values()
-    assert not [note for note in notes.values() if note == "no longer wanted (also without the edit)"]
+    assert "no longer requested; without the edit: loses its slot" in notes.values()
+    assert not [note for note in notes.values() if note == "no longer requested (also without the edit)"]
 
 
 def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
