@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from swarm_iac.model.device import gpu, whole_gpus
+from swarm_iac.model.device import WHOLE, gpu, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.devices import Devices
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 
 if TYPE_CHECKING:
     from swarm_iac.solver.snapshot.capacity import Room

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import RESOURCES, demand_of, reader
@@ -31,8 +32,6 @@ from swarm_iac.solver.snapshot.layout import (
     UPLINK,
 )
 
-#: One GPU in thousandths.
-WHOLE = 1000
 #: No ceiling.
 ENDLESS = 1 << 60
 _ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
@@ -76,7 +75,7 @@ class Ask:
     @property
     def gpus(self) -> int:
         """GPUs that it stands on."""
-        return self.usage[_ALL_GPUS]
+        return self.usage[_ALL_GPUS] // self.share
 
     @property
     def shared(self) -> bool:
@@ -338,7 +337,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
         spread=workload.place.spread,
         within=workload.place.within,
         power=None if each.gpu_power is None else int(each.gpu_power),
-        share=each.gpus.share,
+        share=int(each.gpus.share),
         single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
     )
 
