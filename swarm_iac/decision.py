@@ -1,8 +1,8 @@
-"""Which placement holds now? The lock's when it is valid; else a fresh solution, kept as a candidate until applied.
+"""Which placement is current? The lock's if it is valid; else a new solution, stored as a candidate until applied.
 
-stacks/NAME.yaml        the wish                              in git
+stacks/NAME.yaml        the request                           in git
 stacks/NAME.lock.yaml   the placement that was applied        in git
-stacks/NAME.proof.yaml  how good it is, and of which lock     in git
+stacks/NAME.proof.yaml  how good that lock is                 in git
 .state/NAME.candidate.yaml   what a preview showed: `up` applies exactly this and makes it the lock
 
 A stack file elsewhere (an example, a draft) has its lock and proof beside it, and no candidate: it is never applied.
@@ -34,25 +34,25 @@ from swarm_iac.stackfile.reading import text as texts
 if TYPE_CHECKING:
     from swarm_iac.solver import Solution, Watch
 
-#: Which jobs of a placement came to their end, by the word of their nodes: their names. Asked only where that could matter.
+#: Names of the jobs of a placement that have finished, according to their nodes. Called only if it could matter.
 Ends = Callable[[Stack, Placement], frozenset[str]]
-#: The phase in which files are written; it ends by itself in a moment.
+#: The phase in which files are written; it takes a moment.
 WRITING = "writing lock and proof"
 
 
 class Progress(Protocol):
-    """Who follows a decision. A watch is asked for only where something is to be solved: it takes a second to load."""
+    """Receives the progress of a decision. A watch is requested only if something is solved: it takes a second to load."""
 
     def phase(self, text: str) -> None:
-        """What is done now."""
+        """The current phase."""
 
     def watch(self) -> Watch:
-        """Sees a solve improve, and may end it."""
+        """Watches a solve improve, and may stop it."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """A stack file and what belongs to it. Without a folder for candidates nothing is written but lock and proof."""
+    """A stack file and its companions. Without a folder for candidates only lock and proof are written."""
 
     stack: Path
     candidates: Path | None = None
@@ -87,8 +87,7 @@ class Files:
 class Decision:
     """A stack, its placement, and how the placement came to be.
 
-    `stack` is what holds now: in it, what waits to grow asks for the size that it has. `wish`: what the stack file says,
-    where that differs.
+    `stack` is what is in effect: what waits to grow has its current size in it. `declared`: the stack file, if it differs.
     """
 
     name: str
@@ -100,14 +99,14 @@ class Decision:
     last: Placement
     stale: tuple[str, ...] = ()
     proof: Proof | None = None
-    wish: Stack | None = None
-    #: Ends that are of another job than the stack file's: what their nodes hold of them was placed there by us.
+    declared: Stack | None = None
+    #: Finished jobs that the stack file no longer asks for: what their nodes still hold of them was placed there by us.
     dropped: tuple[Allocation, ...] = ()
 
     @property
     def written(self) -> Stack:
         """What the stack file says."""
-        return self.wish or self.stack
+        return self.declared or self.stack
 
 
 def decide(
@@ -122,8 +121,8 @@ def decide(
 ) -> Decision:
     """The placement for stacks/NAME.yaml. Raises StackFileError, StaleLock when `frozen`, LimitExceeded.
 
-    A fresh solution is kept as the candidate, unless told not to `write`. `ends` is asked where something is to be decided,
-    or waits for room; without it a job has ended when the lock says so.
+    A new solution is stored as the candidate, unless `write` is false. `ends` is called if something has to be decided or is
+    pending; without it a job has finished if the lock says so.
     """
     return _decide(root, name, _existing(root, name), today, frozen, write=write, progress=progress, ends=ends)
 
@@ -140,10 +139,10 @@ def decide_file(
 
 
 def keep(decision: Decision, progress: Progress | None = None) -> bool:
-    """Make the placement the lock, with its proof beside it; the candidate goes. False when nothing was written."""
+    """Make the placement the lock, with its proof, and remove the candidate. False if nothing was written."""
     files = decision.files
     _tell(progress, WRITING)
-    changed = write_whole(files.lock, lock.dump(lock.make(decision.stack, decision.placement, decision.wish)))
+    changed = write_whole(files.lock, lock.dump(lock.make(decision.stack, decision.placement, decision.declared)))
     if decision.proof:
         write_whole(files.proof, proofs.dump(decision.proof))
     for candidate in (files.candidate_proof, files.candidate):
@@ -155,21 +154,21 @@ def keep(decision: Decision, progress: Progress | None = None) -> bool:
 def resolve(
     root: Path, name: str, *, today: datetime.date, progress: Progress | None = None, ends: Ends | None = None
 ) -> Decision:
-    """Solve now, starting from the lock, whether it is valid or not. Nothing is written."""
+    """Solve now, starting from the lock, valid or not. Nothing is written."""
     now = running(root, name, today=today, progress=progress, ends=ends)
-    return _solve(replace(now, stack=now.written, wish=None), today, write=False, progress=progress)
+    return _solve(replace(now, stack=now.written, declared=None), today, write=False, progress=progress)
 
 
 def again(decision: Decision, *, today: datetime.date, progress: Progress | None = None) -> Decision:
-    """Solve now, starting from the lock of a decision that holds. Nothing is written."""
-    asked = replace(decision, placement=Placement(), proof=None, stale=("asked for",), stack=decision.written, wish=None)
+    """Solve now, starting from the lock of a valid decision. Nothing is written."""
+    asked = replace(decision, placement=Placement(), proof=None, stale=("asked for",), stack=decision.written, declared=None)
     return _solve(asked, today, write=False, progress=progress)
 
 
 def running(
     root: Path, name: str, *, today: datetime.date, progress: Progress | None = None, ends: Ends | None = None
 ) -> Decision:
-    """What the lock of stacks/NAME.yaml says runs, with nothing decided yet."""
+    """What is running according to the lock of stacks/NAME.yaml, before anything is decided."""
     files = _existing(root, name)
     loaded = _load(files, today, progress)
     last = lock.renamed(_read(files.lock, progress), loaded.stack)
@@ -179,26 +178,26 @@ def running(
     if not last.placement.growing or lock.outgrown(last, loaded.stack):
         return now
     waits = Placement(growing=growth.told(loaded.stack, last.placement).growing)
-    return replace(now, stack=growth.held(loaded.stack, last.placement), wish=loaded.stack, placement=waits)
+    return replace(now, stack=growth.held(loaded.stack, last.placement), declared=loaded.stack, placement=waits)
 
 
 def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress: Progress | None = None) -> Decision:
-    """What would be decided if the stack file said `what`, from what runs. Nothing is written. Raises LimitExceeded."""
+    """The decision if the stack file said `what`, starting from what runs. Nothing is written. Raises LimitExceeded."""
     what = _meant(what)
     last = finished.of_other(decision.last, decision.written, what.stack)
     other = replace(
-        decision, stack=what.stack, wish=None, source=what.source, placement=Placement(), stale=("supposed",), proof=None,
+        decision, stack=what.stack, declared=None, source=what.source, placement=Placement(), stale=("supposed",), proof=None,
         last=last,
     )  # fmt: skip
     return _solve(other, today, write=False, progress=progress)
 
 
 def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decision:
-    """The solution as the decision, judged by `limits`. Raises LimitExceeded where they disagree, which is a bug.
+    """The solution as the decision, checked by `limits`. Raises LimitExceeded if they disagree, which is a bug.
 
-    What waits to grow goes on waiting where the solution is one of the stack as it holds now.
+    What waits to grow keeps waiting if the solution is one of the stack that is in effect.
     """
-    if now.wish and not solution.placement.growing:
+    if now.declared and not solution.placement.growing:
         solution = solution.model_copy(
             update={"placement": solution.placement.model_copy(update={"growing": now.placement.growing})}
         )
@@ -224,25 +223,25 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
 
 
 def _load(files: Files, today: datetime.date, progress: Progress | None) -> Loaded:
-    """The stack as it is meant now. Of a refused file it is also told what runs on nodes that it has no more."""
+    """The stack as it applies now. The error of a refused file also lists what runs on nodes that it no longer has."""
     _tell(progress, f"reading {_relative(files.stack)}")
     try:
         return _meant(load(_relative(files.stack), today=today))
     except StackFileError as error:
         found = None
-        with contextlib.suppress(OSError, SwarmError):  # of a lock that cannot be read, nothing is known
+        with contextlib.suppress(OSError, SwarmError):  # nothing is known if the lock cannot be read
             raw = texts.read(files.stack, str(files.stack))
             found = stakes(raw, str(_relative(files.stack)), _read(files.lock).placement)
         raise StackFileError((*error.problems, *([found] if found else []))) from None
 
 
 def _meant(loaded: Loaded) -> Loaded:
-    """The stack with deadlines resolved: the clock is read here, so that everything below is told what holds."""
+    """The stack with deadlines resolved: the clock is read here, and nowhere below."""
     return replace(loaded, stack=deadline.at(loaded.stack, datetime.datetime.now(datetime.UTC)))
 
 
 def _existing(root: Path, name: str) -> Files:
-    """The files of a stack that is there. Raises StackFileError with the names of those that are."""
+    """The files of an existing stack. Raises StackFileError listing the existing ones."""
     files = Files.of(root, name)
     if files.stack.exists():
         return files
@@ -300,20 +299,20 @@ def _decide(
 
 def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progress | None) -> Decision:
     _tell(progress, "loading the solver")
-    from swarm_iac.solver import solve_keeping  # ortools takes most of a second to load, and a valid lock needs none of it
+    from swarm_iac.solver import solve_keeping  # ortools takes most of a second to load, and a valid lock does not need it
 
     stack, solution = solve_keeping(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
     _tell(progress, "checking the answer")
-    decision = adopt(replace(now, stack=stack, wish=None if stack is now.stack else now.stack), solution, today=today)
+    decision = adopt(replace(now, stack=stack, declared=None if stack is now.stack else now.stack), solution, today=today)
     if write and now.files.candidate and now.files.candidate_proof and decision.proof:
         _tell(progress, WRITING)
-        write_whole(now.files.candidate, lock.dump(lock.make(decision.stack, decision.placement, decision.wish)))
+        write_whole(now.files.candidate, lock.dump(lock.make(decision.stack, decision.placement, decision.declared)))
         write_whole(now.files.candidate_proof, proofs.dump(decision.proof))
     return decision
 
 
 def _candidate(files: Files, *, needed: bool) -> lock.Lock:
-    """What a preview showed, if any. Raises StackFileError for what cannot be read, where it is `needed`."""
+    """What a preview showed, if anything. Raises StackFileError if it cannot be read and is `needed`."""
     try:
         return _read(files.candidate) if files.candidate else lock.Lock()
     except StackFileError:
@@ -325,7 +324,7 @@ def _candidate(files: Files, *, needed: bool) -> lock.Lock:
 def _with_ends(
     last: lock.Lock, stack: Stack, ends: Ends | None, progress: Progress | None, candidate: lock.Lock = lock.Lock()
 ) -> tuple[lock.Lock, tuple[str, ...]]:
-    """The lock with the jobs that came to their end since it was written, and their names: an end that a preview saw stays."""
+    """The lock with jobs that have finished since it was written, and their names; those that a preview saw stay."""
     stood = {(one.name, one.node) for one in last.placement.going()}
     over = {one.name for one in finished.of_now(candidate, stack).allocations if one.ended and (one.name, one.node) in stood}
     if ends is not None and stood:
@@ -340,9 +339,9 @@ def _tell(progress: Progress | None, text: str) -> None:
 
 
 def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placement) -> tuple[Stack, tuple[str, ...]]:
-    """The stack as it holds with this lock or candidate, and why that does not hold at all.
+    """The stack that is in effect with this lock or candidate, and why that is not valid, if so.
 
-    What `running` holds may stay where nothing new may come.
+    What is `running` may stay where nothing new is admitted.
     """
     stack = growth.held(written, it.placement)
     wrong = lock.outgrown(it, written) or lock.validity(it, stack)
@@ -350,21 +349,21 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
 
 
 def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
-    """The decision that is a lock or candidate which holds."""
-    wish = None if stack is now.stack else now.stack
+    """The decision of a valid lock or candidate."""
+    declared = None if stack is now.stack else now.stack
     told = growth.told(now.stack, proofs.explained(placement, proof))
-    return replace(now, stack=stack, wish=wish, placement=told, proof=proof)
+    return replace(now, stack=stack, declared=declared, placement=told, proof=proof)
 
 
 class Ran(TypedDict):
-    """What `judge` is told of what ran: who is kept on its node, and what each held."""
+    """What `judge` needs of what ran: which allocations stay on their node, and what each held."""
 
     kept: frozenset[str]
     held: Mapping[str, Amounts]
 
 
 def still(running: Placement, now: Placement) -> Ran:
-    """Of the allocations of `now`, what they were. One that has another user starts anew."""
+    """What the allocations of `now` were before. One with another user starts anew."""
     before = running.by_name()
     both = [(before[one.name], one) for one in now.allocations if one.name in before]
     both = [(was, one) for was, one in both if None in (was.user, one.user) or was.user == one.user]
@@ -375,7 +374,7 @@ def still(running: Placement, now: Placement) -> Ran:
 
 
 def request(decision: Decision, today: datetime.date) -> Request:
-    """What a decision asks of the machines."""
+    """The request that follows from a decision."""
     needed = stood(decision, today)
     return Request(
         decision.stack,
@@ -388,12 +387,12 @@ def request(decision: Decision, today: datetime.date) -> Request:
 
 
 def stood(decision: Decision, today: datetime.date) -> dict[str, Allocation]:
-    """What may stand only because it ran, as the lock says that it did, by its name on its node."""
+    """What may run only because it ran before, according to the lock, by its name on its node."""
     stack, ran = decision.stack, still(decision.last, decision.placement)
     cordoned = {name for name, node in stack.nodes.items() if node.state == "cordon"}
     over = above(stack, decision.placement, today) & ran["held"].keys()
     before = decision.last.by_name()
-    ones = decision.placement.going()  # of what has ended nothing stands but its files
+    ones = decision.placement.going()  # a finished job has only its files left
     names = {one.name for one in ones if one.name in over or (one.node in cordoned and one.name in ran["kept"])}
     return {stack.runs_as(before[name]): before[name] for name in sorted(names)}
 
@@ -405,9 +404,9 @@ def _read(path: Path, progress: Progress | None = None) -> lock.Lock:
 
 
 def _bytes(path: Path, most: int = texts.MAX_BYTES) -> bytes | None:
-    """What a file of ours holds; None where there is none. Raises StackFileError for what is no file, or cannot be read.
+    """The content of one of our files; None if there is none. Raises StackFileError for anything but a readable file.
 
-    A checkout may bring a link under its name: to nothing, which is not no lock, or to what never ends.
+    A checkout may have a link under that name: a dangling one, which does not mean "no lock", or one to an endless file.
     """
     if not os.path.lexists(path):
         return None
@@ -420,16 +419,16 @@ def _bytes(path: Path, most: int = texts.MAX_BYTES) -> bytes | None:
 
 
 def _proof(path: Path | None) -> Proof | None:
-    """The proof on disk, of whatever placement."""
+    """The proof on disk, whichever placement it belongs to."""
     raw = None if path is None else _bytes(path)
     return None if path is None or raw is None else proofs.parse(raw, str(_relative(path)))
 
 
 def _belonging(proof: Proof | None, placement: Placement, problem: dict[str, str]) -> Proof | None:
-    """The proof if it is one of this placement for this problem; another proves nothing."""
+    """The proof if it belongs to this placement and problem; else None."""
     return proof if proof is not None and proofs.belongs(proof, placement, problem) else None
 
 
 def _relative(path: Path) -> Path:
-    """Short names in messages: relative to where the user stands, when that is above."""
+    """Short names in messages: relative to the current folder if the file is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,14 +1,14 @@
-"""Which failures can a user meet, and how is each told?
+"""Which failures can a user see, and how is each reported?
 
 SwarmError                  has a message, a hint, and perhaps a place
 ├── StackFileError          the stack file (or policy, or lock) is wrong; carries every problem found
-├── Refused                 a law forbids it; trying again will not help
+├── Refused                 a rule forbids it; trying again will not help
 │   ├── LimitExceeded       a user, node or cluster limit is broken
 │   └── StaleLock           the lock is not valid and SWARM_FROZEN is set
-├── Retryable               it may work in a while (`after` seconds)
+├── Retryable               it may work later (`after` seconds)
 │   └── Unreachable         a node did not answer
-├── ConvergeFailed          some steps failed; the others were done
-└── ToolMissing             a program this needs is not installed
+├── ConvergeFailed          some steps failed; the others were completed
+└── ToolMissing             a required program is not installed
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong: where, at which path of the document, what, and how to mend it."""
+    """One mistake: where, at which path of the document, what, and how to fix it."""
 
     place: Place
     path: str
@@ -48,7 +48,7 @@ class Problem:
 
 
 class SwarmError(Exception):
-    """Base of everything this package raises on purpose. `exit_code` is what the command line ends with."""
+    """Base of everything this package raises on purpose. `exit_code`: of the command line."""
 
     exit_code = 1
 
@@ -74,17 +74,17 @@ class StackFileError(SwarmError):
 
 
 class Refused(SwarmError):
-    """A law of the product forbids it. Never retried."""
+    """A rule of the product forbids it. Never retried."""
 
     exit_code = 3
 
 
 class LimitExceeded(Refused):
-    """A ceiling per user, node or cluster would be broken."""
+    """A limit per user, node or cluster would be exceeded."""
 
 
 class StaleLock(Refused):
-    """The lock file was decided from something else, and SWARM_FROZEN forbids solving."""
+    """The lock file belongs to another problem, and SWARM_FROZEN forbids solving."""
 
 
 class Retryable(SwarmError):
@@ -102,12 +102,12 @@ class Unreachable(Retryable):
 
 
 class ConvergeFailed(SwarmError):
-    """Some steps failed; what could be done was done."""
+    """Some steps failed; everything else was completed."""
 
     exit_code = 5
 
 
 class ToolMissing(SwarmError):
-    """A program this needs is not on PATH."""
+    """A required program is not on PATH."""
 
     exit_code = 6

@@ -51,7 +51,7 @@ def main(root: Path | None = None) -> Fleet:
 
 
 def _ends(options: RunOptions) -> Ended | None:
-    """What asks the machines which jobs came to their end; None where they are out of reach on purpose."""
+    """Asks the machines which jobs have finished; None with SWARM_OFFLINE."""
     if options.offline:
         return None
     ask = partial(observe, ssh_config=options.ssh_config, timeout=options.node_timeout)
@@ -64,18 +64,18 @@ def _ends(options: RunOptions) -> Ended | None:
 
 
 def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:
-    """The placement, and once it is applied, the lock.
+    """The placement; once it is applied, the lock is written.
 
-    The output resolves only after the Fleet's Create or Update went through, and in a preview nothing is applied. When
-    rows failed it never resolves: the candidate stays, and the next `up` goes on with exactly that. So a bare
-    `pulumi up` writes the lock at the same moment as `swarm up`.
+    The output resolves only after the Fleet's Create or Update succeeded, and a preview applies nothing. If rows failed it
+    never resolves: the candidate stays, and the next `up` continues with exactly that. So a bare `pulumi up` writes the lock
+    at the same moment as `swarm up`.
     """
     if pulumi.runtime.is_dry_run() or not decision.stale:
         return fleet.placement
 
     def applied(placement: dict[str, str]) -> dict[str, str]:
         if keep(decision):
-            pulumi.log.info(f"stacks/{decision.name}.lock.yaml is written: commit it with the stack file", fleet)
+            pulumi.log.info(f"stacks/{decision.name}.lock.yaml was written: commit it with the stack file", fleet)
         return placement
 
     return fleet.placement.apply(applied)
@@ -87,5 +87,5 @@ def _waits(growing: Growing) -> str:
 
 
 def _sentence(unplaced: Unplaced) -> str:
-    why = "; ".join(reason.text for reason in unplaced.reasons) or "no place was found"
+    why = "; ".join(reason.text for reason in unplaced.reasons) or "does not fit"
     return f"{unplaced.workload}: {len(unplaced.missing)} not placed: {why}"

@@ -1,4 +1,4 @@
-"""What was set for one run alone? Read from the environment once, where the run begins, and passed on from there."""
+"""Which options does one run have? Read from the environment once, where the run starts, and passed on from there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Seconds after which a node that says nothing counts as unreachable, unless SWARM_NODE_TIMEOUT says otherwise.
+#: Seconds after which a node that says nothing counts as unreachable, unless SWARM_NODE_TIMEOUT is set.
 NODE_TIMEOUT = 20.0
 #: Option → the variable that sets it.
 VARIABLES = {
@@ -29,12 +29,12 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of one run, each set by its variable. `mistakes` says which of them could not be read."""
+    """Options of one run, each set by its variable. `mistakes` lists those that could not be read."""
 
     ssh_config: Path | None = None
-    """OpenSSH configuration by which nodes are reached. None: the user's own."""
+    """OpenSSH configuration for reaching nodes. None: the user's own."""
     node_timeout: float = NODE_TIMEOUT
-    """A node that says nothing for so long counts as unreachable. [s]"""
+    """A node that is silent for this long counts as unreachable. [s]"""
     offline: bool = False
     """Ask no machine."""
     frozen: bool = False
@@ -54,7 +54,7 @@ class RunOptions:
     summary: Path | None = None
     """File for the summary of a preview, as JSON."""
     skip_checkpoints: bool = False
-    """The engine saves its state at the end of the run alone."""
+    """The engine saves its state only at the end of the run."""
     state_home: Path | None = None
     """The operator's own folder for notes that outlive a run. None: no notes."""
     mistakes: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class RunOptions:
 
         allowed = text("allow_stop") or "0"
         mistake = (
-            f"{VARIABLES['allow_stop']} is {allowed[:40]!r} and no number\n"
+            f"{VARIABLES['allow_stop']} is {allowed[:40]!r} and not a number\n"
             "  hint: write how many allocations may be stopped, such as 12"
         )
         number = allowed.isascii() and allowed.isdigit()

@@ -81,7 +81,7 @@ def claimed(
     timeout: float = NODE_TIMEOUT,
     on_progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[None]:
-    """With the claim on those nodes that decide. Raises Refused, in words of whoever has it, before anything was changed.
+    """Holds the claim on the deciding nodes. Raises Refused, naming the holder, before anything is changed.
 
     `targets`: node → address and request ({lineage, serial, fleet, run, who}) of all nodes that can be asked. `timeout`: a
     node that says nothing for so long has not answered. [s]
@@ -169,9 +169,9 @@ class _Talk:
     def go(self) -> None:
         """Have the serial recorded. A node that cannot say so just now keeps its claim, and does not count."""
         self.say("go")
-        told = self._read()
-        self.answer = told if told.recorded or told.why else _Answer()
-        if told.recorded:
+        answer = self._read()
+        self.answer = answer if answer.recorded or answer.why else _Answer()
+        if answer.recorded:
             self.answer = _Answer(granted=True)
 
     def _ask(self, words: tuple[str, ...], first: bytes) -> None:

@@ -48,7 +48,7 @@ def converge(
     A failed step skips those that wait for it; all others go on. When `stop` is set, the steps in hand end and no
     further one begins. `check`: nothing changes, and each result says whether it would. `lineage`, `serial` and `run` (see
     `claimed`) are what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. `timeout`: a node that
-    is silent for so long is dark. [s] Raises ToolMissing, never for one node.
+    is silent for this long counts as unreachable. [s] Raises ToolMissing, never for one node.
     """
     stop = stop or threading.Event()
     folder = play.folder()
@@ -178,7 +178,7 @@ class _Run:
         except (OSError, AttributeError, ValueError):
             lines = []
         last = [line for line in lines[-1:] if not line.startswith(_PROGRESS)]
-        told = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))] or last
+        errors = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))] or last
         # Without an exit status it never came to exec, or a signal ended it.
         status = "was killed by a signal" if runner.rc is None else f"ended with status {runner.rc}"
-        return f"Ansible {status} before this was done{': ' + told[-1][:400] if told else ''}"
+        return f"Ansible {status} before this was done{': ' + errors[-1][:400] if errors else ''}"

@@ -11,7 +11,7 @@ _MOST: Mapping[Verb, int] = {
     Verb.PREPARE: 600,
     Verb.STOP: 300,
     Verb.RELEASE: 1800,  # a scratch directory with millions of files
-    Verb.SETTINGS: 600,  # huge pages are made room for
+    Verb.SETTINGS: 600,  # memory is compacted for huge pages
     Verb.GPUS: 300,
     Verb.STORAGE: 3600,  # a file system is made
     Verb.SLICE: 300,

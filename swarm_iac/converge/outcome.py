@@ -1,4 +1,4 @@
-"""What became of each step, told from Ansible's events?"""
+"""What became of each step, according to Ansible's events?"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LATE = re.compile(r"Timed out after ([0-9]+) second")
 _STACK = re.compile(r"\s+File \"<stdin>\", line \d+.*", re.DOTALL)
 
 
-#: The most of one step's words that is told: a reason and the last lines of a journal. [characters]
+#: Longest message of one step: a reason and the last lines of a journal. [characters]
 _WORDS = 8000
 
 
@@ -118,7 +118,7 @@ class Outcomes:
         )  # fmt: skip
         self.results[name] = result
         if result.skipped:
-            return  # what it waits for is told; whether it will still run is decided elsewhere
+            return  # its cause is reported; whether it will still run is decided elsewhere
         state = "pending" if result.pending else "failed" if not result.ok else "changed" if result.changed else "unchanged"
         self.on_progress(f"{result.id}: {state}{': ' + result.message if result.message else ''}")
         if self.values:

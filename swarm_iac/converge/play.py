@@ -27,11 +27,11 @@ from swarm_iac.reach.address import parse
 from swarm_iac.reach.node_program import agent_digest, archive
 from swarm_iac.run_options import NODE_TIMEOUT
 
-#: How many signs of life in a row may stay out before a node counts as dark.
+#: Missed keepalives in a row after which a node counts as unreachable.
 _SIGNS = 4
 
 
-#: Ansible is interrupted when we die: without us it would wait for ever for whoever reads its output.
+#: Ansible is interrupted when we die: without us it would wait for ever for a reader of its output.
 _PLAYBOOK = """\
 #!/bin/sh
 if command -v setpriv > /dev/null; then exec setpriv --pdeathsig INT {real} "$@"; fi
@@ -80,7 +80,7 @@ def inventory(
 ) -> dict[str, Any]:
     """Ansible's inventory of one run: each node with its own steps by verb, as text. Raises ValueError for a bad address.
 
-    `waited`: for how long each step has been asked already. [s] `timeout`: a node that is silent for so long is dark. [s]
+    `waited`: for how long each step has been asked already. [s] `timeout`: silence after which a node is unreachable. [s]
     """
     verbs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     steps = tuple(steps)
@@ -107,7 +107,7 @@ def inventory(
         "swarm_archive": str(folder / "archive"),
         "swarm_stop": str(folder / "stop"),
         "swarm_words": {verb.value: words for verb, words in WORDS.items()},
-        # A node that goes dark in the middle of a step: mitogen's own 30 s × 10 would hold everyone up for minutes.
+        # For a node that becomes unreachable during a step: mitogen's own 30 s × 10 would delay everything for minutes.
         "mitogen_ssh_keepalive_interval": max(1, round(timeout / _SIGNS)),
         "mitogen_ssh_keepalive_count": _SIGNS,
     }
@@ -142,7 +142,7 @@ def environment(folder: Path, hosts: int) -> dict[str, str]:
                 # Each node goes its own way: one node's long grace period must not delay another's settings.
                 "strategy = mitogen_bounded",
                 f"forks = {max(1, min(hosts, 50))}",
-                # Covers mitogen starting Python on a busy machine too; a dark one is told by ConnectTimeout.
+                # Covers mitogen starting Python on a busy machine; ConnectTimeout detects an unreachable one.
                 "timeout = 60",
                 "host_key_checking = True",
                 f"library = {assets.playbooks() / 'library'}",

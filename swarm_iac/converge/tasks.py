@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from swarm_iac.model.step import Verb
 
-#: Names of Ansible's tasks, by which its events are told apart too: the role is one and the same.
+#: Names of Ansible's tasks, which also identify its events, since all use one role.
 WORDS: Mapping[Verb, str] = {
     Verb.PREPARE: "Install the node program and the boot unit",
     Verb.STOP: "Ask units to end, wait out their grace",

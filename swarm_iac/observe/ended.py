@@ -1,4 +1,4 @@
-"""Which jobs came to their end, by the word of the machines on which they stand? Each machine is asked once."""
+"""Which jobs have finished, according to their machines? Each machine is asked once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from swarm_iac.plan.state.completion import came_to_end, could_end
 
 @dataclass
 class Ended:
-    """Asks machines and keeps their answers, which are those of one moment as far as a decision is concerned.
+    """Asks machines and keeps their answers, which count as simultaneous for a decision.
 
-    `ask`: node → address to the nodes as they are. `every`: where one has to be asked, all of the stack are, for someone who
-    wants to see them all anyway.
+    `ask`: node → address to the nodes as they are. `every`: if one has to be asked, ask all of the stack, for a caller that
+    needs them all anyway.
     """
 
     ask: Callable[[Mapping[str, str]], dict[str, Observed]]
@@ -24,7 +24,7 @@ class Ended:
     seen: dict[str, Observed] = field(default_factory=dict)
 
     def __call__(self, stack: Stack, placement: Placement) -> frozenset[str]:
-        """Names of the jobs of a placement that ended. Who does not answer has none."""
+        """Names of finished jobs of a placement. A node that does not answer reports none."""
         jobs = could_end(stack, placement)
         every = (name for name, node in stack.nodes.items() if node.state != "lost")
         if jobs:
@@ -32,7 +32,7 @@ class Ended:
         return came_to_end(stack, placement, self.seen)
 
     def read(self, stack: Stack, nodes: Iterable[str]) -> dict[str, Observed]:
-        """These nodes; those that were asked before are not asked again."""
+        """These nodes; each is asked only once."""
         return self.at({name: stack.nodes[name].ssh for name in nodes})
 
     def at(self, targets: Mapping[str, str]) -> dict[str, Observed]:

@@ -1,4 +1,4 @@
-"""What do the nodes say was done to them? Their audits, read over ssh and put together by run."""
+"""What do the nodes report about past changes? Their audit logs, read over ssh and grouped by run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swarm_iac.reach.answer import decode
 
 @dataclass
 class PastRun:
-    """One run of `up` or `destroy`, as the nodes that it touched remember it. `began`, `ended`: [s since 1970]."""
+    """One run of `up` or `destroy`, as recorded by the nodes that it changed. `began`, `ended`: [s since 1970]."""
 
     serial: int
     who: str
@@ -30,7 +30,7 @@ class PastRun:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes that it touched."""
+        """The nodes that it changed."""
         return sorted({name.split("/")[0] for name in self.steps})
 
     def count(self, key: str) -> int:
@@ -90,7 +90,7 @@ async def _all(
     targets: Mapping[str, str], ssh_config: Path | None, timeout: float, most: int
 ) -> tuple[list[PastRun], dict[str, str]]:
     gate = asyncio.Semaphore(AT_ONCE)
-    dark: dict[str, str] = {}
+    bad_nodes: dict[str, str] = {}
     lines: list[dict[str, Any]] = []
 
     async def one(node: str, address: str) -> None:
@@ -99,19 +99,19 @@ async def _all(
                 question = ask.installed(address, ssh_config, f"history {most}", program="current")
                 code, out, err = await asyncio.wait_for(call(question, b""), timeout)
                 if code and code != ask.ABSENT:
-                    dark[node] = printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
+                    bad_nodes[node] = printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
                 else:
                     found, bad = _lines(node, decode(out) if not code else [])
                     lines.extend(found)
                     if bad:
-                        dark[node] = f"{bad} of its audit's lines cannot be read"
+                        bad_nodes[node] = f"{bad} of the lines of its audit log cannot be read"
             except TimeoutError:
-                dark[node] = f"no answer within {timeout:g} s"
+                bad_nodes[node] = f"no answer within {timeout:g} s"
             except Exception as error:  # whatever one node's answer brings about, it is that node's alone
-                dark[node] = printable(str(error), 500)
+                bad_nodes[node] = printable(str(error), 500)
 
     await asyncio.gather(*(one(node, address) for node, address in targets.items()))
-    return together(lines), dark
+    return together(lines), bad_nodes
 
 
 def together(lines: list[dict[str, Any]]) -> list[PastRun]:

@@ -23,9 +23,9 @@ from swarm_iac.reach.node_program import archive
 
 #: Nodes that are asked at the same time: each costs a process of ssh here.
 AT_ONCE = 64
-#: So many wrong values of an answer are looked at.
+#: Wrong values of an answer that are examined.
 _TOLD = 1000
-#: By how much a node's clock may be off before it is told. [s]
+#: Clock offset of a node that is reported. [s]
 _OFF = 30
 
 
@@ -93,8 +93,8 @@ def _in_lines(seen: Observed) -> Observed:
     if not (seen.error or seen.troubles or seen.foreign):
         return seen
     error = _line(seen.error, 2000) or "it says that it cannot be read, and not why" if seen.error else ""
-    told = {"troubles": tuple(map(_line, seen.troubles)), "foreign": tuple(map(_line, seen.foreign))}
-    return seen.model_copy(update={"error": error, **told})
+    lines = {"troubles": tuple(map(_line, seen.troubles)), "foreign": tuple(map(_line, seen.foreign))}
+    return seen.model_copy(update={"error": error, **lines})
 
 
 def _line(words: str, most: int = 500) -> str:
@@ -135,7 +135,7 @@ async def call(argv: tuple[str, ...], sent: bytes) -> tuple[int, bytes, bytes]:
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # What is left in its pipes is never read, and without that nobody would be told that it ended.
+        # What is left in its pipes is never read, and without that its exit would go unnoticed.
         for pipe in (1, 2):
             process._transport.get_pipe_transport(pipe).close()  # type: ignore[attr-defined]
         await process.wait()

@@ -1,7 +1,7 @@
-"""How does the policy pack answer the engine? As an analyzer that judges every Fleet by the limits.
+"""How does the policy pack answer the engine? As an analyzer that checks every Fleet against the limits.
 
-An analyzer of our own and not pulumi-policy, whose pin on protobuf clashes with the solver's. It ends quietly on SIGINT:
-its traceback would land in the user's preview.
+Our own analyzer instead of pulumi-policy, whose protobuf version conflicts with the solver's. It exits silently on SIGINT:
+its traceback would end up in the user's preview.
 """
 
 # The names of the methods are those of the protocol.
@@ -19,7 +19,7 @@ from swarm_iac.run_options import RunOptions
 
 _PACK = "swarm-limits"
 _POLICY = "limits"
-_ABOUT = "No placement exceeds a limit of a user, a node or the cluster, nor what a machine has."
+_ABOUT = "No placement exceeds a limit of a user, a node or the cluster, or the capacity of a machine."
 
 
 def main() -> None:

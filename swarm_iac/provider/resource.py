@@ -1,4 +1,4 @@
-"""How does a Pulumi program ask for a fleet?
+"""How does a Pulumi program declare a fleet?
 
 from swarm_iac.provider.resource import Fleet
 from swarm_iac.reconcile import Request
@@ -23,10 +23,10 @@ from swarm_iac.reconcile import Request
 
 
 def end_quietly() -> None:
-    """Let SIGINT end this program without a traceback.
+    """Let SIGINT stop this program without a traceback.
 
-    The engine interrupts the program when a resource fails, and the traceback would bury what the resource says. A
-    handler that the program has set itself stays.
+    The engine interrupts the program when a resource fails, and a traceback would bury the resource's message. A handler set
+    by the program stays.
     """
     here = threading.current_thread() is threading.main_thread()
     if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -34,14 +34,14 @@ def end_quietly() -> None:
 
 
 class Lineage(pulumi.CustomResource):
-    """Whose the machines are: a random name, made once and saved before any machine is touched. Its id is the name."""
+    """The owner of the machines: a random name, created once and saved before any machine is changed. Its id is the name."""
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("swarm:index:Lineage", name, {}, opts)
 
 
 class Fleet(pulumi.CustomResource):
-    """All machines of a fleet as they should be. Nodes and allocations appear below it as rows."""
+    """All machines of a fleet in their desired state. Nodes and allocations appear below it as rows."""
 
     placement: pulumi.Output[dict[str, str]]
     """Allocation → node."""
@@ -62,10 +62,10 @@ class Fleet(pulumi.CustomResource):
     ) -> None:
         """Either a `request` (a stack, its placement, and what ran before), or `nodes` of the fleet of that name.
 
-        Of a request the provider derives what each node should be, once it has judged it by the limits. `nodes` are the
-        desired state of each, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s), and no limit is judged;
-        `solve` is the budget of a change to them, and `lost` names nodes that are given up. A Lineage of the same name is
-        made unless one is given. Raises ValidationError for data that is no Desired.
+        From a request the provider derives what each node should be, after checking it against the limits. `nodes` are the
+        desired states themselves, as Desired or as plain data of its shape (bytes, watts, MHz, bit/s), without limits;
+        `solve` is the budget of their change, and `lost` lists nodes that are given up. A Lineage of the same name is created
+        unless one is given. Raises ValidationError for data that is not a Desired.
         """
         end_quietly()
         props: dict[str, Any] = {

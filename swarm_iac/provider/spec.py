@@ -1,12 +1,12 @@
-"""What is the Fleet resource given, and what does it give back?
+"""What are the inputs and outputs of the Fleet resource?
 
 A program sends `fleet`, `lineage` and either `request` (stack, placement, and what ran before) or `spec` (the desired state
-of every node as plain data). Check derives the rest: of a request its `spec`, `guard` (the budget of the change) and
-`digest`. So what the limits judge and what is done to the nodes is one and the same, and the state keeps both: `spec` says
-how each node was left, in a shape that every later version reads, and `request` why.
+of every node as plain data). Check derives the rest: from a request its `spec`, `guard` (the budget of the change) and
+`digest`. So what is checked against the limits and what is applied are the same, and the state keeps both: `spec` says how
+each node was left, in a shape that every later version reads, and `request` says why.
 
-`request`, `spec` and `guard` are JSON in text: the SDK takes seconds to walk a nested value of 1,000 nodes, and none for a
-text.
+`request`, `spec` and `guard` are JSON text: the SDK takes seconds to walk a nested value of 1,000 nodes, and no time for a
+string.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from swarm_iac.provider.plugin.wire import understood
 from swarm_iac.reconcile import Records, Request, Target
 
 _NODES = TypeAdapter(dict[str, Desired])
-#: Resources that `limits` count, and how many of these, the first ones, every state knows.
+#: Number of resources that `limits` count, and how many of them every state has.
 _COUNTED, _ALWAYS = sum(1 for row in RESOURCES if row.limit), 6
 
 
 def _completed(held: tuple[int, ...]) -> tuple[int, ...]:
-    """Of what an older state does not count nobody held any."""
+    """Resources that an older state does not count were not held."""
     return (*held, *(0,) * (_COUNTED - len(held)))
 
 
@@ -52,7 +52,7 @@ Named = TypeVar("Named", Desired, Observed)
 
 
 def derived(request: Request) -> dict[str, str]:
-    """Those inputs that follow from a request. Raises Refused when its parts contradict each other."""
+    """The inputs that follow from a request. Raises Refused if its parts contradict each other."""
     with understood("`request` of the Fleet"):
         spec = pack(request.nodes())
     budget = guard(request.stack.solve, request.lost, request.stood)
@@ -90,7 +90,7 @@ def _unpack_known(known: Any) -> dict[str, Observed]:
 
 
 def _named(nodes: dict[str, Named]) -> dict[str, Named]:
-    """Each under its own name: a plan asks for both, and they are one."""
+    """Checks that each is under its own name, since plans use both."""
     for name, node in nodes.items():
         if node.node != name:
             raise ValueError(f"{name}: it is said of {node.node}")
@@ -98,10 +98,10 @@ def _named(nodes: dict[str, Named]) -> dict[str, Named]:
 
 
 def target(inputs: Mapping[str, Any]) -> Target:
-    """What a set of inputs asks for. Raises Refused when they are not understood.
+    """What a set of inputs asks for. Raises Refused if they cannot be read.
 
-    They say nothing of how nodes are reached: that is of the run alone (RunOptions.ssh_config). Any account of this host can
-    call the provider's port, and ssh runs what stands in its configuration.
+    They do not say how nodes are reached: that is up to the run alone (RunOptions.ssh_config). Any account of this host can
+    call the provider's port, and ssh runs the commands in its configuration.
     """
     text = request_text(inputs)
 
@@ -110,13 +110,13 @@ def target(inputs: Mapping[str, Any]) -> Target:
         return unpack_request(text).stack
 
     more: dict[str, Any] = {}
-    if text:  # read only when a detour asks where one may stand
+    if text:  # parsed only if a temporary placement is considered
         more = {"fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
     return Target(unpack(inputs.get("spec")), _lineage(inputs), **_unpack_guard(inputs.get("guard")), **more)
 
 
 def records(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Records:
-    """What the state holds of earlier runs: inputs and outputs of the last. Raises Refused when they are not understood."""
+    """What the state says of earlier runs: inputs and outputs of the last. Raises Refused if they cannot be read."""
     with understood("`serial` of the Fleet"):
         serial = LedgerHead(lineage="", fleet="", serial=int(outputs.get("serial") or 0)).serial
     return Records(
@@ -133,13 +133,13 @@ def _lineage(inputs: Mapping[str, Any]) -> str:
 
 
 def guard(solve: Solve, lost: Iterable[str] = (), stood: Mapping[str, str] | None = None) -> str:
-    """What a change may cost, which nodes are given up, and who must have run on which node, as the text of `guard`."""
+    """The budget of a change, the lost nodes, and what must have run on which node, as the text of `guard`."""
     value: dict[str, Any] = {"solve": solve.model_dump(mode="json"), "lost": sorted(lost)}
     return json.dumps(value | ({"stood": dict(stood)} if stood else {}), sort_keys=True, separators=(",", ":"))
 
 
 def _unpack_guard(guard: Any) -> dict[str, Any]:
-    """Without one the defaults of a stack file hold."""
+    """Without one the defaults of a stack file apply."""
     with understood("`guard` of the Fleet"):
         given = json.loads(guard) if guard else {}
         return {
@@ -168,7 +168,7 @@ def outputs(nodes: Mapping[str, Desired]) -> dict[str, dict[str, str]]:
 
 
 def request_text(inputs: Mapping[str, Any]) -> Any:
-    """The request of a set of inputs, as text. States of versions before this one have it under another name."""
+    """The request in a set of inputs, as text. States of earlier versions have it under another name."""
     return inputs.get("request") or inputs.get("wish")
 
 

@@ -14,7 +14,7 @@ _ADDRESS = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?"
 )
 
-#: A machine that does not answer its port for so long is taken for dark. [s]
+#: A machine that does not answer its port for this long counts as unreachable. [s]
 CONNECT = 5
 #: The same for a change: it follows an observation, so the machine was there, and may be busy. [s]
 PATIENCE = 15

@@ -63,7 +63,7 @@ def _check(value: Any) -> None:
 
 
 def _whole(value: Any) -> Any:
-    """With a mark in place of each half of a character: what cannot be written ends whoever writes it."""
+    """Replaces each lone surrogate: it would raise an error wherever it is written."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):

@@ -27,7 +27,7 @@ def installed(address: str, ssh_config: Path | None, question: str, program: str
 def sent(address: str, ssh_config: Path | None, question: str, size: int) -> tuple[str, ...]:
     """Ask a program that comes first on the input, with so many bytes; what follows there is for the program.
 
-    An account with a narrow rule may run no program that it brought itself: then it is told what to do.
+    An account with a narrow sudo rule may not run a program of its own: then the message says what to do.
     """
     line = (
         f't=$(mktemp) && head -c {size} > "$t" && {{ {_ROOT}; $s /usr/bin/python3 -I -S "$t" {question}; code=$?; rm -f "$t"; '

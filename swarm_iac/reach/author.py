@@ -1,4 +1,4 @@
-"""Who makes this change, and from which commit? For the audit that each node keeps."""
+"""Who makes this change, and from which commit? For the audit log of each node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def who(named: str = "") -> str:
-    """user@host; `named` takes its place, for a pipeline that acts for a person."""
+    """user@host, or `named` for a pipeline that acts for a person."""
     if named:
         return named
     try:

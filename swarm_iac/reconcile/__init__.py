@@ -1,6 +1,6 @@
-"""What are the machines against what is asked of them, which steps lie between, and may those be taken?
+"""How do the machines differ from the request, which steps lie between, and are they allowed?
 
-The provider (`swarm up`, `preview`) and the command line (`swarm plan`, `assert`) both ask here, so both give one answer.
+The provider (`swarm up`, `preview`) and the command line (`swarm plan`, `assert`) both use this, so their answers agree.
 """
 
 from swarm_iac.reconcile.reconcile import Read, Reconciliation

@@ -1,4 +1,4 @@
-"""What was a run about to place, that was killed before the state knew of it? A note in the operator's own folder."""
+"""What was a killed run about to place, before the state recorded it? Kept in a note in the operator's own folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ At = tuple[str, str]  # node, allocation
 
 
 def begin(home: Path | None, lineage: str, serial: int, places: Iterable[At], saved: int) -> None:
-    """The run of this serial is about to. What earlier ones left stays until the state has caught up: it `saved` this one.
+    """Record what the run with this serial is about to place. Earlier notes stay until the state, now at `saved`, catches up.
 
     `home`: RunOptions.state_home; without one nothing is noted.
     """
@@ -29,7 +29,7 @@ def begin(home: Path | None, lineage: str, serial: int, places: Iterable[At], sa
 
 
 def of(home: Path | None, lineage: str, saved: int = 0) -> set[At]:
-    """Where runs were about to place something that are later than the one which the state `saved`."""
+    """What runs later than the one that the state `saved` were about to place."""
     if home is None:
         return set()
     try:

@@ -1,7 +1,7 @@
-"""What are the machines, against what is asked of them, and which steps lie between?
+"""How do the machines differ from the target, and which steps lead there?
 
-Of a node that does not answer we know what it was last: what is on record. The plan needs it, because what may still run
-there must not start elsewhere.
+For a node that does not answer, its last known state is used. The plan needs it, because what may still run there must not
+start elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swarm_iac.plan.step_graph.partial import Only
 from swarm_iac.plan.step_graph.partial import only as read_only
 from swarm_iac.reconcile.transition import Transition
 
-#: How many killed runs in a row are thought possible; and the largest serial where the records know of none.
+#: Killed runs in a row that are considered possible; and the largest serial if none is on record.
 _AHEAD, _FIRST = 1000, 1 << 40
 #: Reads nodes: node → address to the nodes as they are. Never raises for one node: see Observed.error.
 Read = Callable[[Mapping[str, str]], Mapping[str, Observed]]
@@ -29,7 +29,7 @@ Read = Callable[[Mapping[str, str]], Mapping[str, Observed]]
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The machines as they are, against what is asked. `agent`: digest of the node program to be installed; "": any."""
+    """The machines as they are, and the target. `agent`: digest of the node program to install; "": any."""
 
     transition: Transition
     observed: dict[str, Observed]
@@ -40,13 +40,13 @@ class Reconciliation:
 
     @classmethod
     def of(cls, read: Read, transition: Transition, agent: str, *, retry: bool = False, only: str = "") -> Reconciliation:
-        """Read every node. `retry`: roll-outs that halted go on. `only`: nodes and teams. Raises Refused for others."""
+        """Read every node. `retry`: continue halted roll-outs. `only`: nodes and teams. Raises Refused for unknown ones."""
         return cls(transition, {}, agent, retry, selected(transition, only))._with(read, set(transition.all))
 
     def again(self, read: Read, results: Mapping[str, StepResult]) -> Reconciliation:
-        """Read those nodes again that had steps: success is what a second reading shows.
+        """Read the nodes that had steps again: success is what a second reading shows.
 
-        A node that became unreachable over a step of a roll-out cannot remember that itself.
+        A node that became unreachable during a step of a roll-out cannot record that itself.
         """
         now = replace(self, retry=False)._with(read, {step.node for step in self.plan.steps})
         seen = dict(now.observed)
@@ -68,7 +68,7 @@ class Reconciliation:
                 was = last.get(name, Observed(node=name))
                 found[name] = was.model_copy(update={"error": node.error, "agent": self.agent if was.ledger else ""})
             elif name in self.transition.records.seen:
-                # What a node cannot remember, since it fell dark over it, unless a later run was there.
+                # What a node could not record, since it became unreachable, unless a later run was there.
                 serial = node.ledger.serial if node.ledger else 0
                 lost = {path: one for path, one in last[name].setbacks.items() if one.serial >= serial}
                 found[name] = node.model_copy(update={"setbacks": {**lost, **node.setbacks}})
@@ -76,10 +76,10 @@ class Reconciliation:
         return replace(self, observed=self.observed | ours, claims={**self.claims, **named})
 
     def _disowned(self, found: Mapping[str, Observed]) -> dict[str, str]:
-        """Nodes that this fleet has made changes on, and that name another owner now → words. None where most of them do.
+        """Nodes that this fleet has changed and that name another owner now → message. Empty if most of them do.
 
-        One of many cannot be believed, and counts as unreadable. Where most do, it is our own record that is wrong, and the
-        guards refuse the change.
+        A single one is not believed, and counts as unreadable. If most do, our own record is wrong, and the guards refuse the
+        change.
         """
         words = {}
         for name, node in found.items():
@@ -92,7 +92,7 @@ class Reconciliation:
         return {} if 2 * len(words) > sum(not node.error for node in found.values()) else words
 
     def as_if_running(self, first: Reconciliation) -> Reconciliation:
-        """As if what came to its end since `first` still ran: an end within a run is news for the next, no failure of this."""
+        """As if what finished since `first` were still running: finishing during a run is no failure of that run."""
         seen = dict(self.observed)
         for node, each in self.observed.items():
             was = first.observed.get(node, Observed(node=node))
@@ -109,9 +109,9 @@ class Reconciliation:
 
     @property
     def serial(self) -> int:
-        """Highest serial on record or on any node: a run that was killed may have been ahead of the state.
+        """Highest serial on record or on any node: a killed run may have been ahead of the state.
 
-        A node that names one that no number of such runs can have reached is not believed: it would drive all others there.
+        An implausibly high serial of a node is ignored: otherwise it would push all others there.
         """
         recorded = self.transition.records.serial
         most = recorded + _AHEAD if recorded else _FIRST
@@ -125,7 +125,7 @@ class Reconciliation:
 
     @property
     def ours(self) -> dict[str, Desired]:
-        """Nodes that answered, and are this lineage's or nobody's: they say whether a run may change the fleet."""
+        """Nodes that answered and belong to this lineage or nobody: they decide whether a run may change the fleet."""
         lineage, target = self.transition.target.lineage, self.transition.target.nodes
         seen = {name: node for name, node in self.observed.items() if not node.error}
         return {
@@ -136,7 +136,7 @@ class Reconciliation:
 
     @cached_property
     def plan(self) -> Plan:
-        """What can be done now. Raises Refused when no order is safe. A node that is given back already is past asking."""
+        """What can be done now. Raises Refused if no order is safe. Nodes that are restored already are left out."""
         target, leaving = self.transition.target, self.transition.leaving
         gone = {name for name in leaving if name in self.observed and not self.observed[name].ledger}
         desired = {name: value for name, value in self.transition.all.items() if name not in gone}
@@ -149,7 +149,7 @@ class Reconciliation:
         return ownership.given_back(plan, named)
 
     def guard(self, allowed: int) -> None:
-        """Raises Refused when more would stop than anyone can have meant; `allowed` is what a person said."""
+        """Raises Refused if more would stop than can be intended. `allowed`: number of stops that a person allowed."""
         target, records = self.transition.target, self.transition.records
         guards.refuse_foreign(self.observed, target.nodes, target.lineage)
         guards.refuse_rename(self.observed, self.transition.all)
@@ -164,12 +164,12 @@ class Reconciliation:
 
 
 def selected(transition: Transition, only: str) -> Only | None:
-    """The part that a person named; None for everything. Raises Refused for a name that is neither node nor team."""
+    """The part that a person selected; None: everything. Raises Refused for a name that is neither node nor team."""
     return read_only(only, transition.all, transition.target.stack() if only else None)
 
 
 def believed(transition: Transition, found: Mapping[str, Observed]) -> tuple[dict[str, Observed], Claims]:
-    """The nodes with what this fleet placed there, and what else they name. All of it where nothing is on record."""
+    """The nodes with what this fleet placed there, and what else they report. Everything if nothing is on record."""
     placed = transition.placed({node.ledger.lineage for node in found.values() if node.ledger})
     if placed is None:
         return dict(found), {}

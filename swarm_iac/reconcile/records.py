@@ -1,4 +1,4 @@
-"""What did earlier runs leave, as far as the records of this fleet say: Pulumi's state, or the lock file?"""
+"""What did earlier runs leave, according to the records of this fleet: Pulumi's state or the lock file?"""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from swarm_iac.model.state import Desired, LedgerHead, Observed
 class Records:
     """What is on record.
 
-    `lineage`: whose the nodes are; empty where the record does not say. `serial`: of the last run, 0 where unknown.
-    `applied`: each node as it was last asked for. `leaving`: nodes that earlier runs were to give back, and perhaps did not.
-    `seen`: nodes that a run left otherwise than they were asked for, as it saw them last. `placed`: node → allocations that
-    were placed there beyond those. `gone`: nodes that left the stack and whose address is on no record → what runs
-    there.
+    `lineage`: owner of the nodes; empty if the record does not say. `serial`: of the last run, 0 if unknown. `applied`: the
+    desired state of each node in the last run. `leaving`: nodes that earlier runs had to restore, and perhaps did not.
+    `seen`: last observation of nodes that a run did not leave as desired. `placed`: node → further allocations that were
+    placed there. `gone`: nodes that left the stack and whose address is not on record → what runs there.
     """
 
     lineage: str = ""
@@ -29,11 +28,11 @@ class Records:
 
     @property
     def empty(self) -> bool:
-        """Is nothing on record? The state is new, or was lost: then the nodes' own ledgers are all there is."""
+        """Is nothing on record? The state is new or was lost: then the ledgers of the nodes are all there is."""
         return not self.serial and not self.applied and not self.placed
 
     def last(self) -> dict[str, Observed]:
-        """Each node as it was left, which stands in for one that does not answer."""
+        """Each node as it was left; used for nodes that do not answer."""
         ledger = {
             name: LedgerHead(lineage=self.lineage, serial=self.serial, fleet=one.fleet) for name, one in self.applied.items()
         }

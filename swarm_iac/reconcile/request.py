@@ -1,4 +1,4 @@
-"""What is a fleet asked to be? One request; the state of every node and the budget of the change follow from it."""
+"""What is asked of a fleet? One request, from which the state of every node and the budget of the change follow."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Target:
-    """The desired state of every node, and what a change towards it may cost.
+    """The desired state of every node, and the budget of the change.
 
-    `lineage`: whose the nodes are; empty where that is not known. `stack`: the stack where it came along, read only when
-    it is needed.
+    `lineage`: owner of the nodes; empty if unknown. `stack`: the stack if it is known, parsed only if needed.
     """
 
     nodes: dict[str, Desired] = field(default_factory=dict)

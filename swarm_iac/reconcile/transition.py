@@ -1,4 +1,4 @@
-"""Between which two states of the fleet does a change lie, and what was placed where by earlier runs?"""
+"""From what to what does a change lead, and what did earlier runs place where?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swarm_iac.reconcile.request import Target
 
 @dataclass(frozen=True)
 class Transition:
-    """A target, and what is on record. `pending`: what a run that was killed was about to place, by node; None: see `of`."""
+    """A target, and what is on record. `pending`: what a killed run was about to place, by node; None: see `of`."""
 
     target: Target
     records: Records
@@ -25,10 +25,10 @@ class Transition:
 
     @classmethod
     def of(cls, target: Target, records: Records, home: Path | None) -> Transition:
-        """`home`: RunOptions.state_home, with notes of runs that were killed.
+        """`home`: RunOptions.state_home, with notes of killed runs.
 
-        Those are read now, before this run writes its own. Where the lineage is not known they are read by what the nodes'
-        ledgers name.
+        They are read now, before this run writes its own. If the lineage is unknown, they are looked up later by the
+        lineages in the nodes' ledgers.
         """
         lineage = target.lineage or records.lineage
         pending = frozenset(pending_placement.of(home, lineage, records.serial)) if lineage else None
@@ -36,7 +36,7 @@ class Transition:
 
     @cached_property
     def leaving(self) -> dict[str, Desired]:
-        """Nodes on record that are no longer asked for, as they are to be: given back. Those that are lost are forgotten."""
+        """Nodes on record that are no longer asked for, with their desired state: restored. Lost ones are forgotten."""
         past = {**self.records.leaving, **self.records.applied}
         return {
             name: value.model_copy(update={"managed": False, "state": NodeState(), "handover": {}, "ended": ()})
@@ -55,9 +55,9 @@ class Transition:
         return self.records.last()
 
     def placed(self, lineages: Iterable[str] = ()) -> dict[str, set[str]] | None:
-        """Node → what this fleet placed there, or is to; None where nothing is on record.
+        """Node → what this fleet placed there, or will; None if nothing is on record.
 
-        `lineages`: those that the ledgers name, for where none is known.
+        `lineages`: those in the ledgers, used if ours is unknown.
         """
         if self.records.empty:
             return None

@@ -44,7 +44,7 @@ def chosen(image: Image, remembered: Path) -> str:
 def tsc_khz() -> int | None:
     """The rate of this processor's time stamp counter [kHz], or None where it cannot be read.
 
-    TCG hands the host's counter to the guest; told its rate, the guest need not calibrate it against an emulated
+    TCG passes the host's counter to the guest; knowing its rate, the guest need not calibrate it against an emulated
     timer, which fails on a busy host.
     """
     if platform.machine() != "x86_64":

@@ -1,16 +1,16 @@
-"""Which misfortunes can befall a node, and how is each caused?
+"""Which faults can be injected into a node, and how?
 
 power-off | power-on | reboot     the machine
-dark | light                      both networks are cut; the node runs on, unseen
+unreachable | reachable           both networks are cut; the node keeps running
 slow MS                           every answer of the node to this host takes MS milliseconds longer
 ssh-drop                          every ssh session is cut; the next one is served
 disk-full                         no byte is left on the root file system
 read-only                         every disk is read-only, as the kernel makes it after an error
-clock SECONDS                     the clock is so far ahead of this host's (behind, when negative)
+clock SECONDS                     the clock is that far ahead of this host's (behind, if negative)
 nvml-error GPU CALL CODE          the NVML call answers CODE for this GPU ('*': every GPU)
 gpu-lost GPU                      the card has fallen off the bus
 gpu-busy GPU PID MIB              a process computes on the card
-clear                             end all of them, except that a machine without power stays so
+clear                             clear all of them; a machine without power stays off
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from swarm_iac.sandbox.tool import SandboxError
 
 _FOLDER = "/run/swarm-nvml"
 _FILL = "/var/swarm-sandbox-fill"
-#: By how much a node's clock may differ from ours by itself; the emulation is slow at times. [s]
+#: How far a node's clock may drift by itself, since emulation is slow at times. [s]
 _CLOCK_OFF = 30
-#: Short names of the calls that a change makes; any full name of NVML's serves as well.
+#: Short names of the calls that a change makes; full NVML names work as well.
 CALLS = {
     "set-power": "nvmlDeviceSetPowerManagementLimit",
     "get-power": "nvmlDeviceGetPowerManagementLimit",
@@ -59,12 +59,12 @@ def _slow(fleet: SandboxFleet, node: str, delay: str) -> None:
 
 
 def _ssh_drop(fleet: SandboxFleet, node: str) -> None:
-    # By systemd, because the session that asks for it is one of those that end; the listener is not.
+    # Run by systemd, because this session is killed as well; the listener is not.
     fleet.run(node, "systemd-run -q --collect sh -c 'sleep 0.3; pkill -KILL -f \"^sshd: root\"'")
 
 
 def _disk_full(fleet: SandboxFleet, node: str) -> None:
-    # What other programs free or write meanwhile is a few blocks; twice, so that these are taken too.
+    # Other programs free or write a few blocks meanwhile; twice, so that these are taken too.
     take = f"fallocate -l $(df -B1 --output=avail / | tail -1) {_FILL}"
     fleet.run(node, f"{take}; cat /dev/zero >> {_FILL} 2>/dev/null; sync; [ $(df --output=avail / | tail -1) -lt 256 ]")
 
@@ -99,13 +99,13 @@ def _clear(fleet: SandboxFleet, node: str) -> None:
 
 
 def cause(fleet: SandboxFleet, node: str, name: str, args: tuple[str, ...], say: Say) -> None:
-    """Cause the fault `name` on `node`."""
+    """Inject the fault `name` into `node`."""
     ways: dict[str, tuple[int, Callable[..., None]]] = {
         "power-off": (0, lambda: fleet.power_off(node)),
         "power-on": (0, lambda: fleet.power_on(node, say)),
         "reboot": (0, lambda: fleet.reboot(node, say)),
-        "dark": (0, lambda: fleet.link(node, False)),
-        "light": (0, lambda: fleet.link(node, True)),
+        "unreachable": (0, lambda: fleet.link(node, False)),
+        "reachable": (0, lambda: fleet.link(node, True)),
         "ssh-drop": (0, lambda: _ssh_drop(fleet, node)),
         "disk-full": (0, lambda: _disk_full(fleet, node)),
         "read-only": (0, lambda: _read_only(fleet, node)),

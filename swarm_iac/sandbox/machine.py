@@ -68,7 +68,7 @@ class VirtualMachine:
         process.record(self.places.pid(self.node))
 
     def cut(self) -> None:
-        """Take the power away: nothing is written any more, nobody is told."""
+        """Cut the power: nothing is flushed or notified."""
         process.end(self.places.pid(self.node), self.places.root, self.places.sockets)
         self.places.monitor(self.node).unlink(missing_ok=True)
 

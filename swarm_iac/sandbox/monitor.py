@@ -1,4 +1,4 @@
-"""How is a running virtual machine told to do something from outside (QMP)?"""
+"""How is a running virtual machine controlled from outside (QMP)?"""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ FAULTS = (
     Fault("a unit ignores its stop signal", f"`trap '' TERM`, a grace of {GRACE} s", ends_well=True),
     Fault("ssh is slow", "netem, 400 ms", before=("slow", "400"), ends_well=True),
     Fault("clock off by an hour", "`date -s`", (NODE + "its clock is 36.. s ahead",), ("clock", "3600"), ends_well=True),
-    Fault("node dark", "both cables out", (NODE + "cannot be read: ", "changes deferred to the next `swarm up`"), ("dark",)),
+    Fault("node unreachable", "both cables out", (NODE + "cannot be read: ", "changes deferred to the next `swarm up`"), ("unreachable",)),
     Fault("disk full", "no byte free on /", (NODE + "the file system of /var/lib/swarm is full", NODE + ".*the disk is full"), ("disk-full",)),
     Fault("read-only root", "sysrq u", (NODE + "the file system of /var/lib/swarm is read-only", NODE + ".*read-only"), ("read-only",)),
     Fault("NVML error on set", "the power limit, on every card", (NODE + r"gpus: gpu \d \(.*\): gpu_power \d+ W: ",), ("nvml-error", "*", "set-power", "999")),

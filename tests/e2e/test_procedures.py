@@ -54,7 +54,7 @@ def lineage(fleet: Fleet) -> str:
 
 
 def test_a_state_is_moved(fleet: Fleet, tmp_path: Path) -> None:
-    (move,) = written("Where the state lies")
+    (move,) = written("Where the state is kept")
     (tmp_path / "state").mkdir()
     kept = fleet.root / "Pulumi.dev.yaml"
     config = kept.read_bytes() if kept.exists() else None

@@ -54,7 +54,7 @@ def test_a_bad_line_is_left_out_and_told(line: Any, tmp_path: Path, monkeypatch:
     runs, told = history(answers(tmp_path, monkeypatch, {"a": [GOOD, line], "z": [GOOD]}))
     assert [(run.serial, run.nodes) for run in runs] == [(3, ["a", "z"])]
     assert len(list(history_rows(runs))) == 1
-    assert told == {"a": "1 of its audit's lines cannot be read"}
+    assert told == {"a": "1 of the lines of its audit log cannot be read"}
 
 
 def test_a_node_tells_of_no_step_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

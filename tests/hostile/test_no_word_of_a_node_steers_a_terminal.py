@@ -95,7 +95,7 @@ def test_what_is_printed_and_what_the_engine_is_told(capsys: pytest.CaptureFixtu
     assert "\\x1b[2J" in done.out and "\\x1b[2J" in done.err
 
     async def told() -> list[str]:
-        voice, sent = engine_log.Voice("127.0.0.1:1", "urn"), []
+        log, sent = engine_log.EngineLog("127.0.0.1:1", "urn"), []
 
         class Stub:
             def __init__(self, channel: object) -> None:
@@ -107,10 +107,10 @@ def test_what_is_printed_and_what_the_engine_is_told(capsys: pytest.CaptureFixtu
         real = engine_log.engine_pb2_grpc.EngineStub
         engine_log.engine_pb2_grpc.EngineStub = Stub
         try:
-            await voice.warn(STEERS)
+            await log.warn(STEERS)
         finally:
             engine_log.engine_pb2_grpc.EngineStub = real
-            await voice.close()
+            await log.close()
         return sent
 
     harmless(asyncio.run(told())[0])

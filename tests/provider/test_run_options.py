@@ -72,11 +72,11 @@ def test_every_option_comes_from_its_variable() -> None:
 def test_a_number_that_is_none_allows_nothing_and_is_told(text: str) -> None:
     options = RunOptions.of({"SWARM_ALLOW_STOP": text})
     assert options.allow_stop == 0
-    assert options.mistakes and f"SWARM_ALLOW_STOP is {text!r} and no number" in options.mistakes[0]
+    assert options.mistakes and f"SWARM_ALLOW_STOP is {text!r} and not a number" in options.mistakes[0]
 
 
 def test_a_change_with_a_number_that_is_none_is_refused_by_name() -> None:
     options = RunOptions.of({"SWARM_ALLOW_STOP": "many"})
     request = pb.CheckRequest(urn="urn:pulumi:dev::lab::swarm:index:Fleet::lab", news=to_struct({"fleet": "lab"}))
     answer = asyncio.run(Servicer(RealMachines(options), Busy(), options).Check(request, None))
-    assert [each.reason.split("\n")[0] for each in answer.failures] == ["SWARM_ALLOW_STOP is 'many' and no number"]
+    assert [each.reason.split("\n")[0] for each in answer.failures] == ["SWARM_ALLOW_STOP is 'many' and not a number"]

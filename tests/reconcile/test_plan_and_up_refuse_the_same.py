@@ -76,7 +76,7 @@ class Fleet:
         with contextlib.chdir(self.root):
             asked = request(decide(self.root, "lab", today=TODAY), TODAY)
         news = {"lineage": "L", "request": spec.pack_request(asked), **spec.derived(asked)}
-        done = fleet_operations.foresee(self, news, Before(self.inputs, self.outputs), RunOptions())  # type: ignore[arg-type]
+        done = fleet_operations.preview(self, news, Before(self.inputs, self.outputs), RunOptions())  # type: ignore[arg-type]
         return str(done.refused or "")
 
 

@@ -40,7 +40,7 @@ class Heard:
 
 @pytest.mark.parametrize(
     "words",
-    ["power-off", "power-on", "reboot", "dark", "light", "slow 400", "ssh-drop", "disk-full", "read-only", "clock -3600",
+    ["power-off", "power-on", "reboot", "unreachable", "reachable", "slow 400", "ssh-drop", "disk-full", "read-only", "clock -3600",
      "nvml-error * set-power 999", "gpu-lost 1", "gpu-busy 1 4321 900", "clear"],
 )  # fmt: skip
 def test_every_fault_is_something_that_a_node_understands(words: str) -> None:

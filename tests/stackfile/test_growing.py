@@ -115,7 +115,7 @@ def test_it_grows_once_there_is_room(root: Path) -> None:
         decided(root, room, frozen=True)
     now = decided(root, room)
     assert len(now.placement.by_name()["a-0"].gpus) == 3
-    assert now.placement.growing == () and now.wish is None
+    assert now.placement.growing == () and now.declared is None
 
 
 def test_it_grows_at_once_where_those_that_lost_their_places_left_it_room(tmp_path: Path) -> None:

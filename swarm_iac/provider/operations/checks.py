@@ -1,7 +1,7 @@
-"""Which limits would this Fleet break, in which line is each written, and what follows from what it asks for?
+"""Which limits would this Fleet exceed, on which line is each, and what follows from its request?
 
-Called by the provider's Check and by the policy pack. Apart from the solver on purpose: a placement that someone edited
-by hand, or that another program made, is judged the same.
+Called by the provider's Check and by the policy pack. Independent of the solver on purpose: a placement that was edited by
+hand, or made by another program, is judged the same way.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found of a set of inputs: why they are refused, and those inputs that follow from the others."""
+    """The result of checking inputs: why they are refused, and the inputs that follow from the others."""
 
     refusals: tuple[str, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(inputs: Mapping[str, Any]) -> Checked:
-    """Judge the request of a Fleet, and derive from it what is done to the nodes, so that it is that and nothing else.
+    """Check the request of a Fleet, and derive from it what is done to the nodes, so that both are the same.
 
-    One text per broken limit, with file, line and hint. Nothing is judged where the inputs carry no request.
+    One message per exceeded limit, with file, line and hint. Without a request nothing is checked.
     """
     with LOADING:
         from swarm_iac.limits import judge
@@ -47,9 +47,9 @@ def check(inputs: Mapping[str, Any]) -> Checked:
     request = spec.unpack_request(text)
     derived = spec.derived(request)
     today = datetime.date.today()
-    with understood("`request` of the Fleet"):  # what names a table that is not there
+    with understood("`request` of the Fleet"):  # what refers to a missing entry
         violations = judge(request.stack, request.placement, today, kept=request.kept, held=request.held)
-    # A digest alone says nothing, and of an input that is not known yet nobody can say that it differs.
+    # A digest alone means nothing, and an input that is not known yet cannot differ.
     other = [key for key, value in derived.items() if key != "digest" and inputs.get(key) not in (None, UNKNOWN, value)]
     refusals = [f"`{key}` of the Fleet is not what its request comes to\n  hint: {_OTHER}" for key in other]
     source = _source(request.source, today) if violations else None
@@ -60,7 +60,7 @@ _OTHER = "leave it out: it is derived from stack and placement, which are what t
 
 
 def _source(file: str, today: datetime.date) -> Source | None:
-    """Lines of the stack file; read only now, because a YAML reader takes longer to load than all of Check."""
+    """Lines of the stack file; read only now, because loading a YAML reader takes longer than all of Check."""
     with LOADING:
         from swarm_iac.stackfile import load
 
@@ -75,5 +75,5 @@ def _told(violation: Violation, file: str, source: Source | None) -> str:
     if violation.path.startswith("limits."):
         hint = f"ask for less, or raise {violation.path}"
     else:
-        hint = "ask for less, or decide again with `swarm solve`"
+        hint = "ask for less, or run `swarm solve` again"
     return str(Problem(place, violation.path, violation.text, hint))

@@ -1,4 +1,4 @@
-"""How does an operation that failed in part tell what is left, row by row?"""
+"""How does a partly failed operation report what is left, row by row?"""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FAILED_PRECONDITION = 9
 
 def row_of(step: Step) -> Row:
     """The row that a step belongs to."""
-    placed = step.allocation and step.why != UNPLACED  # what a node merely names may be another node's row
+    placed = step.allocation and step.why != UNPLACED  # what a node merely reports may be another node's row
     return ("Allocation", step.allocation) if placed else ("Node", step.node)
 
 
 def failed_rows(steps: Iterable[Step], results: Mapping[str, StepResult]) -> dict[Row, str]:
-    """Row → what went wrong, in the node's own words. A step without a result was never reached."""
+    """Row → what went wrong, as the node reported it. A step without a result was never reached."""
     out: dict[Row, list[tuple[Step, StepResult]]] = {}
     for step in steps:
         result = results.get(step.id) or StepResult(id=step.id, ok=False, skipped=True, message="not run")
@@ -34,7 +34,7 @@ def failed_rows(steps: Iterable[Step], results: Mapping[str, StepResult]) -> dic
 
 
 def _told(failed: list[tuple[Step, StepResult]]) -> list[str]:
-    """Causes only, where there are any: that the row's later steps waited for them says nothing new. Each once."""
+    """Only causes, if there are any: that later steps of the row waited for them adds nothing. Each once."""
     causes = [(step, result) for step, result in failed if not result.skipped] or failed
     verbs: dict[tuple[str, str], list[str]] = {}
     for step, result in causes:
@@ -44,7 +44,7 @@ def _told(failed: list[tuple[Step, StepResult]]) -> list[str]:
 
 
 def divergences(left: Iterable[Step]) -> dict[Row, str]:
-    """Row → what still differs after the run, for steps that a second reading says are left."""
+    """Row → what still differs after the run, for steps that a second reading still shows."""
     out: dict[Row, list[str]] = {}
     for step in left:
         words = ", ".join(f"{c.path} is {c.old!r} and should be {c.new!r}" for c in step.changes)
@@ -65,7 +65,7 @@ async def abort_in_part(
     outputs: Mapping[str, Any],
     failures: Mapping[Row, str],
 ) -> NoReturn:
-    """End the call so that the engine saves what was done and the run ends in error. Never returns."""
+    """Abort the call so that the engine saves what was done and the run ends in error. Never returns."""
     lines = reasons(failures)
     detail = pb.ErrorResourceInitFailed(
         id=id, properties=to_struct(outputs), inputs=to_struct(inputs), reasons=lines, refresh_before_update=True

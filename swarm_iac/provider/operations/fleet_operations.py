@@ -1,10 +1,10 @@
-"""What does one operation on the fleet do: read, foresee, apply, give back?
+"""What does one operation on the fleet do: read, preview, apply, destroy?
 
-No gRPC in here: what comes in and goes out are values, so that the laws can be read in one place.
+No gRPC here: inputs and outputs are plain values, so that the rules can be read in one place.
 
-- Act on what the machines are, not on what was once written: every operation observes first.
-- A node that does not answer keeps the rows that were last known; its changes fail by name, everyone else's go on.
-- A change counts when a second reading shows it.
+- Act on the actual state of the machines, not on records: every operation observes first.
+- A node that does not answer keeps its last known rows; its changes fail by name, all others continue.
+- A change counts once a second reading shows it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from swarm_iac.run_options import RunOptions
 
 @dataclass(frozen=True)
 class Before:
-    """What the state holds: inputs, outputs and rows of the last run."""
+    """What the state has: inputs, outputs and rows of the last run."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -49,17 +49,17 @@ class Outcome:
 
 
 def read(machines: Machines, before: Before, options: RunOptions) -> Outcome:
-    """Rows as the machines are, and in `drift` the steps that would make them as last asked."""
+    """Rows as the machines are; `drift` lists the steps that would restore what was last asked for."""
     if options.offline:
         return Outcome(before.rows, dict(before.outputs), warnings=("SWARM_OFFLINE: shown as last known",))
-    # A reading is of everything: a node that is asked for now may not have been known then.
+
     transition = _transition(before.inputs, before, options)
     seen = Reconciliation.of(machines.observe, transition, machines.agent(), retry=options.retry)
     return Outcome(fleet_rows.found(seen, before.rows), fleet_rows.outputs(seen), warnings=fleet_rows.warnings(seen))
 
 
-def foresee(machines: Machines, news: Mapping[str, Any], before: Before, options: RunOptions) -> Outcome:
-    """Rows as they would be after `apply`, and whether that would refuse them. Changes nothing."""
+def preview(machines: Machines, news: Mapping[str, Any], before: Before, options: RunOptions) -> Outcome:
+    """Rows as they would be after `apply`, and its refusal, if any. Changes nothing."""
     transition = _transition(news, before, options)
     outputs: dict[str, Any] = {**before.outputs, **spec.outputs(transition.target.nodes)}
     if options.offline:
@@ -72,7 +72,7 @@ def foresee(machines: Machines, news: Mapping[str, Any], before: Before, options
     try:
         seen.guard(options.allow_stop)
     except Refused as error:
-        refused = error  # a person who is to allow it must see all of it
+        refused = error  # the person who decides has to see all of it
     wanted = fleet_rows.wanted(seen)
     touched = {row_of(step) for step in seen.plan.steps} | {("Node", step.node) for step in seen.plan.steps}
     # A row without a step stays as it was found, because nothing is going to be done to it.
@@ -83,7 +83,7 @@ def foresee(machines: Machines, news: Mapping[str, Any], before: Before, options
 
 
 def _by_rows(before: Rows, after: Rows) -> Summary:
-    """What a change comes to by its rows alone, where no machine was asked."""
+    """The summary of a change by its rows alone, if no machine was asked."""
     names = {kind: {name for found, name in before.keys() | after.keys() if found == kind} for kind in ("Allocation", "Node")}
     old, new = ({name for kind, name in rows if kind == "Allocation"} for rows in (before, after))
     both = [("Allocation", name) for name in sorted(old & new)]
@@ -112,15 +112,15 @@ def apply(
     stop: threading.Event,
     guarded: bool = True,
 ) -> Outcome:
-    """Make the machines as asked and read them again. Raises Refused when SWARM_OFFLINE is set or no order is safe.
+    """Apply the request and read the machines again. Raises Refused if SWARM_OFFLINE is set or no order is safe.
 
-    `guarded`: also when more would stop than anyone can have meant (plan.guards).
+    `guarded`: also if more would stop than can be intended (plan.guards).
     """
     if options.offline:
         raise Refused("nothing can be applied with SWARM_OFFLINE set", hint="unset it, or run preview")
     transition = _transition(news, before, options)
     on_progress("reading the machines")
-    # To destroy means all of it.
+    # Destroy always means everything.
     part: Any = {"retry": options.retry, "only": options.only} if guarded else {}
     first = Reconciliation.of(machines.observe, transition, machines.agent(), **part)
     if guarded:
@@ -135,7 +135,7 @@ def apply(
             results = machines.converge(first.plan, transition.all, **us, run=run, stop=stop)
         on_progress("reading the machines again")
         now = first.again(machines.observe, results)
-        # What is left for a later run says why itself, and where things stand.
+        # Deferred steps report their reason and status themselves.
         later = {left.step.id for left in now.plan.left}
         failures = failed_rows((step for step in first.plan.steps if step.id not in later), results)
         done = sum(result.ok for result in results.values())
@@ -145,15 +145,15 @@ def apply(
     found = fleet_rows.found(now, before.rows)
     wanted = as_rows(transition.target.nodes)
     for row in failures.keys() - found.keys() - before.rows.keys():
-        # The engine records a creation that failed, so the row says the least that is true of it.
+        # The engine records failed creations, so the row has only what is certainly true.
         found[row] = {"node": wanted[row]["node"]} if "node" in wanted.get(row, {}) else {}
-    # Failed rows bring the next run here by themselves; `drift` is for what a reading finds.
+    # Failed rows trigger the next run by themselves; `drift` is for what a refresh finds.
     outputs = {**fleet_rows.outputs(now, applied=True), "drift": []}
     warnings = tuple(dict.fromkeys(fleet_rows.warnings(first) + fleet_rows.warnings(now)))
     return Outcome(found, outputs, failures, warnings)
 
 
-def give_back(
+def destroy(
     machines: Machines,
     before: Before,
     options: RunOptions,
@@ -161,7 +161,7 @@ def give_back(
     on_progress: Callable[[str], None],
     stop: threading.Event,
 ) -> Outcome:
-    """Restore every machine. Rows that are left belong to what could not be given back."""
+    """Restore every machine. The remaining rows belong to what could not be restored."""
     nothing = {**before.inputs, "spec": ""}
     done = apply(machines, nothing, before, options, on_progress=on_progress, stop=stop, guarded=False)
     failures = dict(done.failures)

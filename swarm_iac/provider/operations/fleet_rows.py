@@ -1,4 +1,4 @@
-"""Which rows and outputs does Pulumi keep of the machines as they are, and as they are to be?"""
+"""Which rows and outputs does Pulumi keep, for the machines as they are and as they should be?"""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from swarm_iac.reconcile import Reconciliation
 
 
 def found(seen: Reconciliation, old: Rows) -> Rows:
-    """Rows as found; of a node that did not answer, as last known. A node without a ledger is not ours (yet)."""
+    """Rows as found; for a node that did not answer, as last known. A node without a ledger is not ours (yet)."""
     ours = {name: node for name, node in seen.observed.items() if not node.error and node.ledger is not None}
     last = {row: value for row, value in old.items() if home(row, old) in seen.unreachable}
     return as_rows(ours) | last
 
 
 def wanted(seen: Reconciliation) -> Rows:
-    """Rows as they are to be after this run, less what jobs at their end hold no more; how they ended stays as it is."""
+    """Rows as they will be after this run, without what finished jobs no longer hold; their result stays as it is."""
     target = seen.transition.target.nodes
     if seen.only is not None:
         mixed = part(seen.observed, seen.transition.all, seen.only).desired
@@ -42,7 +42,7 @@ def wanted(seen: Reconciliation) -> Rows:
 
 
 def blocked(seen: Reconciliation) -> dict[Row, str]:
-    """Rows with steps that cannot be taken: a node does not answer, or a roll-out halted → why."""
+    """Rows with steps that cannot run, because a node does not answer or a roll-out halted → reason."""
     out: dict[Row, list[str]] = {}
     for left in (left for left in seen.plan.left if left.cause != "part"):
         out.setdefault(row_of(left.step), []).append(left.why)
@@ -50,11 +50,11 @@ def blocked(seen: Reconciliation) -> dict[Row, str]:
 
 
 def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
-    """Outputs of the Fleet. `known`: what was last seen of nodes that are not as the state's inputs say, or failed so.
+    """Outputs of the Fleet. `known`: the last observation of nodes that are not as the state's inputs say.
 
-    After a mere reading the inputs still say how a node was left, unless it was not left as they say.
+    After a refresh the inputs still say how a node was left, unless it was not left that way.
     """
-    # What is blocked counts as drift, or the next run would find nothing to do and end well over an unreachable node.
+    # Blocked rows count as drift, or the next run would find nothing to do and succeed despite an unreachable node.
     drift = [step.id for step in seen.plan.steps] + [f"{name}: {why}" for (_, name), why in blocked(seen).items()]
     astray = {step.node for step in (*seen.plan.steps, *(left.step for left in seen.plan.left))}
     astray |= {name for name, node in seen.observed.items() if node.setbacks}
@@ -69,7 +69,7 @@ def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
 
 
 def warnings(seen: Reconciliation) -> tuple[str, ...]:
-    """What the plan warns of, what is wrong with machines, and what was found that no ledger names."""
+    """Warnings of the plan, troubles of machines, and what was found that is in no ledger."""
     troubles = [f"{name}: {words}" for name, node in sorted(seen.observed.items()) for words in node.troubles]
     foreign = [
         f"{name}: in no ledger, left alone: {', '.join(node.foreign)}"
@@ -94,7 +94,7 @@ def home(row: Row, rows: Rows) -> str:
 
 
 def _leaving(seen: Reconciliation) -> list[str]:
-    """Nodes that should be given back and are not, yet. One that was never reached was never ours."""
+    """Nodes that still have to be restored. One that was never reached was never ours."""
     nodes = (seen.observed.get(name) for name in seen.transition.leaving)
     return sorted(node.node for node in nodes if node and node.ledger)
 

@@ -1,4 +1,4 @@
-"""What does the provider ask of the machines? To be read, and to be changed; nothing else."""
+"""What does the provider do with machines? Read and change them, nothing else."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Machines(Protocol):
-    """The boundary to real machines, so that the provider's own laws can be tried without any."""
+    """The boundary to real machines, so that the provider can be tested without any."""
 
     def agent(self) -> str:
-        """Digest of the node program that should be installed; "": any."""
+        """Digest of the node program to install; "": any."""
 
     def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         """Read each node. `targets`: node → address. Never raises for one node: see Observed.error."""
@@ -30,7 +30,7 @@ class Machines(Protocol):
         serial: int,
         on_progress: Callable[[str], None],
     ) -> AbstractContextManager[str]:
-        """With the right to change the fleet, as the name of this run. `nodes`: those that answered. Raises Refused."""
+        """Holds the right to change the fleet; gives the id of this run. `nodes`: those that answered. Raises Refused."""
 
     def converge(
         self,
@@ -43,7 +43,7 @@ class Machines(Protocol):
         on_progress: Callable[[str], None],
         stop: threading.Event,
     ) -> dict[str, StepResult]:
-        """Run the steps; ends after the step in hand when `stop` is set. Step id → what became of it."""
+        """Run the steps; ends after the current step if `stop` is set. Step id → result."""
 
 
 class RealMachines:

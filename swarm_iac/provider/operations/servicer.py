@@ -1,6 +1,6 @@
 """How does the provider answer the engine's calls?
 
-Two resources: `swarm:index:Lineage`, a random name made once, and `swarm:index:Fleet`, all machines. With
+Two resources: `swarm:index:Lineage`, a random name created once, and `swarm:index:Fleet`, all machines. With
 `refresh_before_update` in every answer, preview and up call Read first, and so show drift without `pulumi refresh`.
 """
 
@@ -25,7 +25,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from swarm_iac import __version__
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
-from swarm_iac.provider.plugin.engine_log import Voice, publish
+from swarm_iac.provider.plugin.engine_log import EngineLog, publish
 from swarm_iac.provider.plugin.lazy_imports import LOADING
 from swarm_iac.provider.plugin.serve import Busy
 from swarm_iac.provider.plugin.wire import UNKNOWN, from_struct, from_views, to_struct
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from swarm_iac.provider.operations.machines import Machines
 
 _LINEAGE = "swarm:index:Lineage"
-#: Inputs that say what the machines should be. The others (`request`, `guard`) say why, and how they may become it.
+#: Inputs that define the desired state. The others (`request`, `guard`) say why, and what the change may cost.
 _MEANT = ("fleet", "lineage", "spec")
 RpcContext: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
-    """One process of the plugin. `busy` holds it open while a step is in hand."""
+    """One process of the plugin. `busy` keeps it alive during a change."""
 
     def __init__(self, machines: Machines, busy: Busy, options: RunOptions) -> None:
         self._machines = machines
@@ -147,13 +147,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             from swarm_iac.provider.operations import fleet_operations
             from swarm_iac.provider.operations.views import view_steps
 
-        async with self._voice(request.urn, context) as voice:
+        async with self._logging(request.urn, context) as log:
             before = fleet_operations.Before(
                 from_struct(request.inputs), from_struct(request.properties), from_views(request.old_views)
             )
             found = await asyncio.to_thread(fleet_operations.read, self._machines, before, self._options)
             await publish(request, view_steps(before.rows, found.rows, found=True))
-            await self._tell(voice, found)
+            await self._tell(log, found)
         return pb.ReadResponse(
             id=request.id, properties=to_struct(found.outputs), inputs=request.inputs, refresh_before_update=True
         )
@@ -166,70 +166,70 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             from swarm_iac.provider.operations.failures import reasons
             from swarm_iac.provider.operations.views import view_steps
 
-        async with self._voice(request.urn, context) as voice:
+        async with self._logging(request.urn, context) as log:
             before = fleet_operations.Before(
                 from_struct(request.old_inputs), from_struct(request.properties), from_views(request.old_views)
             )
             with self._busy.working():
                 done = await asyncio.to_thread(
-                    fleet_operations.give_back, self._machines, before, self._options, **self._watched(voice)
+                    fleet_operations.destroy, self._machines, before, self._options, **self._watched(log)
                 )
-            # Deletions only: a row that is updated while its parent is not would stand before it in the state, which the
-            # engine then calls invalid. What failed is told by the Fleet.
+            # Deletions only: a row that is updated while its parent is not would precede it in the state, which the engine then
+            # calls invalid. The Fleet reports what failed.
             await publish(request, view_steps(before.rows, done.rows))
-            await self._tell(voice, done)
+            await self._tell(log, done)
         if done.failures:
             await _refuse(context, "\n".join(reasons(done.failures)))
         return empty_pb2.Empty()
 
     async def _change(self, request: Any, context: RpcContext, id: str, news: dict[str, Any], before: Before) -> dict[str, Any]:
-        """Foresee or apply, publish the rows that change, and give the outputs. Ends the call when a row failed."""
+        """Preview or apply, publish the changed rows, and return the outputs. Aborts the call if a row failed."""
         with LOADING:
             from swarm_iac.provider.operations import fleet_operations
             from swarm_iac.provider.operations.failures import abort_in_part
             from swarm_iac.provider.operations.views import view_steps
 
-        async with self._voice(request.urn, context) as voice:
+        async with self._logging(request.urn, context) as log:
             if request.preview:
                 known = {key: "" if value == UNKNOWN else value for key, value in news.items()}
-                done = await asyncio.to_thread(fleet_operations.foresee, self._machines, known, before, self._options)
+                done = await asyncio.to_thread(fleet_operations.preview, self._machines, known, before, self._options)
             else:
                 with self._busy.working():
                     done = await asyncio.to_thread(
-                        fleet_operations.apply, self._machines, news, before, self._options, **self._watched(voice)
+                        fleet_operations.apply, self._machines, news, before, self._options, **self._watched(log)
                     )
             await publish(request, view_steps(before.rows, done.rows, failures=done.failures))
-            await self._tell(voice, done)
+            await self._tell(log, done)
             if done.refused:
                 raise done.refused
         if done.failures:
             await abort_in_part(context, id=id, inputs=news, outputs=done.outputs, failures=done.failures)
         return done.outputs
 
-    def _watched(self, voice: Voice) -> dict[str, Any]:
-        return {"on_progress": voice.progress, "stop": self._busy.stop}
+    def _watched(self, log: EngineLog) -> dict[str, Any]:
+        return {"on_progress": log.progress, "stop": self._busy.stop}
 
-    async def _tell(self, voice: Voice, outcome: Outcome) -> None:
-        """Each warning once, though Read and Update both meet its cause."""
+    async def _tell(self, log: EngineLog, outcome: Outcome) -> None:
+        """Log each warning once, although Read and Update both produce it."""
         for warning in outcome.warnings:
             if warning not in self._told:
                 self._told.add(warning)
-                await voice.warn(warning)
+                await log.warn(warning)
 
     @contextlib.asynccontextmanager
-    async def _voice(self, urn: str, context: RpcContext) -> AsyncIterator[Voice]:
-        """A voice on the resource's row; an error of ours ends the call in plain words."""
-        voice = Voice(self._engine, urn)
+    async def _logging(self, urn: str, context: RpcContext) -> AsyncIterator[EngineLog]:
+        """A log on the resource's row; our errors end the call with a plain message."""
+        log = EngineLog(self._engine, urn)
         try:
             async with _in_words(context):
-                yield voice
+                yield log
         finally:
-            await voice.close()
+            await log.close()
 
 
 @contextlib.asynccontextmanager
 async def _in_words(context: RpcContext) -> AsyncIterator[None]:
-    """An error of ours ends the call in plain words, and no other one leaves it unsaid where it happened."""
+    """Our errors end the call with a plain message, and others with the place where they happened."""
     try:
         yield
     except SwarmError as error:
@@ -242,10 +242,10 @@ async def _in_words(context: RpcContext) -> AsyncIterator[None]:
         await _refuse(context, bug, "this is a bug of the provider; please report it")
 
 
-_NO_CONFIG = "is taken from the environment of the run alone: set SWARM_SSH_CONFIG, and leave this out"
+_NO_CONFIG = "is read from the environment of the run only: set SWARM_SSH_CONFIG instead"
 _LINEAGE_HINT = (
     "run once without it, or first `pulumi up --target '**Lineage**'`: a run that is killed before its lineage is saved "
-    "would leave machines that nobody may touch"
+    "would leave machines that no one may change"
 )
 
 

@@ -1,7 +1,7 @@
-"""Which rows change, and how is each told to the engine?
+"""Which rows change, and how is each reported to the engine?
 
-A row's `old` is taken from the state alone (`old_views`): the engine panics over a row that it does not know. Rows that
-are not mentioned stay as they are, so only those that change are published.
+A row's `old` comes from the state alone (`old_views`): the engine panics on a row that it does not know. Rows that are not
+mentioned stay as they are, so only changed ones are published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swarm_iac.printable import printable
 from swarm_iac.provider.plugin.wire import Row, Rows, to_struct
 
 _ORDER = {"Node": 0, "Allocation": 1}
-#: A change of these makes another thing of the row: an allocation on another node is a replacement.
+#: A change of these replaces the row: an allocation on another node is a replacement.
 _IDENTITY = {"Allocation": ("node",)}
 
 
@@ -29,8 +29,7 @@ def changed(old: Rows, new: Rows) -> list[Row]:
 def view_steps(old: Rows, new: Rows, *, failures: Mapping[Row, str] | None = None, found: bool = False) -> list[rs.ViewStep]:
     """What to publish so that the rows `old` become `new`.
 
-    `failures` names rows whose change failed, with the reason. `found` is set when `new` was observed and not made:
-    then nothing was replaced, the row only shows what is.
+    `failures`: rows whose change failed, with the reason. `found`: `new` was observed and not made, so nothing was replaced.
     """
     failed = failures or {}
     rows = changed(old, new)
@@ -41,7 +40,7 @@ def view_steps(old: Rows, new: Rows, *, failures: Mapping[Row, str] | None = Non
 def _step(row: Row, old: dict[str, Any] | None, new: dict[str, Any] | None, failure: str, found: bool) -> rs.ViewStep:
     kind, name = row
     if failure and new is None:
-        new = old  # a deletion that failed: the row must stay, or nothing would say that something is left
+        new = old  # a failed deletion: the row must stay, or nothing would show that something is left
     step = rs.ViewStep(type=f"swarm:index:{kind}", name=name)
     if old is not None:
         step.old.CopyFrom(_state(row, old))

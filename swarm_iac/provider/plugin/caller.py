@@ -1,6 +1,6 @@
-"""Who calls a plugin's port? Only the account that runs it: the port is open to every account of this host.
+"""Who may call a plugin's port? Only the account that runs it, although the port is open to every account of this host.
 
-The engine speaks to its plugins without credentials. But the kernel knows whose each connection on the loopback is.
+The engine calls its plugins without credentials, but the kernel knows the owner of each loopback connection.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 class OnlyOwner(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
-    """Ends every call that comes from another account than `owner`. Where the kernel has no such tables, none."""
+    """Rejects calls from other accounts than `owner`. Without the kernel's tables, it rejects none."""
 
     def __init__(self, owner: int | None = None) -> None:
         self._owner = os.geteuid() if owner is None else owner
         self.port = 0
-        """The port that is served, once it is known: two connections may share the number of their other end."""
+        """The served port, once known: two connections may share the port number of their other end."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Wraps what answers the call."""
         found = await continuation(details)
         if found is None or not found.unary_unary:
-            return None  # the protocols of the engine that we serve have no streams
+            return None  # the engine's protocols that we serve have no streams
 
         async def answer(request: Any, context: Any) -> Any:
             if account(context.peer(), self.port) not in (self._owner, None):
@@ -39,10 +39,7 @@ class OnlyOwner(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unu
 
 
 def account(peer: str, served: int = 0) -> int | None:
-    """The account at the other end of a connection to the port that is served.
-
-    -1 when it is nobody's, None where that cannot be known.
-    """
+    """The account at the other end of a connection to the served port; -1: nobody's, None: unknown."""
     if not _TABLES[0].exists():
         return None
     port = peer.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""How does the plugin talk back to the engine: rows, progress, warnings?"""
+"""How does the plugin report to the engine: rows, progress, warnings?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulumi.runtime.proto import resource_status_pb2 as rs
 
 from swarm_iac.printable import printable
 
-#: A fleet of 1,000 nodes is more than gRPC's default of 4 MiB in one message.
+#: A message about 1,000 nodes exceeds gRPC's default of 4 MiB.
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
@@ -25,7 +25,7 @@ async def publish(request: Any, steps: Sequence[rs.ViewStep]) -> None:
         await stub.PublishViewSteps(rs.PublishViewStepsRequest(token=request.resource_status_token, steps=steps))
 
 
-class Voice:
+class EngineLog:
     """Messages on the row of one resource."""
 
     def __init__(self, address: str, urn: str) -> None:
@@ -55,10 +55,10 @@ class Voice:
             stub: Any = engine_pb2_grpc.EngineStub(self._channel)
             await stub.Log(request)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError):
-            # An engine that went away in the middle of a run must not stop the step in hand.
+            # An engine that disappears during a run must not stop the current step.
             return
 
     async def close(self) -> None:
-        """Let the channel go."""
+        """Close the channel."""
         if self._channel is not None:
             await self._channel.close()

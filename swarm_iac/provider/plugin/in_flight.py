@@ -1,7 +1,6 @@
-"""Was a change under way when the provider ended, and what does a preview come to? Left in files for the caller.
+"""Was a change in flight when the provider ended, and what is the summary of a preview? Left in files for the caller.
 
-The provider cannot say the first itself once it was killed; the second is the last line, which only the last to write
-can say.
+A killed provider cannot report the first itself; the second is the last line of the output, which only the caller can print.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ _IN_FLIGHT, _ENDED = "in flight", "ended"
 
 
 def began(file: Path | None) -> None:
-    """A change begins."""
+    """A change starts."""
     leave(file, _IN_FLIGHT)
 
 
 def ended(file: Path | None) -> None:
-    """It ended, well or not."""
+    """It ended, successfully or not."""
     leave(file, _ENDED)
 
 
 def was_in_flight(file: Path) -> bool:
-    """Did a change begin and never end?"""
+    """Did a change start and never end?"""
     return file.exists() and file.read_text() == _IN_FLIGHT
 
 
 def leave(file: Path | None, text: str) -> None:
-    """Write it, where a file was asked for."""
+    """Write it if a file was asked for."""
     if file is not None:
         # The caller may be gone by now; that is no reason to fail.
         with contextlib.suppress(OSError):

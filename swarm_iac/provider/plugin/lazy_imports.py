@@ -1,4 +1,4 @@
-"""How does a plugin start without what it does not need: all of Pulumi's SDK, and gRPC's handlers for forks?
+"""How does a plugin avoid loading what it does not need: all of Pulumi's SDK, and gRPC's fork handlers?
 
 A plugin needs the messages in `pulumi.runtime.proto` and nothing else, but importing them runs `pulumi/__init__.py`,
 which loads the automation API, tracing and dill: 0.5 s of the 0.6 s that a start would take. So the packages around
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-#: Held by whoever loads modules while other threads may: two that meet within a package would each be given half of it.
+#: Held while loading modules: two threads importing one package at once would each get half of it.
 LOADING = threading.Lock()
 
 

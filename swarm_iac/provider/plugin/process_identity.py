@@ -1,8 +1,8 @@
-"""Which process of which boot of which machine runs an engine? What the owner of a lock is known by, beside its number.
+"""Which process of which boot of which machine runs an engine? This identifies the owner of a lock, beyond its pid.
 
-The engine's lock says a host's name and a number of a process. Both are given again: to a clone, to a container that
-sees the same folder, to the next process. So whoever starts an engine, and the provider that an engine starts, note more
-of it in the operator's own folder, which is looked at before a lock counts as that of a dead run.
+The engine's lock has a host name and a pid. Both are reused: by a clone, by a container with the same folder, by the next
+process. So the command that starts an engine, and the provider that an engine starts, record more in the operator's own
+folder, which is checked before a lock counts as stale.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-#: After so long a note is thrown away. [s]
+#: Age at which a note is deleted. [s]
 _KEPT = 30 * 86_400
-#: A lock is written within so long after its engine began, and a process's start is known to about that much. [s]
+#: Longest time between the start of an engine and its lock, and precision of a process's start time. [s]
 _SOON, _SLACK = 600.0, 2.0
 
 
@@ -33,17 +33,17 @@ class Mark:
 
     @property
     def here(self) -> bool:
-        """Is it of this machine, so that we can know whether it lives? In another boot it does not."""
+        """Is it on this machine, so that we can tell whether it is alive? In another boot it is not."""
         return bool(self.machine) and self.machine == _machine() and (self.boot != _boot() or self.space == _space())
 
     @property
     def lives(self) -> bool:
-        """Does this very process run? A number that was given to another process since is not it."""
+        """Is this very process running? A pid that was reused since does not count."""
         return self.boot == _boot() and _ticks(self.pid) == self.ticks
 
 
 def note(pid: int, home: Path | None) -> None:
-    """Remember an engine that runs here. Nothing is remembered where there is nowhere to. `home`: RunOptions.state_home."""
+    """Record an engine that runs here, if there is a place for notes. `home`: RunOptions.state_home."""
     ticks = _ticks(pid)
     if ticks is None or home is None:
         return
@@ -61,7 +61,7 @@ def note(pid: int, home: Path | None) -> None:
 
 
 def known(pid: int, since: float, home: Path | None) -> Mark | None:
-    """What was noted of the engine of this number that took a lock then. [s since 1970] None: nothing."""
+    """The note about the engine with this pid that took a lock at that time [s since 1970]; None if there is none."""
     for path in sorted(_folder(home).glob(f"{pid}-*.json")) if home else ():
         try:
             if path.stat().st_uid != os.geteuid():
@@ -94,7 +94,7 @@ def _boot() -> str:
 
 
 def _space() -> str:
-    """The kernel's name for what numbers of processes mean here: a container has its own."""
+    """The pid namespace: a container has its own."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -102,6 +102,6 @@ def _space() -> str:
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process began. None: there is none, or it has ended and nobody has looked yet."""
+    """Start time of a process. None: it does not exist, or has ended and was not waited for."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else None

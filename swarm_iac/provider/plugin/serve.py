@@ -1,8 +1,8 @@
-"""How does a plugin of the engine start, and how does it end without a word?
+"""How does a plugin of the engine start, and how does it exit silently?
 
-The engine starts it, reads a port from its first line, and ends it with SIGINT and then, a second later, SIGKILL. A
-Ctrl-C reaches it too, because it shares the terminal. So SIGINT ends an idle plugin at once, and asks a busy one to
-finish the step in hand.
+The engine starts it, reads a port from its first line, and stops it with SIGINT and, a second later, SIGKILL. Ctrl-C reaches
+it too, because it shares the terminal. So SIGINT stops an idle plugin at once, and asks a busy one to finish its current
+step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from swarm_iac.provider.plugin.caller import OnlyOwner
 from swarm_iac.provider.plugin.engine_log import UNLIMITED
 from swarm_iac.run_options import RunOptions
 
-#: How often it is looked whether the engine is still there. [s]
+#: How often to check whether the engine is still there. [s]
 _WATCH = 1.0
 
 
 class Busy:
-    """Is a change to machines under way, and has someone asked it to stop? `file`: see in_flight."""
+    """Is a change in flight, and has it been asked to stop? `file`: see in_flight."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -39,7 +39,7 @@ class Busy:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """While inside, the plugin is not ended."""
+        """The plugin does not exit inside."""
         self._count += 1
         self._idle.clear()
         in_flight.began(self._file)
@@ -56,14 +56,14 @@ class Busy:
         return self._idle.is_set()
 
     async def until_idle(self) -> None:
-        """Wait for the step in hand."""
+        """Wait for the current step."""
         await self._idle.wait()
 
 
 async def serve(
     register: Callable[[grpc.aio.Server, Busy], None], options: RunOptions, warm: Callable[[], object] | None = None
 ) -> None:
-    """Serve until the engine is done with it. `warm` loads what the first calls need while the engine is still busy."""
+    """Serve until the engine is done. `warm` loads what the first calls need while the engine is still busy."""
     busy = Busy(options.in_flight)
     process_identity.note(os.getppid(), options.state_home)
     owner = OnlyOwner()
@@ -86,12 +86,12 @@ async def serve(
 def _interrupted(busy: Busy) -> None:
     busy.stop.set()
     if busy.idle:
-        # Nothing is open that would need closing, and threads that only read must not hold the terminal.
+        # Nothing needs closing, and threads that only read must not block the terminal.
         os._exit(0)
 
 
 async def _until_engine_gone() -> None:
-    """Returns when the process that started this one is gone (kill -9): nobody is left to serve."""
+    """Returns when the parent process is gone (kill -9): there is nobody left to serve."""
     parent = os.getppid()
     while os.getppid() == parent:
         await asyncio.sleep(_WATCH)

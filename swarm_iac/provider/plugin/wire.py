@@ -1,4 +1,4 @@
-"""How do values cross between Python and the engine?"""
+"""How are values converted between Python and the engine?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from swarm_iac.errors import Refused
 
-#: What the engine sends in a preview in place of a value that is not known yet.
+#: What the engine sends in a preview for a value that is not known yet.
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 Row = tuple[str, str]
@@ -45,17 +45,17 @@ def from_struct(struct: Struct) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Raises Refused in place of whatever reading something else than `what` should be brings about."""
+    """Converts any error of reading malformed input into Refused. `what`: name of the input."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, json_format.Error) as error:
         words = " ".join(str(error).split())[:300] or type(error).__name__
         raise Refused(
-            f"{what} is not understood: {words}",
+            f"{what} cannot be read: {words}",
             hint="inputs come from the program, the rest from the state: `pulumi stack export` shows it",
         ) from None
 
 
 def from_views(views: Iterable[Any]) -> Rows:
-    """The rows that the state holds, by kind and name."""
+    """The rows of the state, by kind and name."""
     return {(view.type.rsplit(":", 1)[-1], view.name): from_struct(view.outputs) for view in views}
