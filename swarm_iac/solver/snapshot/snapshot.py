@@ -145,8 +145,20 @@ class Scene:
     over: tuple[Over, ...] = ()
     #: Path of the exception that gives a user's ceiling, by user and place in COUNTED.
     given: dict[tuple[str, int], str] = field(default_factory=dict)
+    #: What stood last time, wanted still or not.
+    last: tuple[Allocation, ...] = ()
     #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
+
+    @functools.cached_property
+    def stood(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
+        """GPUs and cores that anybody had on each node: who gets one of those may have to wait for it."""
+        found: dict[str, tuple[set[int], set[int]]] = {}
+        for one in self.last:
+            gpus, cpus = found.setdefault(one.node, (set(), set()))
+            gpus.update(one.cards)
+            cpus.update(one.cpus)
+        return {node: (frozenset(gpus), frozenset(cpus)) for node, (gpus, cpus) in found.items()}
 
     @functools.cached_property
     def done(self) -> dict[str, frozenset[int]]:
@@ -247,6 +259,7 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
         cluster=cluster,
         racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
         running=running,
+        last=last.going(),
         over=over,
         given=_given(stack, today),
         ended=ended,
