@@ -77,3 +77,19 @@ def test_why_names_what_is_left_of_a_card_and_a_part_that_would_fit(root: Path) 
 def test_a_first_plan_shows_whose_part_it_is(root: Path) -> None:
     plan = swarm("plan", "--offline", at=root).out
     assert "(time-shared, not isolated)" in plan and "0.125 of GPU" in plan
+
+
+def test_who_cannot_grow_keeps_its_part_and_grows_on_its_card_once_it_is_free(root: Path) -> None:
+    file, lock = root / "stacks" / "lab.yaml", root / "stacks" / "lab.lock.yaml"
+    assert swarm("solve", at=root).code == 0
+    before = lock.read_text()
+    file.write_text(STACK.replace("gpus: 0.5 x H100", "gpus: 1 x H100"))
+    said = swarm("solve", at=root).out
+    (row,) = (line for line in said.splitlines() if line.strip().startswith("left ") and "0.5 GPUs" in line)
+    assert "1 GPU" in row and 'left-0:\n    workload: left\n    node: n1\n    user: ada\n    gpus: ["' in lock.read_text()
+    card = before.partition("  left-0:")[2].partition('gpus: ["')[2][0]
+    file.write_text(file.read_text().replace("  whole: {user: ada, each: {gpus: 1}}\n", ""))
+    assert swarm("solve", at=root).code == 0
+    assert "growing:" not in lock.read_text()
+    parts = {line.strip() for line in lock.read_text().splitlines() if "gpus:" in line}
+    assert f"gpus: [{1 - int(card)}]" in parts and f'gpus: ["{card}:0.25"]' in parts, "who shares keeps its card"
