@@ -160,16 +160,28 @@ class Seconds(Quantity):
     units: ClassVar[dict[str, int]] = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
-class Cpus(Quantity):
-    """Virtual CPUs (hardware threads). Base unit: a thousandth of one. Written as a number: 24, 0.5."""
+class Thousandths(Quantity):
+    """A number of things that are given out in parts. Base unit: a thousandth of one. Written as a number: 24, 0.5."""
 
-    kind = "a number of vCPUs"
-    example = "24"
     bare = True
     units: ClassVar[dict[str, int]] = {"m": 1, "": 1000}
 
     def __str__(self) -> str:
         return f"{Decimal(int(self)) / 1000:f}".rstrip("0").rstrip(".") if self % 1000 else str(int(self) // 1000)
+
+
+class Cpus(Thousandths):
+    """Virtual CPUs (hardware threads)."""
+
+    kind = "a number of vCPUs"
+    example = "24"
+
+
+class GpuCount(Thousandths):
+    """GPUs. One may be held in part."""
+
+    kind = "a number of GPUs"
+    example = "2"
 
 
 _PRICE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,4})?)\s*([A-Z]{3})/h\s*")

@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from swarm_iac.model.base import Account, Name
 from swarm_iac.model.hardware import GPU_MEMORY
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Price, Quantity, Seconds, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Hertz, Price, Quantity, Seconds, Watts
 
-_QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus)
+_QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus, GpuCount)
 _BY_EXAMPLE = {quantity.example: quantity for quantity in _QUANTITIES}
 _NAMES = {get_args(Name)[1].pattern: "a name", get_args(Account)[1].pattern: "an account"}
 _LEVELS = ("user", "node", "cluster")
@@ -105,6 +105,14 @@ A workload without `run` is a reservation: its slice, GPUs and directories are s
 
 While it runs, these change without a restart: clocks and power, CPU shares, memory, bandwidth, I/O limits, quotas. These
 need one: other GPUs, other NUMA nodes (additional ones do not), another command, environment or user.
+
+**A part of a GPU**: `gpus: 0.25 x H100` places a replica on one card beside others, as long as their parts add up to at
+most 1. Whole cards are never shared. Parts are **time-shared and not isolated**: the processes take turns on the card, each
+sees all of its memory, and one that takes more than its part can make the others fail. Share a card between jobs that trust
+each other. The job is told its part as `SWARM_GPU_SHARE` and its part of the memory, in bytes, as `SWARM_GPU_MEMORY`;
+most frameworks can be held to it (`torch.cuda.set_per_process_memory_fraction`, `XLA_PYTHON_CLIENT_MEM_FRACTION`). Limits
+and prices count a part as much as it is. Clocks and power of a shared card are those of its node, so `gpu_clock` and
+`gpu_power` need whole GPUs. A part has up to three decimals, and a change of it is a restart.
 
 **`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts from zero. `time: 12 h`
 is the limit alone: by then the run is over. The node enforces it without the controller: `stop.grace` before the limit the
@@ -225,7 +233,9 @@ def _takes(value: Schema) -> str:
     kinds = [part for part in value.get("anyOf", (value,)) if part.get("type") != "null"]
     examples = [example for part in kinds for example in part.get("examples", ())]
     if "8 x H100" in examples:
-        return "GPUs: `2`, `8 x H100`, or `{count: 8, model: H100, memory: 80 GB}`"
+        plain = "GPUs: `2`, `8 x H100`, or `{count: 8, model: H100, memory: 80 GB}`"
+        part = "; a part of one: `0.25 x H100`, or `{share: 0.25, memory: 80 GB}`"
+        return plain + part * ("0.25 x H100" in examples)
     quantity = next((_BY_EXAMPLE[example] for example in examples if example in _BY_EXAMPLE), None)
     if quantity:
         table = ", or a table, see below" if _reference(value) else ""
@@ -269,7 +279,7 @@ def _range(least: int | None, most: int | None) -> str:
 
 def _units() -> str:
     """Every quantity with its units, from the types themselves."""
-    rows = ["## Units\n", "Every quantity has a unit; only 0 and vCPUs are written without one. The space is optional.\n"]
+    rows = ["## Units\n", "Every quantity has a unit; only 0, vCPUs and GPUs are written without one. The space is optional.\n"]
     rows += ["| quantity | units | example |", "|---|---|---|"]
     for quantity in _QUANTITIES:
         units = ", ".join(f"`{unit}`" for unit in quantity.units if unit)
@@ -277,9 +287,9 @@ def _units() -> str:
         rows.append(f"| {re.sub('^an? ', '', quantity.kind)} | {also}{units} | `{quantity.example}` |")
     rows.append(f"| {Price.kind.removeprefix('a ')} | a currency of three letters and `/h` | `{Price.example}` |")
     rows.append(
-        "\n`kB` is 1000 bytes and `KiB` is 1024. `m` is a thousandth of a vCPU: `500m` is `0.5`. The value must be a whole"
+        "\n`kB` is 1000 bytes and `KiB` is 1024. `m` is a thousandth of a vCPU or GPU: `500m` is `0.5`. The value must be a"
     )
-    rows.append("number of base units (bytes, bit/s, W, Hz, s, thousandths). The memory of known GPU models:")
+    rows.append("whole number of base units (bytes, bit/s, W, Hz, s, thousandths). The memory of known GPU models:")
     rows.append(", ".join(f"{model} {memory}" for model, memory in GPU_MEMORY.items()) + ".\n")
     return "\n".join(rows)
 

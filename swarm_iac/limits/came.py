@@ -168,7 +168,7 @@ def _seated(stack: Stack, stays: list[Allocation], come: list[Allocation]) -> li
     for one in come:
         hardware = stack.hardware_of(one.node)
         update: dict[str, object] = {}
-        if stack.workloads[one.workload].each.gpus.share == 1000:
+        if all(gpu.whole for gpu in one.gpus):
             update["gpus"] = whole_gpus(_free(one.cards, hardware.gpus.count, gpus[one.node]))
         update["cpus"] = _free(one.cpus, int(hardware.vcpus) // 1000, cpus[one.node])
         found.append(one.model_copy(update=update))

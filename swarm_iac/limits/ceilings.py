@@ -15,7 +15,7 @@ from swarm_iac.model.stack import Ceiling, Stack
 
 
 class Usage(Value):
-    """How much of one ceiling is used. Both figures are in base units: whole GPUs, 1/1000 vCPU, bytes, bit/s."""
+    """How much of one ceiling is used. Both figures are in base units: 1/1000 GPU or vCPU, bytes, bit/s."""
 
     level: str = Field(description="user | node | cluster")
     subject: str = Field(description="Name of the user, the node or the fleet.")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from swarm_iac.limits.index import Board, Violation
+from swarm_iac.model.device import told
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import RESOURCES
 from swarm_iac.units import Watts
@@ -61,11 +62,14 @@ def cpus_have_one_owner(board: Board) -> Iterator[Violation]:
 
 
 def gpus_match_wish(board: Board) -> Iterator[Violation]:
-    """For every a with GPUs:  model_n ∈ models_a, where a names some,  and  memory_a ≤ gpu_memory_n"""
+    """For every a with GPUs:  model_n ∈ models_a, where a names some,  memory_a ≤ gpu_memory_n,  and  part_a,g = share_a"""
     for one in board.known:
         if not one.gpus:
             continue
         wish = board.stack.workloads[one.workload].each.gpus
+        if other := next((gpu for gpu in one.gpus if gpu.part != wish.share), None):
+            text = f"{one.name} has {told([other])}, and it asks for {wish}"
+            yield _on(one, "gpus_match_wish", text, "each.gpus")
         hardware = board.stack.hardware_of(one.node)
         if not wish.allows(hardware.gpus.model):
             text = f"{one.name} asks for {wish.model}, and {one.node} has {hardware.gpus.model}"

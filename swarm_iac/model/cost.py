@@ -32,9 +32,7 @@ def _held(stack: Stack, placement: Placement) -> Counter[str]:
     held: Counter[str] = Counter()
     for one in placement.allocations:
         if one.gpus and one.node in stack.nodes:
-            wish = stack.workloads.get(one.workload)
-            share = wish.each.gpus.share if wish else 1000
-            held[stack.hardware_of(one.node).gpus.model or "(no model)"] += len(one.gpus) * share
+            held[stack.hardware_of(one.node).gpus.model or "(no model)"] += one.gpu_milli
     return held
 
 

@@ -111,3 +111,18 @@ def told(devices: Iterable[Device]) -> str:
     texts = [",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)]
     texts += [f"{share_text(one.part)} of GPU {one.index}" for one in ones if not one.whole]
     return ", ".join(filter(None, texts))
+
+
+#: What holds of a part of a GPU: nothing keeps its processes from the memory and the time of the rest.
+SHARED = "time-shared, not isolated"
+
+
+def sharing(devices: Iterable[Device]) -> str:
+    """SHARED where any of them is a part; else empty."""
+    return "" if all(one.whole for one in devices) else SHARED
+
+
+def marked(devices: Iterable[Device]) -> str:
+    """As `told`, and that it is shared: `0.25 of GPU 3 (time-shared, not isolated)`."""
+    ones = tuple(devices)
+    return f"{told(ones)} ({SHARED})" if sharing(ones) else told(ones)

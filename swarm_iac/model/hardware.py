@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from swarm_iac.model.base import CPUS, Value
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
+from swarm_iac.model.device import WHOLE
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
 
 #: Memory of one card by model, where the stack file does not say otherwise (vendors' data sheets).
 GPU_MEMORY: dict[str, Bytes] = {
@@ -27,7 +29,9 @@ Model = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31
 #: One of several models will do, as in `A100|H100`.
 Models = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}(\|[A-Za-z0-9][A-Za-z0-9-]{0,31}){0,15}$")]
 
-_GPUS = re.compile(r"\s*([0-9]{1,4})\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31}(?:\|[A-Za-z0-9][A-Za-z0-9-]{0,31})*)\s*)?")
+_GPUS = re.compile(
+    r"\s*([0-9]{1,4}(?:\.[0-9]{1,12})?)\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31}(?:\|[A-Za-z0-9][A-Za-z0-9-]{0,31})*)\s*)?"
+)
 
 
 def gpu_model(product: str) -> str:
@@ -50,20 +54,30 @@ class Gpus(Value):
         default=None, description="The model, as in `8 x H100`; any if omitted; `|` between several acceptable ones."
     )
     memory: Bytes | None = Field(default=None, description="Least memory of each GPU.")
-    share: int = Field(default=1000, ge=1, le=1000, description="Thousandths of a single GPU; others may hold the rest of it.")
+    share: GpuCount = Field(
+        default=GpuCount(WHOLE), description="Part of a single GPU, as in `0.25 x H100`; others may hold the rest of it."
+    )
 
     @model_validator(mode="after")
     def _only_one_is_shared(self) -> Gpus:
-        if self.share < 1000 and self.count != 1:
+        if not 0 < self.share <= WHOLE:
+            raise ValueError(f"a share of {self.share} is no part of one GPU; write 0.001 to 1")
+        if self.share < WHOLE and self.count != 1:
             raise ValueError("only a single GPU can be held in part")
         return self
+
+    @property
+    def milli(self) -> int:
+        """All of them, in thousandths of one."""
+        return self.count * int(self.share)
 
     def allows(self, model: str | None) -> bool:
         """May it be a GPU of this model?"""
         return self.model is None or model in self.model.split("|")
 
     def __str__(self) -> str:
-        text = f"{self.count} x {self.model}" if self.model else str(self.count)
+        count = GpuCount(self.milli)
+        text = f"{count} x {self.model}" if self.model else str(count)
         return f"{text} of {self.memory}" if self.memory else text
 
 
@@ -73,36 +87,69 @@ def numa_part(total: int, numa: int, part: int) -> range:
 
 
 def read_gpus(value: Any) -> Any:
-    """`2`, `"8 x H100"` or a mapping to what Gpus takes."""
+    """`2`, `0.5`, `"8 x H100"`, `"0.25 x H100"` or a mapping to what Gpus takes."""
     if isinstance(value, bool):
-        raise ValueError("expected GPUs such as 2 or '8 x H100'")
+        raise ValueError("expected GPUs such as 2, '8 x H100' or '0.25 x H100'")
     if isinstance(value, int):
         return {"count": value}
-    if isinstance(value, str):
-        match = _GPUS.fullmatch(value)
+    if isinstance(value, (float, str)):
+        match = _GPUS.fullmatch(str(value))
         if not match:
-            raise ValueError(f"{value[:40]!r} is no number of GPUs; write 2 or '8 x H100'")
-        return {"count": int(match[1]), "model": match[2]}
-    return value
+            raise ValueError(f"{str(value)[:40]!r} is no number of GPUs; write 2, '8 x H100' or '0.25 x H100'")
+        return _counted(match[1]) | ({"model": match[2]} if match[2] else {})
+    return {"count": 1, **value} if isinstance(value, dict) and "share" in value else value
 
 
+def _counted(number: str) -> dict[str, Any]:
+    """Whole GPUs, or a part of one. Raises ValueError for what is neither."""
+    count = Decimal(number)
+    if not count and "." in number:
+        raise ValueError(f"{number} of a GPU is nothing; write 0 for none, or a part from 0.001 on")
+    if count == int(count):
+        return {"count": int(count)}
+    if count > 1:
+        raise ValueError(f"{number} is neither whole GPUs nor a part of one; write {int(count)} or {int(count) + 1}")
+    if count * WHOLE != int(count * WHOLE):
+        raise ValueError(f"{number} of a GPU is finer than thousandths; write at most three decimals")
+    return {"count": 1, "share": f"{int(count * WHOLE)}m"}
+
+
+_KEYS = {
+    "count": {"type": "integer", "description": "How many GPUs."},
+    "model": {"type": "string", "description": "The model, as in `8 x H100`."},
+    "memory": {"type": "string", "description": "Least memory of each GPU."},
+}
+_SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "A part of one GPU, in place of `count`."}
+
+
+def _written(number: str, example: str, keys: dict[str, Any], *needed: str) -> WithJsonSchema:
+    """How GPUs are written: a number, text, or a table."""
+    pattern = rf"^\s*{number}\s*(x\s*[A-Za-z0-9|-]+)?\s*$"
+    table = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": keys,
+        "anyOf": [{"required": [one]} for one in needed],
+    }
+    plain = {"type": "number" if "share" in keys else "integer", "minimum": 0}
+    return WithJsonSchema({"anyOf": [plain, {"type": "string", "pattern": pattern, "examples": ["8 x H100", example]}, table]})
+
+
+def _all_of_them(gpus: Gpus) -> Gpus:
+    """Parts are what replicas have of it."""
+    if gpus.share != WHOLE:
+        raise ValueError(f"a machine has whole GPUs, and {gpus} is none")
+    return gpus
+
+
+#: What a replica asks for, and what a machine has.
 GpusField = Annotated[
     Gpus,
     BeforeValidator(read_gpus),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": r"^\s*[0-9]+\s*(x\s*[A-Za-z0-9|-]+)?\s*$", "examples": ["8 x H100"]},
-                {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["count"],
-                    "properties": {"count": {"type": "integer"}, "model": {"type": "string"}, "memory": {"type": "string"}},
-                },
-            ]
-        }
-    ),
+    _written(r"[0-9]+(\.[0-9]{1,3})?", "0.25 x H100", {**_KEYS, "share": _SHARE}, "count", "share"),
+]
+WholeGpus = Annotated[
+    Gpus, BeforeValidator(read_gpus), AfterValidator(_all_of_them), _written("[0-9]+", "4 x L40S", _KEYS, "count")
 ]
 
 
@@ -116,7 +163,7 @@ def _no_more_than_there_are(value: Cpus) -> Cpus:
 class Hardware(Value):
     """A named machine shape. Declared, so that a plan needs no fleet."""
 
-    gpus: GpusField = Field(default=Gpus(count=0), description="GPUs of the machine, as in `8 x H100`.")
+    gpus: WholeGpus = Field(default=Gpus(count=0), description="GPUs of the machine, as in `8 x H100`.")
     vcpus: Annotated[Cpus, AfterValidator(_no_more_than_there_are)] = Field(description="Hardware threads.")
     memory: Bytes = Field(description="RAM that workloads may use.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")

@@ -1,7 +1,7 @@
 """Which resources are counted? One row each: what sums, limits, locks, messages and advice say of it is derived from here.
 
 A row says how much one replica asks for and where, what has so much of it, and how an amount reads. All amounts are whole
-numbers in the base unit: one, a thousandth of a vCPU, bytes, bit/s.
+numbers in the base unit: one, a thousandth of a GPU or vCPU, bytes, bit/s.
 
 What is not in the table has rules of its own: which GPU or core is whose, NUMA nodes, the power of racks.
 """
@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Gpus, Hardware
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
     from swarm_iac.model.workload import Workload
-
-#: One GPU in thousandths.
-_WHOLE = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +34,7 @@ class Noun:
     @property
     def many(self) -> bool:
         """Are there many of it, and not much?"""
-        return self.unit in (int, Cpus)
+        return self.unit in (int, Cpus, GpuCount)
 
     @property
     def word(self) -> str:
@@ -74,6 +72,12 @@ class Capacity:
     rule: str  # in proofs and reasons of the solver
     #: In `limits`; empty where the owner of each piece is judged in its place.
     judged: str = ""
+    #: How many base units one of these is: machines have whole GPUs, and are asked for whole ones.
+    per: int = 1
+
+    def amount(self, hardware: Hardware) -> int:
+        """What a machine has, in base units."""
+        return self.of(hardware) * self.per
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,11 @@ class Resource(Noun):
     step: Callable[[int], int]
     #: Where an allocation lists the pieces that it holds; empty where it holds an amount, under the name of the row.
     pieces: str = ""
+    #: Where it says how much they are, if not each is one.
+    measured: str = ""
     #: None: no machine has it, and only `limits` bound it.
     capacity: Capacity | None = None
-    #: What one replica takes of the machine's; None: all that it asks for.
+    #: What one replica takes of the machine's, in its units; None: all that it asks for.
     taken: Callable[[Workload], int] | None = None
     limit: LimitKey | None = None
     uplink: Uplink | None = None
@@ -129,14 +135,19 @@ class Resource(Noun):
         return not self.zero and not self.pieces
 
     @property
+    def of_machines(self) -> Noun:
+        """How an amount reads of what a machine has."""
+        return Noun(int, self.noun) if self.capacity and self.capacity.per > 1 else self
+
+    @property
     def title(self) -> str:
         """The head of its column."""
         return self.head or self.noun
 
     def held(self, one: Allocation) -> int:
         """What one allocation holds."""
-        value = getattr(one, self.field)
-        return len(value) if self.pieces else int.__int__(value)
+        value = getattr(one, self.measured or self.field)
+        return len(value) if isinstance(value, tuple) else int.__int__(value)
 
     def path(self, workload: Workload) -> str:
         """Where this workload asks for it."""
@@ -156,8 +167,8 @@ def one_by_one(need: int) -> int:
     return 1
 
 
-def cpu_step(need: int) -> int:
-    """Whole vCPUs; of less than one, twentieths."""
+def milli_step(need: int) -> int:
+    """Whole vCPUs and GPUs; of less than one, twentieths."""
     return 1000 if need >= 1000 else 50
 
 
@@ -173,15 +184,18 @@ def _with(workload: Workload, key: str, value: object) -> Workload:
 
 
 def _gpus_edit(workload: Workload, amount: int) -> tuple[str, object]:
-    gpus = workload.each.gpus
+    """As it is written: whole ones, or a part of one."""
+    gpus, count = workload.each.gpus, amount // WHOLE or GpuCount(amount)
     if gpus.memory:
-        return "each.gpus.count", amount
-    return "each.gpus", f"{amount} x {gpus.model}" if gpus.model else amount
+        return ("each.gpus.count", count) if amount >= WHOLE else ("each.gpus.share", str(count))
+    return "each.gpus", f"{count} x {gpus.model}" if gpus.model else amount / WHOLE if amount < WHOLE else count
 
 
 def _fewer_gpus(workload: Workload, amount: int) -> Workload:
+    """Whole ones, or a part of one: of one and a half that is one."""
+    part = {"count": max(1, amount // WHOLE), "share": GpuCount(min(amount, WHOLE))}
     gpus = workload.each.gpus
-    return _with(workload, "each.gpus", gpus.model_copy(update={"count": amount}) if amount else Gpus(count=0))
+    return _with(workload, "each.gpus", gpus.model_copy(update=part) if amount else Gpus(count=0))
 
 
 def _pinned(workload: Workload) -> int:
@@ -250,15 +264,15 @@ _BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidt
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
 RESOURCES: tuple[Resource, ...] = (
     Resource(
-        int, "GPUs", "gpus", "each.gpus", lambda wish: wish.each.gpus.count, one_by_one,
-        pieces="gpus",
-        capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node"),
-        taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == _WHOLE else 0,  # parts are counted by cards
-        limit=LimitKey(int, "GPUs", "gpus", "Whole GPUs."),
+        GpuCount, "GPUs", "gpus", "each.gpus", lambda wish: wish.each.gpus.milli, milli_step,
+        pieces="gpus", measured="gpu_milli",
+        capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node", per=WHOLE),
+        taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == WHOLE else 0,  # parts are counted by cards
+        limit=LimitKey(GpuCount, "GPUs", "gpus", "GPUs; a part of one counts as much as it is."),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
     Resource(
-        Cpus, "vCPUs", "vcpus", "each.vcpus", lambda wish: int(wish.each.vcpus), cpu_step,
+        Cpus, "vCPUs", "vcpus", "each.vcpus", lambda wish: int(wish.each.vcpus), milli_step,
         capacity=Capacity("vcpus", lambda has: int(has.vcpus), "vcpus_fit_node", "vcpus_fit_node"),
         limit=LimitKey(Cpus, "vCPUs", "vcpus", "vCPUs."),
         zero="lock and JSON", head="CPUs",
@@ -314,7 +328,7 @@ SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
 
 def reader(rows: Iterable[Resource]) -> Callable[[Allocation], tuple[int, ...]]:
     """What one allocation holds of each of these (two or more), in their order: for thousands of allocations."""
-    fields = attrgetter(*(row.field for row in rows))
+    fields = attrgetter(*(row.measured or row.field for row in rows))
 
     def held(one: Allocation) -> tuple[int, ...]:
         return tuple([len(value) if type(value) is tuple else int.__int__(value) for value in fields(one)])

@@ -55,7 +55,10 @@ class DiskIo(Value):
 class Each(Value):
     """What one replica holds."""
 
-    gpus: GpusField = Field(default=Gpus(count=0), description="Whole GPUs: 2, `2 x H100`, or {count, model, memory}.")
+    gpus: GpusField = Field(
+        default=Gpus(count=0),
+        description="GPUs, or a part of one GPU; a part is time-shared and not isolated, see above.",
+    )
     vcpus: Cpus = Field(default=Cpus(1000), description="vCPUs; thousandths allowed unless pinned.")
     pinned: bool = Field(default=False, description="Cores of its own, shared with no other replica, near its GPUs.")
     memory: Bytes = Field(default=Bytes(10**9), description="RAM: memory.max of its slice.")

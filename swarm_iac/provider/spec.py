@@ -11,6 +11,7 @@ string.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -19,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Solve, Stack
@@ -35,6 +37,13 @@ _COUNTED, _ALWAYS = sum(1 for row in RESOURCES if row.limit), 6
 def _completed(held: tuple[int, ...]) -> tuple[int, ...]:
     """Resources that an older state does not count were not held."""
     return (*held, *(0,) * (_COUNTED - len(held)))
+
+
+def _in_whole_gpus(held: Any) -> Any:
+    """States of versions before this one count whole GPUs, and name what was held otherwise."""
+    with contextlib.suppress(AttributeError, TypeError, IndexError):
+        return {name: (amounts[0] * WHOLE, *amounts[1:]) for name, amounts in (held or {}).items()}
+    return held
 
 
 _Amounts = Annotated[tuple[int, ...], Field(min_length=_ALWAYS, max_length=_COUNTED), AfterValidator(_completed)]
@@ -169,7 +178,7 @@ def pack_request(request: Request) -> str:
         {
             "source": request.source,
             "kept": sorted(request.kept),
-            "held": dict(request.held),
+            "amounts": dict(request.held),
             "stood": dict(request.stood),
             "stack": request.stack.model_dump(mode="json", by_alias=True, exclude_defaults=True),
             "placement": request.placement.model_dump(mode="json", exclude_defaults=True),
@@ -187,7 +196,7 @@ def unpack_request(text: Any) -> Request:
             stack=Stack.model_validate(raw["stack"]),
             placement=Placement.model_validate(raw["placement"]),
             kept=frozenset(map(str, raw.get("kept") or ())),
-            held=_HELD.validate_python(raw.get("held") or {}),
+            held=_HELD.validate_python(raw.get("amounts") or _in_whole_gpus(raw.get("held"))),
             stood={str(name): str(node) for name, node in dict(raw.get("stood") or {}).items()},
             source=str(raw.get("source") or ""),
         )

@@ -127,7 +127,7 @@ def stack(trace: Trace) -> Stack:
 def _workload(shape: Shape, count: int) -> dict[str, Any]:
     gpus: dict[str, Any] = {"count": shape.gpus}
     if shape.gpus:
-        gpus |= {"share": shape.milli} | ({"model": "|".join(shape.models)} if shape.models else {})
+        gpus |= {"share": f"{shape.milli}m"} | ({"model": "|".join(shape.models)} if shape.models else {})
     each = {"gpus": gpus, "vcpus": f"{shape.cpu}m", "memory": f"{shape.memory} B"}
     return {"user": "openb", "replicas": {"least": count, "most": count}, "each": each}
 

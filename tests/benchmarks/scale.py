@@ -50,7 +50,7 @@ def fleet(gpus: int, shapes: int, seed: int = 0) -> Stack:
         ((count, share, _),) = rng.choices(SIZES, [size[2] for size in SIZES])
         vcpus = max(1, round(count * share / 1000 * rng.choice((3, 6, 8, 10, 11.5, 12, 15, 18)) + rng.randrange(3)))
         memory = max(1, round(vcpus * rng.choice((2, 4, 4, 6))))
-        each = {"gpus": {"count": count, "share": share}, "vcpus": vcpus, "memory": f"{memory} GB"}
+        each = {"gpus": {"count": count, "share": share / 1000}, "vcpus": vcpus, "memory": f"{memory} GB"}
         replicas = max(1, round(1.3 * held / shapes / (count * share / 1000)))
         for part, left in enumerate(range(replicas, 0, -MOST)):
             least = min(left, MOST)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.model.device import whole_gpus
+from swarm_iac.model.device import gpu, whole_gpus
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
@@ -51,7 +51,8 @@ def put(stack: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tu
     """A replica `w-0` on a node, as large as its workload asks."""
     workload, index = name.rsplit("-", 1)
     one = stack.workloads[workload]
-    data = {"name": name, "workload": workload, "index": int(index), "node": node, "gpus": gpus, "cpus": cpus}
+    data = {"name": name, "workload": workload, "index": int(index), "node": node, "cpus": cpus}
+    data["gpus"] = tuple(gpu(card, int(one.each.gpus.share)) for card in gpus)
     return Allocation.model_validate({**data, **sizes(one), **rest})
 
 
@@ -131,7 +132,7 @@ def test_unknown_names_and_doubles_are_seen() -> None:
 
 
 def test_parts_of_a_card_share_it_up_to_the_whole() -> None:
-    stack = stack_of({"w": {"each": {"gpus": {"count": 1, "share": 500}}, "replicas": 3}})
+    stack = stack_of({"w": {"each": {"gpus": {"count": 1, "share": 0.5}}, "replicas": 3}})
     two = (put(stack, "w-0", "a1", (0,)), put(stack, "w-1", "a1", (0,)))
     assert broken(stack, placed(*two), Placement(), TODAY) == []
     three = broken(stack, placed(*two, put(stack, "w-2", "a1", (0,))), Placement(), TODAY)
@@ -185,7 +186,7 @@ def test_other_devices_on_the_same_node_are_seen() -> None:
 
 
 def test_a_part_may_change_its_card_only_where_its_own_is_taken() -> None:
-    half = {"each": {"gpus": {"count": 1, "share": 500}}}
+    half = {"each": {"gpus": {"count": 1, "share": 0.5}}}
     stack = stack_of({"w": half, "whole": {"each": {"gpus": 1}}})
     last, now = placed(put(stack, "w-0", "a1", (0,))), put(stack, "w-0", "a1", (1,))
     assert _needless(stack, last, placed(now)) == ["needless device change"]

@@ -1,6 +1,6 @@
 """Runs on a node: ten times a second, who is alive with which GPUs, and does the service answer? A line of JSON each.
 
-It knows nothing of the product but the two variables that every workload finds in its environment. Debian's Python.
+It knows nothing of the product but the variables that every workload finds in its environment. Debian's Python.
 """
 
 import json
@@ -11,8 +11,9 @@ import time
 
 
 def alive():
-    """Allocation → [GPUs, pids] of every process that carries one, from the kernel's own view of its environment."""
-    found = {}
+    """Allocation → [GPUs, pids] of every process that carries one, from the kernel's own view of its environment; and
+    allocation → its part of a GPU, where it has no whole ones."""
+    found, shares = {}, {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -27,9 +28,11 @@ def alive():
             continue
         values = dict(part.split(b"=", 1) for part in text.split(b"\0") if b"=" in part)
         gpus = values.get(b"CUDA_VISIBLE_DEVICES", b"-1").decode()
-        one = found.setdefault(values[b"SWARM_ALLOCATION"].decode(), [gpus, []])
-        one[1].append(int(name))
-    return found
+        allocation = values[b"SWARM_ALLOCATION"].decode()
+        found.setdefault(allocation, [gpus, []])[1].append(int(name))
+        if b"SWARM_GPU_SHARE" in values:
+            shares[allocation] = float(values[b"SWARM_GPU_SHARE"])
+    return found, shares
 
 
 def answers(port):
@@ -46,7 +49,8 @@ def main(path, port):
     with open(path, "w") as file:
         while True:
             begin = time.time()
-            line = {"t": begin, "alive": alive(), "web": answers(port)}
+            found, shares = alive()
+            line = {"t": begin, "alive": found, "shares": shares, "web": answers(port)}
             file.write(json.dumps(line) + "\n")
             file.flush()
             time.sleep(min(0.1, max(0.0, 0.1 - (time.time() - begin))))  # the clock may jump

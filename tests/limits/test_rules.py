@@ -50,7 +50,9 @@ def stack(**changes: Any) -> Stack:
     return Stack.model_validate(data)
 
 
-def put(of: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tuple[int, ...] = (), **other: Any) -> Allocation:
+def put(
+    of: Stack, name: str, node: str, gpus: tuple[int | str, ...] = (), cpus: tuple[int, ...] = (), **other: Any
+) -> Allocation:
     """An allocation with the sizes that its workload asks for."""
     key, _, index = name.rpartition("-")
     wish = of.workloads[key]
@@ -58,6 +60,20 @@ def put(of: Stack, name: str, node: str, gpus: tuple[int, ...] = (), cpus: tuple
         "workload": key, "index": int(index), **sizes(wish),
     } | other  # fmt: skip
     return Allocation(name=name, node=node, gpus=gpus, cpus=cpus, **values)
+
+
+#: `free` has half of a GPU.
+HALF = {"workloads__free__each__gpus": 0.5, "workloads__free__replicas": 3}
+
+
+def halves(of: Stack) -> list[Allocation]:
+    """Two halves of one GPU."""
+    return [put(of, f"free-{i}", "n1", ("0:0.5",)) for i in range(2)]
+
+
+def test_parts_of_a_gpu_may_be_all_of_it() -> None:
+    of = stack(**HALF, limits__user__gpus=1, limits__node__gpus=1, limits__cluster__gpus=1)
+    assert rules(of, *halves(of)) == []
 
 
 def rules(of: Stack, *ones: Allocation, **options: Any) -> list[str]:
@@ -92,6 +108,13 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (1, 2), (2, 3))]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (7, 8), (0, 1))]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (3, 3), (0, 1))]),
+    ("gpus_have_one_owner", HALF, lambda s: [put(s, "free-0", "n1", ("0:0.5",)), put(s, "w-0", "n1", (0, 1), (0, 1))]),
+    ("gpus_have_one_owner", HALF, lambda s: [put(s, f"free-{i}", "n1", ("0:0.5",)) for i in range(3)]),
+    ("sizes_equal_wish", HALF, lambda s: [put(s, "free-0", "n1", ())]),
+    ("gpus_match_wish", {}, lambda s: [put(s, "w-0", "n1", (0, "1:0.5", "2:0.5"), (0, 1))]),
+    ("users_stay_under_limit", {**HALF, "limits__user__gpus": 0.9}, halves),
+    ("nodes_stay_under_limit", {**HALF, "limits__node__gpus": 0.9}, halves),
+    ("cluster_stays_under_limit", {**HALF, "limits__cluster__gpus": 0.9}, halves),
     ("gpus_match_wish", {}, lambda s: [put(s, "w-0", "n3", (0, 1), (0, 1))]),
     ("gpus_match_wish", {"workloads__w__each__gpus": {"count": 2, "memory": "141 GB"}}, lambda s: pair(s)[:1]),
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (2, 3), (1, 2))]),
@@ -250,7 +273,7 @@ def test_gang_is_whole_or_absent() -> None:
 def test_usage_counts_users_nodes_and_the_cluster() -> None:
     of = stack(limits__user__gpus=16)
     rows = {(row.level, row.subject, row.resource): row for row in usage(of, Placement(allocations=pair(of)))}
-    assert (rows["user", "ada", "gpus"].used, rows["user", "ada", "gpus"].ceiling) == (4, 16)
+    assert (rows["user", "ada", "gpus"].used, rows["user", "ada", "gpus"].ceiling) == (4000, 16_000)
     assert rows["node", "n1", "memory"].used_text == "10 GB"
     assert rows["cluster", "lab", "bandwidth"].used_text == "2 Gbit/s"
     assert rows["user", "bo", "vcpus"].used == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swarm_iac.model import cost
+from swarm_iac.model.device import gpu
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from tests.solver.fleets import stack_of
@@ -42,8 +43,8 @@ def test_what_leaves_the_stack_is_what_is_saved() -> None:
 
 
 def test_part_of_a_gpu_costs_its_part() -> None:
-    wish = {"each": {"gpus": {"count": 1, "model": "H100", "share": 250}}}
+    wish = {"each": {"gpus": {"count": 1, "model": "H100", "share": 0.25}}}
     stack = stack_of(NODES, {"w": wish, "v": {"each": {"gpus": "1 x H100"}}}, prices={"H100": "2 EUR/h"})
     v = solve(stack_of(NODES, {"v": {"each": {"gpus": "1 x H100"}}})).placement.allocations[0]
-    w = v.model_copy(update={"name": "w-0", "workload": "w"})
+    w = v.model_copy(update={"name": "w-0", "workload": "w", "gpus": (gpu(1, 250),)})
     assert str(cost.cost(stack, Placement(allocations=(v, w)))) == "2.50 EUR/h"

@@ -12,7 +12,7 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import LIMITED, RESOURCES, Capacity, LimitKey, Resource, Uplink
 from swarm_iac.model.stack import Ceiling, LimitException
 from swarm_iac.model.workload import Each, Network, Workload
-from swarm_iac.units import Seconds
+from swarm_iac.units import GpuCount, Seconds
 
 ROWS = {row.name: row for row in RESOURCES}
 #: A replica with something of everything, what it holds, and its machine. No two figures are the same by chance.
@@ -25,7 +25,7 @@ WISH = {
     "network": {"egress": "19 Mbit/s", "ingress": "23 Mbit/s", "between": "29 Mbit/s"},
 }  # fmt: skip
 HELD = {
-    "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
+    "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2, "3:0.25"), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
     "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s", "licences": 30,
 }  # fmt: skip
 SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s"}
@@ -35,59 +35,59 @@ M, G = 10**6, 10**9
 CASES: dict[str, dict[str, Any]] = {
     "gpus": {
         "name": "gpus", "key": "each.gpus", "path": "each.gpus", "reads": "3 GPUs", "column": "GPUs",
-        "demand": 3, "held": 2, "less": (1, 0), "edit": ("each.gpus", "1 x H100"), "step": 1,
-        "hardware": "gpus", "has": 8, "taken": 0, "rules": ("gpus_fit_node", "", ""), "verb": "",
-        "limit": "gpus", "limited": "3 GPUs: Whole GPUs.",
-        "files": False, "zero": "", "part_of": "",
+        "demand": 3000, "held": 2250, "less": (1, 0), "edit": ("each.gpus", "0.001 x H100"), "step": 1000,
+        "hardware": "gpus", "has": 8000, "taken": 0, "rules": ("gpus_fit_node", "", ""), "verb": "",
+        "limit": "gpus", "limited": "3 GPUs: GPUs; a part of one counts as much as it is.",
+        "files": False, "zero": "", "pieces": "gpus", "part_of": "",
     },
     "vcpus": {
         "name": "vcpus", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 vCPUs", "column": "CPUs",
         "demand": 7000, "held": 6000, "less": (1, 0), "edit": ("each.vcpus", "0.001"), "step": 1000,
         "hardware": "vcpus", "has": 31_000, "taken": None, "rules": ("vcpus_fit_node", "vcpus_fit_node", ""), "verb": "",
         "limit": "vcpus", "limited": "7 vCPUs: vCPUs.",
-        "files": False, "zero": "lock and JSON", "part_of": "",
+        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "",
     },
     "cores": {
         "name": "cores", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 pinned cores", "column": "pinned cores",
         "demand": 7, "held": 5, "less": (7, 0), "edit": ("each.pinned", False), "step": 1,
         "hardware": "vcpus", "has": 31, "taken": None, "rules": ("cores_fit_node", "", ""), "verb": "",
         "limit": None, "limited": "",
-        "files": False, "zero": "", "part_of": "vcpus",
+        "files": False, "zero": "", "pieces": "cpus", "part_of": "vcpus",
     },
     "memory": {
         "name": "memory", "key": "each.memory", "path": "each.memory", "reads": "11 GB of memory", "column": "memory",
         "demand": 11 * G, "held": 10 * G, "less": (1, 0), "edit": ("each.memory", "1 B"), "step": G,
         "hardware": "memory", "has": 37 * G, "taken": None, "rules": ("memory_fits_node", "memory_fits_node", ""), "verb": "",
         "limit": "memory", "limited": "11 GB of memory: RAM.",
-        "files": False, "zero": "lock and JSON", "part_of": "",
+        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "",
     },
     "storage": {
         "name": "storage", "key": "each.scratch", "path": "each.scratch", "reads": "30 GB of storage", "column": "storage",
         "demand": 30 * G, "held": 29 * G, "less": (1, 0), "edit": ("each.scratch", "0 B"), "step": G,
         "hardware": "nvme", "has": 41 * G, "taken": None, "rules": ("storage_fits_node", "storage_fits_node", ""), "verb": "",
         "limit": "storage", "limited": "30 GB of storage: Scratch and cache directories on local disks.",
-        "files": True, "zero": "JSON", "part_of": "",
+        "files": True, "zero": "JSON", "pieces": "", "part_of": "",
     },
     "egress": {
         "name": "egress", "key": "network.egress", "path": "network.egress", "reads": "48 Mbit/s of bandwidth out", "column": "out",
         "demand": 48 * M, "held": 47 * M, "less": (1, 0), "edit": ("network.egress", "0 bit/s"), "step": M,
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("egress_fits_nic", "nic_carries_node", "egress_fits_uplink"), "verb": "leave",
         "limit": "bandwidth", "limited": "48 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
-        "files": False, "zero": "JSON", "part_of": "",
+        "files": False, "zero": "JSON", "pieces": "", "part_of": "",
     },
     "ingress": {
         "name": "ingress", "key": "network.ingress", "path": "network.ingress", "reads": "52 Mbit/s of bandwidth in", "column": "in",
         "demand": 52 * M, "held": 51 * M, "less": (1, 0), "edit": ("network.ingress", "0 bit/s"), "step": M,
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"), "verb": "enter",
         "limit": "bandwidth", "limited": "52 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
-        "files": False, "zero": "JSON", "part_of": "",
+        "files": False, "zero": "JSON", "pieces": "", "part_of": "",
     },
     "licences": {
         "name": "licences", "key": "each.licences", "path": "each.licences", "reads": "31 licences", "column": "licences",
         "demand": 31, "held": 30, "less": (1, 0), "edit": ("each.licences", 1), "step": 1,
         "hardware": None, "has": None, "taken": None, "rules": ("", "", ""), "verb": "",
         "limit": "licences", "limited": "31 licences: Licences held at once; no machine has any.",
-        "files": False, "zero": "", "part_of": "",
+        "files": False, "zero": "", "pieces": "", "part_of": "",
     },
 }  # fmt: skip
 
@@ -113,7 +113,7 @@ def facts(row: Resource) -> dict[str, Any]:
     return {
         "demand": row.demand(wish),
         "held": row.held(one),
-        "has": there and there.of(shape),
+        "has": there and there.amount(shape),
         "hardware": there and there.key,
         "reads": row.amount(row.demand(wish)),
         "path": row.path(wish),
@@ -130,13 +130,14 @@ def facts(row: Resource) -> dict[str, Any]:
         "limited": f"{row.limit.amount(row.demand(wish))}: {row.limit.description}" if row.limit else "",
         "zero": row.zero,
         "part_of": row.part_of,
+        "pieces": row.pieces,
         "taken": row.taken(_with_part(wish)) if row.taken else None,
     }
 
 
 def _with_part(wish: Workload) -> Workload:
     """The same with a part of one GPU."""
-    gpus = Gpus(count=1, share=300)
+    gpus = Gpus(count=1, share=GpuCount(300))
     return wish.model_copy(update={"each": wish.each.model_copy(update={"gpus": gpus})})
 
 
@@ -148,7 +149,7 @@ def test_a_row_says_what_its_case_does(name: str) -> None:
 #: Another value for each of a row, as a slip of the pen would write it.
 SLIPS: dict[str, Any] = {
     "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda wish: 999,
-    "step": lambda need: 7, "pieces": "numa", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
+    "step": lambda need: 7, "pieces": "numa", "measured": "index", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
     "taken": lambda wish: 999, "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
     "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda wish: "each.other",
     "editing": lambda wish, amount: ("each.other", 999), "lowering": lambda wish, amount: wish,
@@ -187,21 +188,31 @@ def test_where_a_wish_is_written_in_another_way_its_path_and_edit_follow() -> No
     other = {"gpus": {"count": 2, "memory": "80 GB"}, "cache": "5 GB"}
     wish = Workload.model_validate({"user": "ada", "each": other, "network": {"between": "2 Gbit/s"}})
     for name, path, edit in (
-        ("gpus", "each.gpus", ("each.gpus.count", 1)),
+        ("gpus", "each.gpus", ("each.gpus.share", "0.001")),
         ("storage", "each.cache", ("each.cache", "1 B")),
         ("egress", "network.between", ("network.between", "1 bit/s")),
         ("ingress", "network.between", ("network.between", "1 bit/s")),
     ):
         assert (ROWS[name].path(wish), ROWS[name].edit(wish, 1)) == (path, edit)
-    assert ROWS["gpus"].edit(Workload.model_validate({"user": "ada", "each": {"gpus": 2}}), 1) == ("each.gpus", 1)
+    assert ROWS["gpus"].edit(wish, 1500) == ("each.gpus.count", 1)
+    plain = Workload.model_validate({"user": "ada", "each": {"gpus": 2}})
+    assert [ROWS["gpus"].edit(plain, n) for n in (2000, 1000, 250)] == [("each.gpus", n) for n in (2, 1, 0.25)]
     taken, part = ROWS["gpus"].taken, _with_part(wish)
-    assert taken and (taken(part), taken(wish), ROWS["gpus"].demand(part)) == (0, 2, 1)
+    assert taken and (taken(part), taken(wish), ROWS["gpus"].demand(part)) == (0, 2, 300)
+
+
+def test_machines_have_whole_gpus_and_replicas_may_have_parts() -> None:
+    row = ROWS["gpus"]
+    assert (row.of_machines.amount(2), row.amount(2000), row.amount(250)) == ("2 GPUs", "2 GPUs", "0.25 GPUs")
+    two = Workload.model_validate({"user": "ada", "each": {"gpus": "2 x H100"}})
+    less = {n: row.lowered(two, n).each.gpus for n in (1500, 1000, 400)}
+    assert {n: str(gpus) for n, gpus in less.items()} == {1500: "1 x H100", 1000: "1 x H100", 400: "0.4 x H100"}
 
 
 def test_figures_read_as_people_say_them() -> None:
-    assert [ROWS["gpus"].amount(n) for n in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
+    assert [ROWS["gpus"].amount(n) for n in (0, 1000, 2000)] == ["0 GPUs", "1 GPU", "2 GPUs"]
     assert [ROWS["vcpus"].amount(n) for n in (500, 1000, 1500)] == ["0.5 vCPUs", "1 vCPU", "1.5 vCPUs"]
     assert ROWS["cores"].amount(1) == "1 pinned core" and ROWS["memory"].amount(1) == "1 B of memory"
-    assert (ROWS["gpus"].written(2), ROWS["vcpus"].written(2000), ROWS["memory"].written(G)) == (2, "2", "1 GB")
-    assert [ROWS["vcpus"].step(n) for n in (999, 1000)] == [50, 1000]
+    assert (ROWS["gpus"].written(2000), ROWS["vcpus"].written(2000), ROWS["memory"].written(G)) == ("2", "2", "1 GB")
+    assert [ROWS[name].step(n) for name in ("vcpus", "gpus") for n in (999, 1000)] == [50, 1000] * 2
     assert [ROWS["memory"].step(n) for n in (4 * G - 1, 4 * G)] == [M, G]

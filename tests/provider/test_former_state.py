@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.errors import Refused
 from swarm_iac.provider import spec
 from tests.provider.conftest import Project
 
@@ -33,6 +34,15 @@ def test_its_inputs_say_what_they_said() -> None:
 def test_what_it_asked_for_comes_to_the_same_nodes_today() -> None:
     request = spec.unpack_request(INPUTS["wish"])
     assert spec.derived(request)["spec"] == INPUTS["spec"]
+
+
+def test_gpus_that_ran_then_are_counted_in_thousandths_today() -> None:
+    whole = json.loads(INPUTS["wish"]) | {"held": {"chat-1": [1, 2000, 8_000_000_000, 0, 0, 0]}}
+    request = spec.unpack_request(json.dumps(whole))
+    assert request.held["chat-1"][:3] == (1000, 2000, 8_000_000_000)
+    assert spec.unpack_request(spec.pack_request(request)).held == request.held
+    with pytest.raises(Refused):
+        spec.unpack_request(json.dumps(whole | {"held": {"chat-1": ["x"]}}))
 
 
 @pytest.fixture

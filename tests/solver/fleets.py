@@ -7,7 +7,7 @@ from typing import Any
 
 from swarm_iac.model.resource import LIMITS, RESOURCES, Resource
 from swarm_iac.model.stack import Stack
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 HARDWARE: dict[str, dict[str, Any]] = {
     "h100": {"gpus": "8 x H100", "vcpus": 128, "memory": "1 TB", "nvme": "15 TB", "nic": "100 Gbit/s", "numa": 2},
@@ -15,7 +15,7 @@ HARDWARE: dict[str, dict[str, Any]] = {
     "cpu": {"vcpus": 96, "memory": "768 GB", "nvme": "7 TB", "nic": "25 Gbit/s"},
 }
 #: What tiny fleets count in, by unit: a GPU, a vCPU, a GB, a Gbit/s.
-ONE: dict[type[int], int] = {int: 1, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9}
+ONE: dict[type[int], int] = {int: 1, GpuCount: 1000, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9}
 
 
 def asking(wish: dict[str, Any], row: Resource, count: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TypedDict
 
 from swarm_iac.limits import amounts, judge
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
@@ -19,7 +20,7 @@ from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.snapshot import value
 from swarm_iac.solver.snapshot.from_stack import scene_of
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene
+from swarm_iac.solver.snapshot.snapshot import Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, settle
 
 

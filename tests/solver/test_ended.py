@@ -126,7 +126,7 @@ def test_its_files_count_for_its_user() -> None:
     found = solve(stack, ending(solve(alone).placement, {"a-0"}))
     assert [one.name for one in found.placement.going()] == ["b-0"]
     used = {one.resource: one.used for one in usage(stack, found.placement) if one.level == "user"}
-    assert used["gpus"] == 8 and used["storage"] == 2 * TB
+    assert used["gpus"] == 8000 and used["storage"] == 2 * TB
 
 
 def test_more_replicas_get_numbers_of_their_own() -> None:

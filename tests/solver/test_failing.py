@@ -49,7 +49,7 @@ def fleet(more: dict[str, Any]) -> Stack:
     nodes = {"n0": {"hardware": "large", "rack": "r1"}, "n1": {"hardware": "small", "rack": "r2"}}
     works = {
         "a": wished("high", 2, 1),
-        "b": wished("normal", {"count": 1, "share": 500}),
+        "b": wished("normal", {"count": 1, "share": 0.5}),
         "c": wished("low", 1, network={"egress": "3 Gbit/s"}),
     }
     racks: dict[str, Any] = {"r1": {"uplink": "4 Gbit/s"}, "r2": {}}

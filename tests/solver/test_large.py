@@ -30,8 +30,8 @@ def test_low_priority_gets_what_is_left_and_nothing_that_a_higher_one_could_use(
     total = sum(8 if node["hardware"] == "h100" else 4 for node in nodes.values())
     wishes: dict[str, dict[str, Any]] = {}
     for i in range(45):
-        gpus: Any = rng.choice([1, 1, 2, 3, 4, {"count": 1, "share": rng.choice([300, 500, 700])}])
-        size = gpus["share"] / 1000 if isinstance(gpus, dict) else gpus
+        gpus: Any = rng.choice([1, 1, 2, 3, 4, {"count": 1, "share": rng.choice([0.3, 0.5, 0.7])}])
+        size = gpus["share"] if isinstance(gpus, dict) else gpus
         wishes[f"w{i:02d}"] = {
             "priority": ("high", "normal", "low")[i % 3],
             "replicas": max(1, round((0.25, 0.5, 0.6)[i % 3] * total / 15 / size)),

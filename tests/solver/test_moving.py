@@ -79,7 +79,7 @@ def test_what_left_without_need_goes_home() -> None:
 
 def test_parts_that_are_laid_on_cards_less_well_than_they_were_find_home() -> None:
     """By name 300 and 400 thousandths come to one card, 600 to the other, and 700 to none; two cards hold them all."""
-    old = {f"w{share}": {"each": {"gpus": {"count": 1, "share": share}}} for share in (300, 400, 600, 700)}
+    old = {f"w{share}": {"each": {"gpus": {"count": 1, "share": share / 1000}}} for share in (300, 400, 600, 700)}
     last = solve(stack_of({"one": {"hardware": "l40s"}}, old)).placement
     nodes = {name: {"hardware": "l40s"} for name in ("one", "two")}
     scene = scene_of(stack_of(nodes, old | {"new": {"each": {"gpus": 2}}}), last)
@@ -93,7 +93,7 @@ def _moves(scene: Scene, settled: Settled, counts: Pairs) -> int:
 
 
 def _wish(rng: random.Random) -> dict[str, object]:
-    gpus = rng.choice([1, 2, 2, 3, 4, 8, {"count": 1, "share": 400}, {"count": 1, "share": 700}])
+    gpus = rng.choice([1, 2, 2, 3, 4, 8, {"count": 1, "share": 0.4}, {"count": 1, "share": 0.7}])
     each = {"gpus": gpus, "vcpus": rng.choice([4, 40]), "memory": "8 GB"}
     return {"replicas": rng.choice([1, 2]), "priority": rng.choice(["low", "normal"]), "each": each}
 
@@ -121,9 +121,9 @@ def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None
     def wish(gpus: dict[str, int]) -> dict[str, object]:
         return {"each": {"gpus": gpus, "vcpus": 1, "memory": "8 GB"}}
 
-    old = {"left": wish({"count": 1, "share": 400}), "right": wish({"count": 1, "share": 401}), "whole": wish({"count": 2})}
+    old = {"left": wish({"count": 1, "share": 0.4}), "right": wish({"count": 1, "share": 0.401}), "whole": wish({"count": 2})}
     nodes: dict[str, dict[str, object]] = {"n0": {"hardware": "l40s"}, "n1": {"hardware": "l40s"}}
-    stack = stack_of(nodes, old | {"new": wish({"count": 1, "share": 700})})
+    stack = stack_of(nodes, old | {"new": wish({"count": 1, "share": 0.7})})
     cards = {"left": ("0:0.4",), "right": ("1:0.401",), "whole": (2, 3)}
     last = Placement(
         allocations=tuple(

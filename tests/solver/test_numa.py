@@ -197,7 +197,7 @@ def drawn(chance: random.Random) -> tuple[dict[str, Any], dict[str, Any], dict[s
     nodes = {f"n{i}": {"hardware": "h"} for i in range(chance.randint(1, 2))}
     works = {}
     for i in range(chance.randint(2, 7)):
-        wanted = chance.choice([0, 1, 1, 2, 3, gpus, {"count": 1, "share": chance.choice([300, 500])}])
+        wanted = chance.choice([0, 1, 1, 2, 3, gpus, {"count": 1, "share": chance.choice([0.3, 0.5])}])
         memory = f"{chance.choice([1, 60, 120, 124, 125, 249, 250, 333, 490, 500, 700])} GB"
         works[f"w{i}"] = each(wanted, chance.choice([1, 2, 5]), memory, pinned=chance.random() < 0.5,
                               replicas=chance.choice([1, 1, 2, 4]))  # fmt: skip

@@ -32,7 +32,7 @@ OWN = {"gpus", "vcpus", "cores", "memory"}
 @st.composite
 def wishes(draw: st.DrawFn) -> dict[str, Any]:
     """One small workload."""
-    parts = [{"count": 1, "share": share} for share in (300, 500, 700)]
+    parts = [{"count": 1, "share": share / 1000} for share in (300, 500, 700)]
     gpus = draw(st.sampled_from([0, 1, 2, 3, "1 x H100", "2 x H100", *parts]))
     wish: dict[str, Any] = {
         "user": draw(st.sampled_from(["ada", "bo"])),
@@ -83,7 +83,7 @@ def fleets_of_parts(draw: st.DrawFn) -> tuple[Stack, Stack]:
     whole = {"count": 1}
 
     def wish() -> dict[str, Any]:
-        gpus = draw(st.one_of(shares.map(lambda share: whole | {"share": share}), st.just(whole)))
+        gpus = draw(st.one_of(shares.map(lambda share: whole | {"share": share / 1000}), st.just(whole)))
         each = {"gpus": gpus, "vcpus": 0.5, "memory": "500 MB"}
         return {
             "replicas": draw(st.sampled_from([1, 1, 2])),

@@ -119,7 +119,7 @@ BUDGETS: dict[str, Rule] = {
     **{one.rule: _uplink(one) for one in RACK if one.row},
 }
 RULES: dict[str, Rule] = {
-    "parts_fit_cards": _each("gpus", *({"count": 1, "share": share} for share in (300, 500, 600, 700))),
+    "parts_fit_cards": _each("gpus", *({"count": 1, "share": share / 1000} for share in (300, 500, 600, 700))),
     "power_stays_under_rack_budget": _power,
     "spread_keeps_apart": _wish("place", {"spread": "node"}, {"spread": "rack"}),
     "within_keeps_together": _wish("place", {"within": "node"}, {"within": "rack"}),

@@ -50,7 +50,7 @@ def test_whoever_made_room_would_be_in_the_way_of_those_it_names() -> None:
 
 def test_who_changes_his_gpu_is_told_for_whose_sake() -> None:
     each = {"vcpus": 1, "memory": "1 GB"}
-    half = {"replicas": 2, "each": each | {"gpus": {"count": 1, "share": 500}}}
+    half = {"replicas": 2, "each": each | {"gpus": {"count": 1, "share": 0.5}}}
     three = {"each": each | {"gpus": 3}}
     stack = stack_of({"n0": {"hardware": "l40s"}}, {"half": half, "three": three}, solve={"moves": 1})
     last = standing(stack, {"half": ["n0", "n0"]})

@@ -69,7 +69,7 @@ def test_every_value_has_a_place(path: str, place: str) -> None:
 
 def test_limits_of_the_stack_replace_the_defaults_value_by_value() -> None:
     limits = loaded(SMALL).stack.limits
-    assert (limits.user.gpus, str(limits.user.vcpus), limits.node.gpus) == (4, "64", 32)
+    assert tuple(map(str, (limits.user.gpus, limits.user.vcpus, limits.node.gpus))) == ("4", "64", "32")
     assert str(limits.of_user("ada").memory) == "600 GB"
     assert str(limits.of_user("ada", TODAY).memory) == "512 GB"
 

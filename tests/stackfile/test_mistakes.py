@@ -84,5 +84,5 @@ def test_file_that_is_not_there_names_its_neighbours(tmp_path: Path) -> None:
 def test_mistake_in_the_policy_names_that_file(tmp_path: Path) -> None:
     policy = tmp_path / "limits.yaml"
     policy.write_text("user: {gpus: many}\n")
-    with pytest.raises(StackFileError, match=r"limits\.yaml:1:14: limits\.user\.gpus: expected a whole number"):
+    with pytest.raises(StackFileError, match=r"limits\.yaml:1:14: limits\.user\.gpus: 'many' is not a number of GPUs"):
         loads("fleet: lab\n", "a.yaml", policies=tmp_path, today=TODAY)

@@ -166,7 +166,7 @@ def placed(decision: Decision) -> tuple[int, ...]:
     for level in sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]):
         requests = [decision.stack.workloads[one.workload] for one in decision.placement.going()]
         mine = [one.each.gpus for one in requests if one.priority == level]
-        found += [sum(gpus.count * gpus.share for gpus in mine), len(mine)]
+        found += [sum(gpus.milli for gpus in mine), len(mine)]
     return tuple(found)
 
 
@@ -207,7 +207,8 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     for one in decision.placement.allocations:
         old = before.get(one.name)
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
-        note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, (note, split(decision.stack, one))))
+        notes = (note, split(decision.stack, one), device.sharing(one.gpus))
+        note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, notes))
         user = decision.stack.workloads[one.workload].user
         yield (one.name, user, one.node, *(_cell(row, one) for row in columns), note)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swarm_iac.decision import Decision
-from swarm_iac.model.device import WHOLE, Device
-from swarm_iac.model.device import told as told_of
+from swarm_iac.model.device import WHOLE, Device, marked
 from swarm_iac.model.placement import Placement
 from swarm_iac.units import Bytes, Cpus
 
@@ -69,7 +68,7 @@ def lines(decision: Decision, node: str) -> list[str]:
 
 def _gpus(devices: list[Device]) -> str:
     head = f"GPU{'s'[: len(devices) != 1]} " if all(one.whole for one in devices) else ""
-    return f"{head}{told_of(devices)}, " if devices else ""
+    return f"{head}{marked(devices)}, " if devices else ""
 
 
 def _home(placement: Placement, name: str) -> str | None:

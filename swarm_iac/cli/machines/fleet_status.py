@@ -136,8 +136,8 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health = "not asked" if view.offline else health + _run_time(view, one)
         health = _finished(view, one, health) if one.ended else health
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
-        apart = deciding.split(view.decision.stack, one)
-        health += f"; {apart}" if apart else ""
+        apart = filter(None, (deciding.split(view.decision.stack, one), device.sharing(one.gpus)))
+        health = "; ".join((health, *apart))
         gpus = device.told(one.gpus) or "-"
         cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
         user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"

@@ -85,7 +85,7 @@ def _allocation(node: str, state: AllocationState, health: str) -> Properties:
     return _given({
         "node": node,
         "workload": state.workload,
-        "gpus": device.told(state.gpus),
+        "gpus": device.marked(state.gpus),
         **_slice(state),
         **_directory("scratch", state.scratch, state.unit.user),
         **_directory("cache", state.cache, state.unit.user),

@@ -79,7 +79,7 @@ def value(path: str, found: Any) -> str:
     if found is None:
         return "-"
     if isinstance(found, (list, tuple)):
-        return device.told(map(device.Device.parse, found)) or "-"
+        return device.marked(map(device.Device.parse, found)) or "-"
     if isinstance(found, bool):
         return "on" if found else "off"
     reader = _READERS.get(re.split(r"[.\]]", path)[-1])

@@ -13,7 +13,7 @@ from typing import Literal
 from swarm_iac.model.edit import Edit, changed
 from swarm_iac.model.resource import Noun
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, USER_RULES, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
@@ -85,15 +85,27 @@ class Offers:
         if row.part_of:
             yield self._request(*row.edit(workload, 0), 500)
             return
-        need = self.ask.need[i]
-        step = row.step(need)
+        if i == GPUS and self.ask.shared:
+            yield from self._less_of_one()
+            return
+        need, per = self.ask.need[i], row.capacity.per if row.capacity else 1
+        step = max(1, row.step(need * per) // per)
         parts = {free[i] // k // step * step for free in self.room.free.values() for k in range(1, min(self.goal, 16) + 1)}
         values = sorted(value for value in parts if 0 < value < need)
-        best = _largest(values, lambda value: self._fits(ask=self._asking(row.edit(workload, value))))
+        best = _largest(values, lambda value: self._fits(ask=self._asking(row.edit(workload, value * per))))
         for value in dict.fromkeys((best, values[-1] if values else None)):
             if value is not None:
-                key, written = row.edit(workload, value)
+                key, written = row.edit(workload, value * per)
                 yield self._request(key, written, 1000 * (need - value) // need)
+
+    def _less_of_one(self) -> Iterator[Offer]:
+        """A smaller part of a GPU: what some card has left, in round figures."""
+        row, workload, share = MACHINE[GPUS], self.stack.workloads[self.ask.name], self.ask.share
+        step = row.step(share)
+        rests = {left // step * step for node in self.room.free for left in self.room.partial(node).values()}
+        for value in sorted((value for value in rests if 0 < value < share), reverse=True)[:2]:
+            key, written = row.edit(workload, value)
+            yield self._request(key, written, 1000 * (share - value) // share)
 
     def _where(self, rule: str) -> Iterator[Offer]:
         """Wishes about the place that can be given up."""
@@ -113,12 +125,16 @@ class Offers:
                 yield from self._less(NODE[GPUS])
         elif rule == "gpu_model_matches":
             gpus = workload.each.gpus
-            plain = gpus.memory is None and gpus.share == 1000
-            yield self._request("each.gpus", gpus.count, 500) if plain else self._request("each.gpus.model", None, 500)
+            edit = MACHINE[GPUS].edit(workload.model_copy(update={"each": self._any_model(workload)}), gpus.milli)
+            yield self._request(*edit, 500) if gpus.memory is None else self._request("each.gpus.model", None, 500)
         elif rule == "gpu_memory_suffices":
             most = self.ask.gpu_memory
             for less in sorted({b.gpu_memory for b in self.room.scene.bins.values() if 0 < b.gpu_memory < most}):
                 yield self._request("each.gpus.memory", str(Bytes(less)), 1000 * (most - less) // most)
+
+    @staticmethod
+    def _any_model(workload: Workload) -> Each:
+        return workload.each.model_copy(update={"gpus": workload.each.gpus.model_copy(update={"model": None})})
 
     def _request(self, key: str, value: object, change: int) -> Offer:
         return Offer(

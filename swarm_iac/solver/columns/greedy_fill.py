@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
+from swarm_iac.model.device import WHOLE
+from swarm_iac.solver.columns.problem import Kind, Pattern, Problem
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

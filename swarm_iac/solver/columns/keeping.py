@@ -23,11 +23,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, ended_by, one_worker, run, solved
 from swarm_iac.solver.backend.linear import Linear
 from swarm_iac.solver.backend.time_limit import PRICED, TimeLimit
 from swarm_iac.solver.columns.pricing import Pricer
-from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+from swarm_iac.solver.columns.problem import Pattern, Problem
 
 #: One move in the units of the pricing problem.
 MOVE = 1000

@@ -14,8 +14,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, solved, spent
-from swarm_iac.solver.columns.problem import WHOLE, Kind, Pattern, Problem
+from swarm_iac.solver.columns.problem import Kind, Pattern, Problem
 from swarm_iac.solver.packing.shared_gpus import flow
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-#: One whole GPU in thousandths.
-WHOLE = 1000
+from swarm_iac.model.device import WHOLE
+
 #: (kind, replicas) for every kind that stands on a node, by kind.
 Pattern = tuple[tuple[int, int], ...]
 

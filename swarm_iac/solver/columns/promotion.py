@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.time_limit import never
 from swarm_iac.solver.columns.greedy_fill import Floor
-from swarm_iac.solver.columns.problem import WHOLE
 from swarm_iac.solver.packing.shared_gpus import pack
 
 #: Nodes that are looked at for one replica.

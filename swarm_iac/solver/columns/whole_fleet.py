@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.diving import Plan, dive
 from swarm_iac.solver.columns.generation import Generated, generate
 from swarm_iac.solver.columns.greedy_fill import Floor, passes, tightest
 from swarm_iac.solver.columns.master import Master
 from swarm_iac.solver.columns.pricing import Pricer
-from swarm_iac.solver.columns.problem import WHOLE, Pattern, Problem
+from swarm_iac.solver.columns.problem import Pattern, Problem
 from swarm_iac.solver.columns.promotion import promote
 from swarm_iac.solver.packing.shared_gpus import pack
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.backend.time_limit import TimeLimit
@@ -24,7 +25,7 @@ from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import View, named, simple, view
 from swarm_iac.solver.snapshot.capacity import Room
 from swarm_iac.solver.snapshot.layout import RACK
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import size
 

@@ -66,7 +66,7 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
     """New replicas that are split, though one NUMA node of some node that suits them is large enough for them."""
     known: dict[tuple[object, ...], bool] = {}
     found: list[Allocation] = []
-    new = (a for a in ones if a.name not in settled.stay and len(a.gpus) + len(a.cpus) > 1)
+    new = (a for a in ones if _comes(settled, a) and len(a.gpus) + len(a.cpus) > 1)
     split = [a for a in new if scene.stack.hardware_of(a.node).split(a.cards, a.cpus)]
     if not split:
         return found
@@ -82,6 +82,12 @@ def needless(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list
         if known[like]:
             found.append(a)
     return found
+
+
+def _comes(settled: Settled, a: Allocation) -> bool:
+    """Is it new on its node? Who ran there keeps its GPUs, also in another size, wherever they lie."""
+    was = settled.soft.get(a.name)
+    return a.name not in settled.stay and (was is None or was.node != a.node)
 
 
 def goal(scene: Scene, settled: Settled, counts: Pairs, ones: Ones, goals: Mapping[str, Goal]) -> Goal:
@@ -100,7 +106,7 @@ def goal(scene: Scene, settled: Settled, counts: Pairs, ones: Ones, goals: Mappi
             ask = scene.asks[name]
             if not any(suits(ask, b) and _home(scene, ask, b, stay[b.name]) is not None for b in scene.bins.values()):
                 bound += sum(a.workload == name for a in found)
-    many = sum(a.name not in settled.stay and len(a.gpus) + len(a.cpus) > 1 for a in ones)
+    many = sum(_comes(settled, a) and len(a.gpus) + len(a.cpus) > 1 for a in ones)
     return Goal(name="within_numa", value=many - len(found), bound=many - bound)
 
 

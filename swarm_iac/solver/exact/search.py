@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spent
 from swarm_iac.solver.exact.fleet_model import Board, Values
 from swarm_iac.solver.exact.goals import Aim
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds
 from swarm_iac.solver.repair.greedy import completed, refill
-from swarm_iac.solver.snapshot.snapshot import WHOLE
 from swarm_iac.solver.snapshot.tasks import Pairs, fixed_by
 
 #: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).

@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.snapshot.capacity import Room, group_of
 from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Scene
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, numa_node_suffices
 
 Ints = npt.NDArray[np.int64]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
@@ -12,12 +13,12 @@ from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Over, Scene
 from swarm_iac.solver.snapshot.suitability import FIT
-from swarm_iac.units import Bytes, Watts
+from swarm_iac.units import Bytes, GpuCount, Watts
 
 #: The rule that only a solve from the next placement gets past.
 ANEW = "keeps_its_devices"
 #: What one NUMA node has to have for a replica, in the order of `Ask.on_one`.
-_NUMA = (MACHINE[GPUS], MACHINE[CORES], MACHINE[MEMORY])
+_NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
 _WHICH = {
     "node_is_ready": "that are ready", "selector_matches": "with its labels", "gpu_model_matches": "with its GPU model",
     "gpu_memory_suffices": "with GPUs as large",
@@ -57,8 +58,11 @@ def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
 def _on_node(room: Room, ask: Ask, budget: Budget, core: frozenset[str]) -> Reason:
     i = budget.place
     able, those = _able(room, ask, budget.rule, core)
+    if ask.shared and budget.rule == GPU_RULE:
+        return _part(room, ask, able, those)
     best = max(able, key=lambda b: (room.free[b.name][i], b.name), default=None)
-    need = f"{ask.gpus} x {ask.model}" if budget.row is MACHINE[GPUS] and ask.model else budget.noun.amount(ask.need[i])
+    count = GpuCount(ask.gpus * ask.share)
+    need = f"{count} x {ask.model}" if budget.row is MACHINE[GPUS] and ask.model else budget.noun.amount(ask.need[i])
     least = (
         f"{those}the most that is free is none"
         if best is None or room.free[best.name][i] <= 0
@@ -74,6 +78,17 @@ def _on_node(room: Room, ask: Ask, budget: Budget, core: frozenset[str]) -> Reas
     path = f"limits.node.{budget.key}" if limited else f"workloads.{ask.name}.{MACHINE[i].key}"
     under = " under the node limit" if limited else ""
     return Reason(rule=budget.told, text=f"needs {need} on one node{under}{each}; {least}", path=path)
+
+
+def _part(room: Room, ask: Ask, able: list[Bin], those: str) -> Reason:
+    """Of a part of a GPU: how much the emptiest card has left."""
+    left = {b.name: max(WHOLE * (room.free[b.name][GPUS] > 0), *room.partial(b.name).values(), 0) for b in able}
+    best = max(left, key=lambda name: (left[name], name), default="")
+    least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
+    share = f"{GpuCount(ask.share)} x {ask.model}" if ask.model else f"{GpuCount(ask.share)} of a GPU"
+    each = f" for each of {ask.members} members; {reach(room, ask)} find room" if ask.gang else ""
+    path = f"workloads.{ask.name}.{MACHINE[GPUS].key}"
+    return Reason(rule=GPU_RULE, text=f"needs {share} on one card{each}; {those}{least}", path=path)
 
 
 def _numa(room: Room, ask: Ask, rule: str) -> Reason:
@@ -214,7 +229,9 @@ def fits_here(scene: Scene, room: Room, ask: Ask) -> tuple[Reason, ...]:
         parts = [f"{count} here, {bin_.state}"]
         if ask.gpus:
             model = f" {bin_.model}" if bin_.model else ""
-            parts.append(f"{ask.gpus} of its {bin_.room[GPUS]}{model} GPUs each, {free[GPUS]} left")
+            whole = f"{ask.gpus} of its {bin_.room[GPUS]}{model} GPUs each, {free[GPUS]} left"
+            part = f"{GpuCount(ask.share)} of one{model} GPU each, time-shared and not isolated; {free[GPUS]} whole ones left"
+            parts.append(part if ask.shared else whole)
         vcpus, memory = (MACHINE[i].amount(max(0, free[i])) for i in (VCPUS, MEMORY))
         parts.append(f"{vcpus} and {memory} left")
         found.append(Reason(rule="fits", text=f"{node}: {'; '.join(parts)}", path=f"nodes.{node}"))
@@ -263,6 +280,9 @@ def _amounts(other: Ask, rule: str, count: int) -> Iterator[str]:
     if budget.row is None:
         if other.power is not None:
             yield f"GPUs of up to {Watts(other.power)} each"
+        return
+    if budget.rule == GPU_RULE and other.shared:
+        yield MACHINE[GPUS].amount(other.share * count)
         return
     of = other.usage if budget.level in ("user", "cluster") else other.need
     if need := of[UPLINK[budget.place] if budget.level == "rack" else budget.place]:

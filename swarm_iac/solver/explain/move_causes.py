@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 
 from swarm_iac.limits import Came, besides, came, gain, torn
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
 from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Scene
+from swarm_iac.solver.snapshot.snapshot import Scene
 
 
 def moved_for(

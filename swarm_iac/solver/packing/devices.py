@@ -1,41 +1,41 @@
 """Which GPUs, CPUs and memory of its node does each replica get?
 
-What stays keeps its devices. New replicas, the largest first, go to one NUMA node where one can hold them: the one
-that is left with the fewest free GPUs, then cores. A short exact search mends the order where that misses some;
-what fits no single NUMA node takes from as few as possible: cores from the homes of its GPUs, in proportion, and memory
-from those and from as few more as it needs.
+What stays keeps its devices, and who starts anew where it ran keeps as many of its GPUs as it asks for: no other change
+is worth a GPU of running work. Then as much as possible is within one NUMA node (`numa_search`): the one that is left with
+the fewest free GPUs, then cores, and where nobody has to leave first. What fits no single NUMA node takes from as few as
+possible: cores from the homes of its GPUs, in proportion, and memory from those and from as few more as it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE, Device, cards, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.numa_nodes import Memory, homes, parts
+from swarm_iac.solver.packing.numa_search import Item, Search, Seat
 from swarm_iac.solver.packing.shared_gpus import pack
 
-#: Most steps of the search on one node; beyond, the best so far stands.
-STEPS = 4000
-#: More new replicas than this on one node are not searched for: each goes where it fits, the largest first.
-SEARCHED = 100
+#: So many ways to leave out some who would keep the card of their part are tried.
+WAYS = 200
 
 
 @dataclass(frozen=True)
 class Want:
-    """One new replica on a node: numbers of GPUs and pinned cores, bytes of memory, and the GPUs it would like to keep.
+    """One new replica on a node: numbers of GPUs and pinned cores, and bytes of memory.
 
-    `own`: GPUs that it has already, and that are not free: one that it holds a part of, or its own of before. `pins`: its
-    cores of before.
+    `had`: its GPUs of before, of which it keeps as many as it asks for; `pins`: its cores of before. `own`: the part of a
+    GPU that it has already.
     """
 
     name: str
     gpus: int
     cores: int
     memory: int = 0
-    liked: tuple[int, ...] = ()
+    had: tuple[int, ...] = ()
     own: tuple[Device, ...] = ()
     pins: tuple[int, ...] = ()
 
@@ -54,37 +54,97 @@ class Devices:
     numa: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Used:
+    """GPUs and cores of one node."""
+
+    gpus: frozenset[int] = frozenset()
+    cpus: frozenset[int] = frozenset()
+
+
 def assign(
-    hardware: Hardware, gpus_taken: set[int], cpus_taken: set[int], wants: tuple[Want, ...], held: Iterable[Allocation] = ()
+    hardware: Hardware, taken: Used, wants: tuple[Want, ...], held: Iterable[Allocation] = (), before: Used = Used()
 ) -> dict[str, Devices]:
     """Devices for every want beside what is `held`; the caller has counted that they suffice.
 
-    Raises ValueError when they do not.
+    `before`: devices that anybody had: who is new gets others where there are, and need not wait for them. Raises ValueError
+    when they do not suffice.
     """
     cores, count = int(hardware.vcpus) // 1000, hardware.gpus.count
-    gpus = [[i for i in part if i not in gpus_taken] for part in parts(count, hardware.numa)]
-    cpus = [[i for i in part if i not in cpus_taken] for part in parts(cores, hardware.numa)]
+    gpus = [[i for i in part if i not in taken.gpus] for part in parts(count, hardware.numa)]
+    cpus = [[i for i in part if i not in taken.cpus] for part in parts(cores, hardware.numa)]
     memory = Memory(hardware)
     for allocation in held:
         memory.bind(allocation.numa, int(allocation.memory))
-    order = sorted(wants, key=lambda w: (-w.gpus, -w.cores, -w.memory, w.name))
-    if sum(w.gpus for w in order) > sum(map(len, gpus)) or sum(w.cores for w in order) > sum(map(len, cpus)):
+    if sum(w.gpus for w in wants) > sum(map(len, gpus)) or sum(w.cores for w in wants) > sum(map(len, cpus)):
         raise ValueError("more devices are wanted than the node has free")
-    chosen = _Search(order, gpus, cpus, memory, {w.name: homes(cards(w.own), count, hardware.numa) for w in order}).best()
+    had = _had(wants, gpus)
+    for want in wants:  # who gets as many as it had, or more, has those already
+        if len(had[want.name]) <= want.gpus:
+            gpus = [[i for i in part if i not in had[want.name]] for part in gpus]
+    seats = _seats(hardware, wants, had, gpus, cpus, memory, before)
+    found = {w.name: _kept(w, had[w.name], seats[w.name], gpus, hardware) for w in wants}
     result = {}
-    for want in sorted(order, key=lambda w: (chosen[w.name] is None, not w.pins)):
-        home = chosen[want.name]
+    for want in sorted(wants, key=lambda w: (seats[w.name].home is None, not w.pins, *_largest(w))):
+        home, kept = seats[want.name].home, found[want.name]
+        more = want.gpus - len(kept)
         if home is not None:
-            picked, pinned = _take(gpus, want.gpus, (home,), want.liked), _take(cpus, want.cores, (home,), want.pins)
+            picked = (*kept, *_take(gpus, more, (home,), last=before.gpus))
+            pinned = _take(cpus, want.cores, (home,), want.pins, before.cpus)
             numa: tuple[int, ...] = (home,)
         else:
-            picked = _take(gpus, want.gpus, _nearest(want, gpus), want.liked)
-            pinned = _cores(cpus, want.cores, _spread(picked or cards(want.own), count, hardware.numa))
-            near = {*homes((*picked, *cards(want.own)), count, hardware.numa), *homes(pinned, cores, hardware.numa)}
-            numa = memory.widened(near, want.memory) if want.bound else ()
+            picked = (*kept, *_take(gpus, more, _nearest(kept, gpus, hardware), last=before.gpus))
+            near = (*picked, *cards(want.own))
+            pinned = _cores(cpus, want.cores, _spread(near, count, hardware.numa), want.pins, before.cpus)
+            numa = memory.widened({*homes(near, count, hardware.numa), *homes(pinned, cores, hardware.numa)}, want.memory)
+            numa = numa if want.bound else ()
         memory.bind(numa, want.memory)
-        result[want.name] = Devices(whole_gpus(picked) or want.own, pinned, numa)
+        result[want.name] = Devices(whole_gpus(sorted(picked)) or want.own, pinned, numa)
     return result
+
+
+def _largest(want: Want) -> tuple[int, int, int, str]:
+    return (-want.gpus, -want.cores, -want.memory, want.name)
+
+
+def _had(wants: Iterable[Want], gpus: list[list[int]]) -> dict[str, tuple[int, ...]]:
+    """Of each one's GPUs of before, those that are free now. Where two name the same, the first has it."""
+    free = {i for part in gpus for i in part}
+    found = {}
+    for want in wants:
+        found[want.name] = tuple(sorted(free.intersection(want.had))) if want.gpus else ()
+        free.difference_update(found[want.name])
+    return found
+
+
+def _seats(
+    hardware: Hardware,
+    wants: Iterable[Want],
+    had: Mapping[str, tuple[int, ...]],
+    gpus: list[list[int]],
+    cpus: list[list[int]],
+    memory: Memory,
+    before: Used,
+) -> dict[str, Seat]:
+    count = hardware.gpus.count
+    on = {w.name: homes(cards(w.own), count, hardware.numa) for w in wants}
+    mine = {name: tuple(len({*own} & {*part}) for part in parts(count, hardware.numa)) for name, own in had.items()}
+    items = [Item(w.name, w.gpus, w.cores, w.memory, mine[w.name], on[w.name], w.bound) for w in wants]
+    fresh = [sum(i not in before.gpus for i in part) for part in gpus]
+    return Search(items, list(map(len, gpus)), fresh, list(map(len, cpus)), memory).best()
+
+
+def _kept(want: Want, had: tuple[int, ...], seat: Seat, gpus: list[list[int]], hardware: Hardware) -> tuple[int, ...]:
+    """The GPUs that one keeps; of who has some of them only, these are taken from what is free."""
+    if len(had) <= want.gpus:
+        return had
+    each = seat.kept if seat.home is None else tuple(want.gpus * (j == seat.home) for j in range(hardware.numa))
+    kept: list[int] = []
+    for j, count in enumerate(each):
+        own = [i for i in gpus[j] if i in had][:count]
+        kept += own
+        gpus[j] = [i for i in gpus[j] if i not in own]
+    return tuple(kept)
 
 
 def mended(hardware: Hardware, held: Iterable[Allocation]) -> dict[str, tuple[int, ...]]:
@@ -102,30 +162,69 @@ def mended(hardware: Hardware, held: Iterable[Allocation]) -> dict[str, tuple[in
     return found
 
 
-def share_cards(shares: dict[str, int], parts: dict[int, int], empty: list[int]) -> dict[str, int]:
-    """The card of each part of a GPU: on cards held in part (thousandths left) or empty ones, as few of these as do.
+def share_cards(
+    shares: dict[str, int], parts: dict[int, int], empty: list[int], most: int, had: Mapping[str, tuple[int, ...]] = {}
+) -> dict[str, int]:
+    """The card of each part of a GPU: on cards held in part (thousandths left), or on at most so many of the empty ones.
 
-    Raises ValueError when they do not fit.
+    As many as can be keep a card that they `had`; then as few empty ones as do are opened, the first first. Raises
+    ValueError when they do not fit.
     """
-    labels = list(shares)
-    for count in range(len(empty) + 1):
-        numbers = [*parts, *empty[:count]]
-        free = [*parts.values(), *([WHOLE] * count)]
-        if sum(shares.values()) <= sum(free) and (chosen := pack([shares[label] for label in labels], free)) is not None:
-            return {label: numbers[card] for label, card in zip(labels, chosen, strict=True)}
+    known = {*parts, *empty}
+    mine = {label: next((card for card in cards_ if card in known), None) for label, cards_ in had.items()}
+    keeping = {label: card for label, card in mine.items() if card is not None}
+    for away in _fewest(list(keeping)):
+        found = _beside(shares, parts, empty, most, {label: card for label, card in keeping.items() if label not in away})
+        if found is not None:
+            return found
     raise ValueError("more of a GPU is wanted than the node has free")
 
 
-def _nearest(want: Want, gpus: list[list[int]]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(gpus)), key=lambda j: (-len(set(gpus[j]) & set(want.liked)), -len(gpus[j]), j)))
+def _fewest(labels: list[str]) -> Iterable[tuple[str, ...]]:
+    """All choices of some of them, the smallest first; at last all of them."""
+    some = (each for count in range(len(labels)) for each in itertools.combinations(labels, count))
+    return itertools.chain(itertools.islice(some, WAYS), [tuple(labels)])
 
 
-def _take(free: list[list[int]], count: int, first: tuple[int, ...], liked: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Remove and return `count` indices: from the parts named first, liked ones before the lowest."""
+def _beside(
+    shares: dict[str, int], parts: dict[int, int], empty: list[int], most: int, kept: dict[str, int]
+) -> dict[str, int] | None:
+    """The same beside those that keep their cards; None where they do not fit."""
+    left = dict(parts)
+    for label, card in kept.items():
+        left[card] = left.get(card, WHOLE) - shares[label]
+    opened = len(left) - len(parts)
+    if opened > most or any(room < 0 for room in left.values()):
+        return None
+    rest = [label for label in shares if label not in kept]
+    closed = [card for card in empty if card not in left]
+    for count in range(min(most - opened, len(closed)) + 1):
+        numbers, free = [*left, *closed[:count]], [*left.values(), *([WHOLE] * count)]
+        if sum(shares[label] for label in rest) <= sum(free):
+            chosen = pack([shares[label] for label in rest], free)
+            if chosen is not None:
+                return kept | {label: numbers[card] for label, card in zip(rest, chosen, strict=True)}
+    return None
+
+
+def _nearest(kept: tuple[int, ...], gpus: list[list[int]], hardware: Hardware) -> tuple[int, ...]:
+    """NUMA nodes: those of what it keeps first, then those with the most that is free."""
+    own = {j: len({*kept} & {*part}) for j, part in enumerate(parts(hardware.gpus.count, hardware.numa))}
+    return tuple(sorted(range(len(gpus)), key=lambda j: (-own[j], -len(gpus[j]), j)))
+
+
+def _take(
+    free: list[list[int]],
+    count: int,
+    first: tuple[int, ...],
+    liked: tuple[int, ...] = (),
+    last: frozenset[int] = frozenset(),
+) -> tuple[int, ...]:
+    """Remove and return `count` indices: from the NUMA nodes named first; liked ones, then the lowest, those of `last` last."""
     rest = sorted((j for j in range(len(free)) if j not in first), key=lambda j: (-len(free[j]), j))
     picked: list[int] = []
     for j in (*first, *rest):
-        part = sorted(free[j], key=lambda i: (i not in liked, i))[: count - len(picked)]
+        part = sorted(free[j], key=lambda i: (i not in liked, i in last, i))[: count - len(picked)]
         picked += part
         free[j] = [i for i in free[j] if i not in part]
     return tuple(sorted(picked))
@@ -136,86 +235,16 @@ def _spread(gpus: tuple[int, ...], count: int, numa: int) -> dict[int, int]:
     return {j: len({*gpus} & {*part}) for j, part in enumerate(parts(count, numa)) if {*gpus} & {*part}}
 
 
-def _cores(free: list[list[int]], count: int, of: dict[int, int]) -> tuple[int, ...]:
+def _cores(
+    free: list[list[int]], count: int, of: dict[int, int], liked: tuple[int, ...], last: frozenset[int]
+) -> tuple[int, ...]:
     """Remove and return `count` cores, shared out over the NUMA nodes `of` by how many GPUs lie on each."""
     gpus = sum(of.values())
     picked: list[int] = []
     for j in sorted(of, key=lambda j: (len(free[j]) * gpus - count * of[j], j)):  # who has too few comes first
-        part = free[j][: -(-(count - len(picked)) * of[j] // gpus)]
+        part = sorted(free[j], key=lambda i: (i not in liked, i in last, i))[: -(-(count - len(picked)) * of[j] // gpus)]
         picked += part
         free[j] = [i for i in free[j] if i not in part]
         gpus -= of[j]
     near = tuple(sorted(of, key=lambda j: (-of[j], j)))
-    return tuple(sorted((*picked, *_take(free, count - len(picked), near))))
-
-
-class _Search:
-    """A NUMA node for as many wants as can have one, each weighing 1 + gpus + cores; None for the others."""
-
-    def __init__(
-        self, order: list[Want], gpus: list[list[int]], cpus: list[list[int]], memory: Memory, on: dict[str, tuple[int, ...]]
-    ) -> None:
-        self.order, self.free, self.memory, self.on = order, gpus, memory, on
-        self.gpus, self.cpus = [len(free) for free in gpus], [len(free) for free in cpus]
-        self.now: dict[str, int] = {}
-        self.found: dict[str, int] = {}
-        self.weight = -1
-        self.steps = 0
-        self.rest = [0] * (len(order) + 1)
-        for i in reversed(range(len(order))):
-            self.rest[i] = self.rest[i + 1] + _weight(order[i])
-
-    def best(self) -> dict[str, int | None]:
-        """By name; the memory is as before."""
-        self.greedy() if len(self.order) > SEARCHED else self.visit(0, 0)
-        return {want.name: self.found.get(want.name) if want.bound else None for want in self.order}
-
-    def fits(self, want: Want) -> list[int]:
-        """The NUMA nodes that could hold all of it now."""
-        return [
-            j
-            for j in range(len(self.gpus))
-            if self.gpus[j] >= want.gpus and self.cpus[j] >= want.cores and self.on[want.name] in ((), (j,))
-            if self.memory.fits((j,), want.memory)
-        ]  # fmt: skip
-
-    def put(self, want: Want, j: int, count: int) -> None:
-        """Lay it on one NUMA node; a negative count takes it back."""
-        self.gpus[j] -= want.gpus * count
-        self.cpus[j] -= want.cores * count
-        self.memory.bind((j,), want.memory * count)
-
-    def greedy(self) -> None:
-        """Each in turn on the fullest NUMA node that has room for it."""
-        for want in self.order:
-            if want.bound and (fits := self.fits(want)):
-                home = min(fits, key=lambda j: (self.gpus[j], self.cpus[j], j))
-                self.found[want.name] = home
-                self.put(want, home, 1)
-        for want in self.order:
-            if want.name in self.found:
-                self.put(want, self.found[want.name], -1)
-
-    def visit(self, i: int, weight: int) -> None:
-        """All ways for the wants from the i-th on, the fullest NUMA node first."""
-        self.steps += 1
-        if i == len(self.order):
-            if weight > self.weight:
-                self.found, self.weight = dict(self.now), weight
-            return
-        if weight + self.rest[i] <= self.weight or self.steps > STEPS:
-            return
-        want = self.order[i]
-        liked = set(want.liked)
-        fits = self.fits(want) if want.bound else []
-        for j in sorted(fits, key=lambda j: (-len(liked.intersection(self.free[j])), self.gpus[j], self.cpus[j], j)):
-            self.put(want, j, 1)
-            self.now[want.name] = j
-            self.visit(i + 1, weight + _weight(want))
-            del self.now[want.name]
-            self.put(want, j, -1)
-        self.visit(i + 1, weight)
-
-
-def _weight(want: Want) -> int:
-    return 1 + want.gpus + want.cores if want.bound else 0
+    return tuple(sorted((*picked, *_take(free, count - len(picked), near, liked, last))))

@@ -2,19 +2,21 @@
 
 A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
 free index, over nodes in the order of their names. Memory of what stays is bound to more NUMA nodes where theirs do
-not hold it. Where parts of GPUs fit in no other way, as few as possible of those
-that stay change their card. Who has to be on one NUMA node (`single`) gets its devices before others that are new.
+not hold it. Where parts of GPUs fit in no other way, as few as possible of those that stay change their card. Who starts
+anew where it ran, in another size, keeps as many of its GPUs as that has. Who has to be on one NUMA node (`single`) gets
+its devices before others that are new.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import RESOURCES
-from swarm_iac.solver.packing.devices import Devices, Want, assign, mended, share_cards
+from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, mended, share_cards
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
@@ -22,11 +24,14 @@ from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
 from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled
 
+#: One new replica: its workload, its index, and what it was on this node, if it ran here.
+New = tuple[str, int, Allocation | None]
+
 
 def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation, ...]:
     """All allocations, sorted by workload and index. `counts` holds every replica, fixed ones too."""
     kept: dict[str, Allocation] = {}
-    new: dict[str, list[tuple[str, int, Allocation | None]]] = {}
+    new: dict[str, list[New]] = {}
     by_ask: dict[str, list[tuple[str, int]]] = {}
     for (name, node), count in sorted(counts.items()):
         if count:
@@ -50,7 +55,7 @@ def _name_replicas(
     name: str,
     places: list[tuple[str, int]],
     kept: dict[str, Allocation],
-    new: dict[str, list[tuple[str, int, Allocation | None]]],
+    new: dict[str, list[New]],
     sure: dict[str, set[str]],
 ) -> None:
     """Give each place of one workload an index: into `kept` with its devices, or into `new` by node."""
@@ -79,9 +84,7 @@ def _name_replicas(
             new.setdefault(node, []).append((name, next(indices), None))
 
 
-def _equip(
-    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
-) -> list[Allocation]:
+def _equip(scene: Scene, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
     """Who has to be on one NUMA node comes first: others may have what is left."""
     if scene.singles and any(scene.asks[name].single for name, _, _ in new):
         singles = _on_one(scene, node, held, new)
@@ -93,7 +96,7 @@ def _equip(
     return _devices(scene, node, held, new, loose)
 
 
-def _on_one(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]]) -> list[Allocation]:
+def _on_one(scene: Scene, node: str, held: list[Allocation], new: list[New]) -> list[Allocation]:
     """The new replicas that have to be on one NUMA node, each on one; none where not all find one."""
     hardware = scene.stack.hardware_of(node)
     wider = mended(hardware, held)
@@ -109,41 +112,54 @@ def _on_one(scene: Scene, node: str, held: list[Allocation], new: list[tuple[str
     return []
 
 
-def _devices(
-    scene: Scene, node: str, held: list[Allocation], new: list[tuple[str, int, Allocation | None]], loose: set[str]
-) -> list[Allocation]:
+def _devices(scene: Scene, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
     hardware = scene.stack.hardware_of(node)
     cpus = {i for a in held for i in a.cpus}
     wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.cards}
     left = hardware.gpus.count - sum(scene.asks[name].need[GPUS] for name, _, _ in new)
     stands = {a.name: a for a in held if scene.asks[a.workload].shared}
     shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
-    cards, again = _parts(scene, shares, stands, loose, wholes, left, hardware.gpus.count)
+    before = Used(*scene.stood.get(node, ()))
+    empty = _empty(scene, [i for i in range(hardware.gpus.count) if i not in wholes], new, before)
+    had = _cards_of_before(scene, new)
+    cards, again = _parts(scene, shares, stands, loose, empty, left - len(wholes), had)
     stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
     wider = mended(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
     gpus = wholes | set(cards.values()) | {a.cards[0] for a in stands.values() if a.name not in cards}
     same, new = _as_before(scene, hardware, stay, new, gpus, cpus)
     stay |= same
-    own: dict[str, tuple[Device, ...]] = {label: (gpu(cards[label], share),) for label, share in shares.items()}
-    for name, index, was in new:  # who asks for other cores or memory restarts for no other GPU
-        ask = scene.asks[name]
-        if was and not ask.shared and len(was.gpus) == ask.gpus and _free(was.cards, hardware.gpus.count, gpus):
-            own[f"{name}-{index}"] = was.gpus
-            gpus |= set(was.cards)
+    own = {label: (gpu(cards[label], share),) for label, share in shares.items()}
     wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
-    devices = assign(hardware, gpus, cpus, wants, stay.values())
+    devices = assign(hardware, Used(frozenset(gpus), frozenset(cpus)), wants, stay.values(), before)
     return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
+
+
+def _empty(scene: Scene, free: list[int], new: list[New], before: Used) -> list[int]:
+    """Cards for parts, in the order in which they are opened: those that nobody had, and last what who shrinks gives up."""
+    kept: set[int] = set()
+    spare: set[int] = set()
+    for name, _, was in new:
+        if was and not scene.asks[name].shared:
+            mine = [card for card in was.cards if card in free]
+            kept.update(mine[: scene.asks[name].gpus])
+            spare.update(mine[scene.asks[name].gpus :])
+    return sorted(free, key=lambda card: (card in kept, card in spare, card in before.gpus, card))
+
+
+def _cards_of_before(scene: Scene, new: list[New]) -> dict[str, tuple[int, ...]]:
+    """Of those that start anew with a part of a GPU, where they had one."""
+    return {f"{name}-{index}": was.cards for name, index, was in new if was and was.gpus and scene.asks[name].shared}
 
 
 def _as_before(
     scene: Scene,
     hardware: Hardware,
     stay: dict[str, Allocation],
-    new: list[tuple[str, int, Allocation | None]],
+    new: list[New],
     gpus: set[int],
     cpus: set[int],
-) -> tuple[dict[str, Allocation], list[tuple[str, int, Allocation | None]]]:
+) -> tuple[dict[str, Allocation], list[New]]:
     """Of those that start anew where they stood, who has the same devices as before, and the others.
 
     A gang that loses a member is one: nothing is gained by other GPUs or another binding for those that come back. What
@@ -170,7 +186,8 @@ def _as_before(
 def _usable(was: Allocation, ask: Ask, hardware: Hardware) -> bool:
     """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
     sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
-    return sized and not ask.shared and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
+    whole = not ask.shared and all(one.whole for one in was.gpus)
+    return sized and whole and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
 
 
 def _inside(one: Allocation, hardware: Hardware) -> bool:
@@ -186,7 +203,7 @@ def _free(wanted: tuple[int, ...], count: int, taken: set[int]) -> bool:
     return inside and taken.isdisjoint(wanted)
 
 
-def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: dict[str, tuple[Device, ...]]) -> Want:
+def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: Mapping[str, tuple[Device, ...]]) -> Want:
     label, need = f"{name}-{index}", scene.asks[name].need
     held, pins = (was.cards, was.cpus) if was else ((), ())
     return Want(label, 0 if label in own else need[GPUS], need[CORES], need[MEMORY], held, own.get(label, ()), pins)
@@ -209,19 +226,19 @@ def _parts(
     shares: dict[str, int],
     stands: dict[str, Allocation],
     loose: set[str],
-    wholes: set[int],
+    free: list[int],
     left: int,
-    count: int,
+    had: dict[str, tuple[int, ...]],
 ) -> tuple[dict[str, int], list[Allocation]]:
-    """A card for each part of a GPU, and what stands there on another card than before."""
+    """A card for each part of a GPU, and what stands there on another card than before. `left`: cards beside whole ones."""
     parts: dict[int, int] = {}
     for a in stands.values():
         if a.name not in loose:
             parts[a.cards[0]] = parts.get(a.cards[0], WHOLE) - scene.asks[a.workload].share
     again = [a for a in stands.values() if a.name in loose]
     every = shares | {a.name: scene.asks[a.workload].share for a in again}
-    room = max(0, left - len(wholes) - len(parts))
-    cards = share_cards(every, parts, [i for i in range(count) if i not in wholes and i not in parts][:room])
+    empty = [card for card in free if card not in parts]
+    cards = share_cards(every, parts, empty, max(0, left - len(parts)), had)
     return cards, [a.model_copy(update={"gpus": (gpu(cards[a.name], scene.asks[a.workload].share),)}) for a in again]
 
 

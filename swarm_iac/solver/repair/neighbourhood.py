@@ -6,10 +6,11 @@ way. What stands there may go to the freest nodes.
 
 from __future__ import annotations
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.repair.restoring import room_beside
 from swarm_iac.solver.snapshot.capacity import Room
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Settled, Task, around, by_workload
 

@@ -23,10 +23,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, spent
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.pricing import FINE, Pricer
-from swarm_iac.solver.columns.problem import WHOLE, Cap, Problem, Row
+from swarm_iac.solver.columns.problem import Cap, Problem, Row
 from swarm_iac.solver.snapshot.snapshot import Ask
 
 #: Part of the effort that is left which one such bound may take.

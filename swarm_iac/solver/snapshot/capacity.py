@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.snapshot import single_numa
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Scene
 
 
 def group_of(bin_: Bin, level: str) -> str:

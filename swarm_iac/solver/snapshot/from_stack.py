@@ -54,6 +54,7 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
         cluster=cluster,
         racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
         running=running,
+        last=last.going(),
         over=over,
         given=_given(stack, today),
         ended=ended,
@@ -152,7 +153,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
         spread=workload.place.spread,
         within=workload.place.within,
         power=None if each.gpu_power is None else int(each.gpu_power),
-        share=each.gpus.share,
+        share=int(each.gpus.share),
         single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
     )
 

@@ -46,7 +46,7 @@ def _limits(level: Literal["node", "user", "cluster"], rule: str, first: int = 0
 _RULES = tuple(row.capacity.rule for row in MACHINE if row.capacity)
 _UPLINKS = tuple((row, row.uplink.rule) for row in RESOURCES if row.uplink)
 NODE: tuple[Budget, ...] = (
-    *(Budget(rule, rule, "machine", i, row, row) for i, (row, rule) in enumerate(zip(MACHINE, _RULES, strict=True))),
+    *(Budget(_RULES[i], _RULES[i], "machine", i, row.of_machines, row) for i, row in enumerate(MACHINE)),
     *_limits("node", "node_stays_under_limits", len(MACHINE)),
 )
 USER: tuple[Budget, ...] = _limits("user", "user_stays_under_limits")

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.snapshot.capacity import Room, group_of
 from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, UPLINK
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, WHOLE, Ask, Bin
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ may lie over several, so beside the seats only the totals of the node count for 
     a NUMA node j(a) for each new a of `single`, so that for every NUMA node i of the node
     Σ_{a: j(a) = i} (gpus, cores)_a ≤ (gpus, cores) free on i,  and memory of all sets of NUMA nodes suffices (`numa.Memory`)
 
-This is a small search, the largest first; beyond STEPS it says no.
+This is a small search, the largest first; beyond STEPS it says no. Who ran there keeps as many of its GPUs as one way can.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from swarm_iac.model.device import gpu, whole_gpus
+from swarm_iac.model.device import WHOLE, gpu, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.devices import Devices
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
 
 if TYPE_CHECKING:
     from swarm_iac.solver.snapshot.capacity import Room
@@ -69,10 +69,13 @@ class Parts:
 
 
 class _Search:
-    """A NUMA node for each item, or none for all."""
+    """A NUMA node for each item, or none for all. `kept`: the GPUs that each keeps on each NUMA node; empty for all."""
 
-    def __init__(self, free: Parts, items: Sequence[Item]) -> None:
-        self.items = items
+    def __init__(self, free: Parts, items: Sequence[Item], kept: Sequence[Sequence[int]] = ()) -> None:
+        self.items, self.kept = items, kept
+        self.best: tuple[int, ...] | None = None
+        self.most = -1
+        self.rest = [sum(max(each) for each in kept[i:]) for i in range(len(kept) + 1)]
         self.gpus, self.cpus = [len(part) for part in free.gpus], [len(part) for part in free.cpus]
         self.cards = [sorted(part.values()) for part in free.cards]
         self.memory = free.memory
@@ -83,34 +86,39 @@ class _Search:
         """The NUMA nodes, in the order of the items; the memory is as before."""
         enough = sum(item.gpus for item in self.items) <= sum(self.gpus)
         enough = enough and sum(item.cores for item in self.items) <= sum(self.cpus)
-        homes = tuple(self.homes) if enough and self._visit(0) else None
-        for item, home in zip(self.items, homes or (), strict=homes is not None):
-            self.memory.bind((home,), -item.memory)
-        return homes
+        if enough:
+            self._visit(0, 0)
+        return self.best
 
-    def _visit(self, i: int) -> bool:
+    def _visit(self, i: int, kept: int) -> bool:
+        """Can nothing better be found any more?"""
         self.steps += 1
         if i == len(self.items):
-            return True
-        item = self.items[i]
+            self.best, self.most = tuple(self.homes), kept
+            return kept == self.rest[0]
+        if kept + self.rest[min(i, len(self.kept))] <= self.most:
+            return False
+        item, own = self.items[i], self.kept[i] if self.kept else (0,) * len(self.gpus)
         # Of items that are alike each goes to a NUMA node no earlier than the one before.
-        least = self.homes[-1] if i and self.items[i - 1] == item else 0
+        same = i and self.items[i - 1] == item and not any(own) and not (self.kept and any(self.kept[i - 1]))
+        least = self.homes[-1] if same else 0
         fits = [j for j in range(least, len(self.gpus)) if self._fits(item, j)]
         tried = set()
-        for j in sorted(fits, key=lambda j: (self.gpus[j], self.cpus[j], j)):
-            alike = (self.gpus[j], self.cpus[j], self.memory.left(j), *self.cards[j])
+        for j in sorted(fits, key=lambda j: (-own[j], self.gpus[j], self.cpus[j], j)):
+            alike = (own[j], self.gpus[j], self.cpus[j], self.memory.left(j), *self.cards[j])
             if self.steps > STEPS or alike in tried:
                 continue
             tried.add(alike)
             cards = list(self.cards[j])
             self._put(item, j, 1)
             self.homes.append(j)
-            if self._visit(i + 1):
-                return True
+            done = self._visit(i + 1, kept + own[j])
             self.homes.pop()
             self._put(item, j, -1)
             self.gpus[j] += len(self.cards[j]) > len(cards)
             self.cards[j] = cards
+            if done:
+                return True
         return False
 
     def _fits(self, item: Item, j: int) -> bool:
@@ -132,9 +140,12 @@ class _Search:
             self.cards[j] = sorted((*self.cards[j], card - item.share))
 
 
-def homes_of(free: Parts, items: Sequence[Item]) -> tuple[int, ...] | None:
-    """A NUMA node for each of the items, which are sorted, the largest first; None where not all find one."""
-    return _Search(free, items).found()
+def homes_of(free: Parts, items: Sequence[Item], kept: Sequence[Sequence[int]] = ()) -> tuple[int, ...] | None:
+    """A NUMA node for each of the items, which are sorted, the largest first; None where not all find one.
+
+    `kept`: see _Search; as many as can be.
+    """
+    return _Search(free, items, kept).found()
 
 
 def most(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
@@ -194,17 +205,30 @@ def seats_for(
             free.memory.bind((home,), ask.need[MEMORY])
             found[i] = Devices(was.gpus, was.cpus, (home,))
     order = sorted((i for i in range(len(asks)) if i not in found), key=lambda i: item_of(asks[i]), reverse=True)
-    homes = homes_of(free, [item_of(asks[i]) for i in order])
+    kept = [_keeps(free, asks[i], before[i]) for i in order] if any(before[i] for i in order) else ()
+    homes = homes_of(free, [item_of(asks[i]) for i in order], kept)
     if homes is None:
         return None
-    had = {i for a in spare for i in a.cards}, {i for a in spare for i in a.cpus}
-    for i, home in zip(order, homes, strict=True):
-        ask, liked = asks[i], before[i]
-        gpus = _take(free.gpus[home], ask.need[GPUS], liked.cards if liked else (), had[0])
-        cpus = _take(free.cpus[home], ask.need[CORES], liked.cpus if liked else (), had[1])
+    others = [*spare, *(was for i in order if (was := before[i]) is not None)]
+    had = {i for a in others for i in a.cards}, {i for a in others for i in a.cpus}
+    # Who ran there has its own before others take from what is left.
+    for i, home in sorted(zip(order, homes, strict=True), key=lambda one: before[one[0]] is None):
+        ask, was = asks[i], before[i]
+        gpus = _take(free.gpus[home], ask.need[GPUS], was.cards if was else (), had[0])
+        cpus = _take(free.cpus[home], ask.need[CORES], was.cpus if was else (), had[1])
         free.memory.bind((home,), ask.need[MEMORY])
-        found[i] = Devices((gpu(_card(free, home, ask.share), ask.share),) if ask.shared else whole_gpus(gpus), cpus, (home,))
+        part = (gpu(_card(free, home, ask.share, was.cards if was else ()), ask.share),) if ask.shared else ()
+        found[i] = Devices(part or whole_gpus(gpus), cpus, (home,))
     return [found[i] for i in range(len(asks))]
+
+
+def _keeps(free: Parts, ask: Ask, was: Allocation | None) -> list[int]:
+    """Of the GPUs that it had, how many it could keep on each NUMA node."""
+    own = {*was.cards} if was else set[int]()
+    if ask.shared:
+        open_ = [{*gpus, *(i for i, left in free.cards[j].items() if left >= ask.share)} for j, gpus in enumerate(free.gpus)]
+        return [int(not own.isdisjoint(part)) for part in open_]
+    return [min(ask.need[GPUS], len(own.intersection(part))) for part in free.gpus]
 
 
 def _home_again(free: Parts, ask: Ask, was: Allocation | None) -> int | None:
@@ -222,11 +246,12 @@ def _take(free: list[int], count: int, liked: tuple[int, ...], last: set[int]) -
     return tuple(sorted(picked))
 
 
-def _card(free: Parts, home: int, share: int) -> int:
-    """The fullest card with so much left, or an empty one."""
-    cards = free.cards[home]
-    card = min((i for i, left in cards.items() if left >= share), key=lambda i: (cards[i], i), default=None)
-    if card is None:
-        card = free.gpus[home].pop(0)
+def _card(free: Parts, home: int, share: int, liked: tuple[int, ...]) -> int:
+    """One that it had, else the fullest card with so much left, else an empty one."""
+    cards, empty = free.cards[home], free.gpus[home]
+    could = [*(i for i, left in cards.items() if left >= share), *empty]
+    card = min(could, key=lambda i: (i not in liked, i not in cards, cards.get(i, WHOLE), i))
+    if card in empty:
+        empty.remove(card)
     cards[card] = cards.get(card, WHOLE) - share
     return card

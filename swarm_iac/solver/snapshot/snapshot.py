@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.snapshot.layout import (
@@ -22,8 +23,6 @@ from swarm_iac.solver.snapshot.layout import (
     UPLINK,
 )
 
-#: One GPU in thousandths.
-WHOLE = 1000
 #: No ceiling.
 ENDLESS = 1 << 60
 _ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
@@ -67,7 +66,7 @@ class Ask:
     @property
     def gpus(self) -> int:
         """GPUs that it stands on."""
-        return self.usage[_ALL_GPUS]
+        return self.usage[_ALL_GPUS] // self.share
 
     @property
     def shared(self) -> bool:
@@ -137,10 +136,22 @@ class Scene:
     over: tuple[Over, ...] = ()
     #: Path of the exception that gives a user's ceiling, by user and place in COUNTED.
     given: dict[tuple[str, int], str] = field(default_factory=dict)
+    #: What stood last time, wanted still or not.
+    last: tuple[Allocation, ...] = ()
     #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
     #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def stood(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
+        """GPUs and cores that anybody had on each node: who gets one of those may have to wait for it."""
+        found: dict[str, tuple[set[int], set[int]]] = {}
+        for one in self.last:
+            gpus, cpus = found.setdefault(one.node, (set(), set()))
+            gpus.update(one.cards)
+            cpus.update(one.cpus)
+        return {node: (frozenset(gpus), frozenset(cpus)) for node, (gpus, cpus) in found.items()}
 
     @functools.cached_property
     def done(self) -> dict[str, frozenset[int]]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
-from swarm_iac.solver.snapshot.snapshot import WHOLE, Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 
 if TYPE_CHECKING:
     from swarm_iac.solver.snapshot.tasks import Pairs

@@ -19,7 +19,7 @@ from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Source
 
 #: What one NUMA node has to have for a replica, in the order of `Hardware.parts`.
-_NUMA = tuple(row for row in RESOURCES if row.name in ("gpus", "cores", "memory"))
+_NUMA = tuple(row.of_machines for row in RESOURCES if row.name in ("gpus", "cores", "memory"))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _machines(
     problems: list[Problem] = []
     of_machines = [(part, part.row.capacity) for part in parts if part.row.capacity]
     for part, there in of_machines:
-        most, best = max((there.of(shape), key) for key, shape in able.items())
+        most, best = max((there.amount(shape), key) for key, shape in able.items())
         if part.each * together > most:
             path, noun = f"{base}.{part.key}", part.limit
             wish = f"{together} x {noun.text(part.each)} = " * (together > 1) + noun.amount(part.each * together)
@@ -149,7 +149,9 @@ def _machines(
     if not problems and workload.place.numa and not any(_on_one(shape, workload) for shape in able.values()):
         path = f"{base}.place.numa"
         problems.append(Problem(source.place(path), path, _too_small(workload, able), "ask for less, or leave `numa` out"))
-    if not problems and not any(all(p.each * together <= has.of(shape) for p, has in of_machines) for shape in able.values()):
+    if not problems and not any(
+        all(p.each * together <= has.amount(shape) for p, has in of_machines) for shape in able.values()
+    ):
         asked = ", ".join(p.limit.amount(p.each) for p, _ in of_machines if p.each)
         message = f"no single node has all of {asked}, although each fits on some node"
         problems.append(Problem(source.place(f"{base}.each"), f"{base}.each", message, "ask for less of one of them"))
@@ -160,7 +162,7 @@ def holds(shape: Hardware, workload: Workload) -> bool:
     """Could an empty machine of this shape hold one replica?"""
     gpus = workload.each.gpus
     suits = not gpus.count or not (gpus.model or gpus.memory) or _same_gpu(workload, shape)
-    enough = all(part.each <= there.of(shape) for part in _parts(workload) if (there := part.row.capacity))
+    enough = all(part.each <= there.amount(shape) for part in _parts(workload) if (there := part.row.capacity))
     return suits and enough and _on_one(shape, workload)
 
 

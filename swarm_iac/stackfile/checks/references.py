@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
@@ -176,13 +177,12 @@ class _Checker:
             self.say(f"{path}.each.vcpus", "a replica needs some CPU to run on", "write at least 0.001")
         if not each.memory:
             self.say(f"{path}.each.memory", "a replica needs some memory", "write a size such as 1 GB")
-        if each.gpus.share < 1000:
-            hint = "ask for whole GPUs"
-            self.say(f"{path}.each.gpus", "a part of a GPU can be placed, but no node can hold it apart yet", hint)
-        if not each.gpus.count:
-            for field in ("gpu_power", "gpu_clock"):
-                if getattr(each, field) is not None:
-                    self.say(f"{path}.each.{field}", "this replica has no GPU to set", "ask for `gpus`, or delete the key")
+        for field in ("gpu_power", "gpu_clock"):
+            if getattr(each, field) is not None and not each.gpus.count:
+                self.say(f"{path}.each.{field}", "this replica has no GPU to set", "ask for `gpus`, or delete the key")
+            elif getattr(each, field) is not None and each.gpus.share < WHOLE:
+                message = f"a GPU that is shared runs as its node says, and this replica has {each.gpus.share} of one"
+                self.say(f"{path}.each.{field}", message, f"set `{field}` in the node's `tuning`, or ask for a whole GPU")
         if workload.network.between is not None and workload.gang is None:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
         if workload.place.spread and workload.place.within == "node" and workload.members > 1:

@@ -228,8 +228,8 @@ def _type(kind: str, model: type[BaseModel], loc: tuple[Step, ...], given: Any) 
     hint = ""
     if kind == "string_type" and isinstance(given, list) and loc[-1] == "command":
         hint = f"write one line, split as a shell does: {shlex.join(map(str, given))[:60]}"
-    elif loc[-1:] == ("gpus",) and isinstance(given, float):
-        hint = "ask for whole GPUs; no node can hold a part of one apart yet"
+    elif loc[-2:] == ("gpus", "count") and isinstance(given, float):
+        hint = f"a part of one GPU is `share: {given}`" if 0 < given < 1 else "whole GPUs, or `share: 0.25` for a part of one"
     elif kind in ("model_type", "model_attributes_type") and loc[-1:] == ("run",) and given and isinstance(given, (str, list)):
         line = given if isinstance(given, str) else shlex.join(map(str, given))
         hint = f"write {{command: {json.dumps(line[:60], ensure_ascii=False)}}}"

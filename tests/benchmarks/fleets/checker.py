@@ -30,7 +30,7 @@ def held(allocations: Iterable[Allocation]) -> dict[str, int]:
     """What allocations hold together, in base units; bandwidth is the larger of in and out."""
     ones = list(allocations)
     return {
-        "gpus": sum(len(a.gpus) for a in ones),
+        "gpus": sum(gpu.part for a in ones for gpu in a.gpus),
         "vcpus": sum(int(a.vcpus) for a in ones),
         "memory": sum(int(a.memory) for a in ones),
         "storage": sum(int(a.storage) for a in ones),
@@ -44,11 +44,11 @@ def wanted(workload: Workload) -> int:
 
 
 def size(workload: Workload) -> tuple[int, ...]:
-    """GPUs, pinned cores, vCPUs, memory, storage, bandwidth out and in of one replica."""
+    """Thousandths of GPUs, pinned cores, vCPUs, memory, storage, bandwidth out and in of one replica."""
     each, network = workload.each, workload.network
     between = int(network.between or 0)
     return (
-        each.gpus.count,
+        each.gpus.count * int(each.gpus.share),
         int(each.vcpus) // 1000 if each.pinned else 0,
         int(each.vcpus),
         int(each.memory),
@@ -60,7 +60,8 @@ def size(workload: Workload) -> tuple[int, ...]:
 
 def size_of(a: Allocation) -> tuple[int, ...]:
     """The same of an allocation."""
-    return (len(a.gpus), len(a.cpus), int(a.vcpus), int(a.memory), int(a.storage), int(a.egress), int(a.ingress))
+    gpus = sum(gpu.part for gpu in a.gpus)
+    return (gpus, len(a.cpus), int(a.vcpus), int(a.memory), int(a.storage), int(a.egress), int(a.ingress))
 
 
 def suits(stack: Stack, workload: Workload, node: str) -> bool:
@@ -201,7 +202,7 @@ def _devices(stack: Stack, node: str, ones: list[Allocation], kept: frozenset[st
         if asked and len(lies(stack, a) | {*a.numa}) > 1:
             yield Finding("numa single", f"{a.name} is on several NUMA nodes of {node}", frozenset({a.name}))
     for gpu, owners in cards.items():
-        share = sum(stack.workloads[a.workload].each.gpus.share for a in owners)
+        share = sum(one.part for a in owners for one in a.gpus if one.index == gpu)
         if not 0 <= gpu < hardware.gpus.count or share > 1000:
             text = f"GPU {gpu} of {hardware.gpus.count} of {node} is held by {_some(owners)}"
             yield Finding("gpu owner", text, frozenset(a.name for a in owners))

@@ -6,6 +6,7 @@ import datetime
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from swarm_iac.model.device import gpu
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
@@ -52,7 +53,7 @@ class Free:
     def take(self, a: Allocation, sign: int) -> None:
         """It comes (1), or goes (-1)."""
         workload = self.stack.workloads[a.workload]
-        use = (len(a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
+        use = (sum(one.part for one in a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
         for table, values in (
             (self.nodes[a.node], (*use[1:], *use)),
             (self.cluster, use),
@@ -64,8 +65,8 @@ class Free:
         if rack and not a.ended:
             for i, value in enumerate((use[4], use[5], self._watts(workload, a.node))):
                 self.racks[rack][i] -= sign * value
-        for gpu in a.cards:
-            self.cards[a.node][gpu] += sign * workload.each.gpus.share
+        for one in a.gpus:
+            self.cards[a.node][one.index] += sign * one.part
         self.cores[a.node] ^= set(a.cpus)
         if a.ended:  # its files are all that is there
             return
@@ -106,8 +107,8 @@ class Free:
 
     def devices(self, workload: Workload, node: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """GPUs and cores for one replica there, or None where too few are free."""
-        gpus, cores, *_ = size(workload)
-        hardware, share = self.stack.hardware_of(node), workload.each.gpus.share
+        _, cores, *_ = size(workload)
+        hardware, gpus, share = self.stack.hardware_of(node), workload.each.gpus.count, int(workload.each.gpus.share)
         loads = self.cards[node]
         # The fullest card that still has room, so that parts lie close.
         open_ = sorted((g for g in range(hardware.gpus.count) if loads[g] + share <= 1000), key=lambda g: (-loads[g], g))
@@ -122,7 +123,7 @@ class Free:
         self, workload: Workload, node: str, open_: list[int], free: list[int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The same on one NUMA node. Memory that is bound to several counts on each, so it may be that there was room."""
-        gpus, cores, *_ = size(workload)
+        gpus, (_, cores, *_) = workload.each.gpus.count, size(workload)
         hardware = self.stack.hardware_of(node)
         here = [a for ones in self.stands.values() for a in ones if a.node == node]
         totals = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
@@ -155,9 +156,10 @@ class Free:
         found = self.devices(workload, node) if self.fits(name, node) else None
         if found is None:
             return None
+        gpus = [gpu(card, int(workload.each.gpus.share)) for card in found[0]]
         _, _, vcpus, memory, storage, egress, ingress = size(workload)
         a = Allocation.model_validate(
-            {"name": f"{name}-{index}", "workload": name, "index": index, "node": node, "gpus": found[0], "cpus": found[1]}
+            {"name": f"{name}-{index}", "workload": name, "index": index, "node": node, "gpus": gpus, "cpus": found[1]}
             | {"vcpus": f"{vcpus}m", "memory": f"{memory} B", "storage": f"{storage} B"}
             | {"egress": f"{egress} bit/s", "ingress": f"{ingress} bit/s"}
         )

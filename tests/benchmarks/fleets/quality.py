@@ -228,18 +228,19 @@ def _stops(
 
 
 def _usage(a: Allocation) -> tuple[int, ...]:
-    return (len(a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
+    return (sum(gpu.part for gpu in a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
 
 
 def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> Iterator[Finding]:
-    """A resized replica prefers its node, and there its devices, as far as it has as many."""
+    """A resized replica prefers its node, and there its GPUs, as many as it asks for."""
     if one is None:
         return
     workload = stack.workloads[a.workload]
     free.take(one, -1)
     if one.node == a.node:
-        same = len(one.gpus) == len(a.gpus) and one.gpus != a.gpus
-        if same and all(free.cards[a.node][g] + workload.each.gpus.share <= 1000 for g in a.cards):
+        could = sum(free.cards[a.node][g] + int(workload.each.gpus.share) <= 1000 for g in a.cards)
+        kept = len({*one.cards} & {*a.cards})
+        if kept < min(could, len(one.gpus)) and not workload.place.numa:
             text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.cards)}, then {list(one.cards)}"
             yield Finding("needless device shift", text, frozenset({a.name}))
     elif workload.gang is None and workload.place.within is None:
