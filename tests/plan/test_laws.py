@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.errors import Refused
+from swarm_iac.model.device import Device, gpu
 from swarm_iac.model.state import Desired, NodeState, Observed
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan import rows, steps
@@ -31,6 +32,8 @@ GREEDY = (
 )
 ORDERS = st.tuples(st.sampled_from([*GREEDY, ()]), st.integers(0, 2**32))
 Order = tuple[tuple[Verb, ...], int]
+#: Names of allocations, and the GPUs of each.
+Held = Mapping[str, tuple[int | Device, ...]]
 
 
 def any_order(order: Order, plan: Plan) -> list[Step]:
@@ -195,6 +198,26 @@ def test_services_swap_places_by_way_of_a_third_node() -> None:
     plan = steps(observed, desired)
     assert len({step.allocation for step in plan.steps if step.node == "n3"}) == 1, "one of them is enough"
     assert carry_out(Fleet(observed, desired), list(plan.steps)).nodes == swap("code-0", "chat-0") | spare
+
+
+def test_what_a_killed_run_left_stopped_is_in_nobodys_way() -> None:
+    """code-0 waits for web-0 to leave GPU 0 of n2, web-0 for chat-0, chat-0 for code-0; but web-0 runs on n3."""
+
+    def state(n1: Held, n2: Held, n3: Held, power: int) -> dict[str, NodeState]:
+        return {
+            name: fleets.node({one: fleets.allocation(one, gpus, (), 20) for one, gpus in held.items()}, power=power)
+            for name, held in (("n1", n1), ("n2", n2), ("n3", n3))
+        }
+
+    old = state({"code-0": (0, 1, 2)}, {"web-0": (gpu(0, 500),), "chat-0": (1, 2)}, {"web-0": (0,), "train-0": (1, 2)}, 300)
+    new = state({"chat-0": (0, 1, 2)}, {"web-0": (1,), "code-0": (gpu(0, 300),)}, {"train-0": (1, 2)}, 200)
+    left = old["n2"].allocations["web-0"]
+    left = left.model_copy(update={"unit": left.unit.model_copy(update={"active": False})})
+    old["n2"] = old["n2"].model_copy(update={"allocations": old["n2"].allocations | {"web-0": left}})
+    observed, desired = fleets.observed(old), fleets.desired(new, old)
+    plan = steps(observed, desired)
+    for found in (as_converged(plan), list(plan.steps)):
+        assert carry_out(Fleet(observed, desired), found).nodes == new
 
 
 @LAWS

@@ -82,17 +82,22 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
 
 
 def drops(all_of: Mapping[str, Machine]) -> Iterator[Detour]:
-    """Each place that a replica could give up at once, since a run that was cut short left it up in another one too."""
+    """Each place that a replica could give up at once, since a run that was cut short left it up in another one too.
+
+    What it left stopped is such a place even where the replica is wanted: it comes there anew.
+    """
     goes_to = homes(all_of)[1]
     places: dict[str, list[str]] = {}
     for replicas in services(all_of).values():
         for node, name in replicas:
-            if all_of[node].up(name) and not all_of[node].seen.error:
+            if name in all_of[node].old.allocations and not all_of[node].seen.error:
                 places.setdefault(name, []).append(node)
     for name, nodes in sorted(places.items()):
+        up = [node for node in nodes if all_of[node].up(name)]
         for here in nodes:
-            others = [node for node in nodes if node != here]
-            if others and here != goes_to.get(name):
+            others = [node for node in up if node != here]
+            stopped = not all_of[here].old.allocations[name].unit.active
+            if others and (stopped if here == goes_to.get(name) else here in up):
                 there = goes_to[name] if goes_to.get(name) in others else others[0]
                 workload = all_of[here].old.allocations[name].workload
                 yield Detour(name, workload, here, there, leaves=True, twice=True)
