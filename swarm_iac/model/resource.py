@@ -17,6 +17,8 @@ from pydantic import Field
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Gpus, Hardware
+from swarm_iac.model.holding import PAGE, Enforced
+from swarm_iac.model.step import Verb
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ class Resource(Noun):
     taken: Callable[[Workload], int] | None = None
     limit: LimitKey | None = None
     uplink: Uplink | None = None
+    #: How a node enforces it; None: it does not.
+    enforced: Enforced | None = None
     #: Does a job keep it that came to its end?
     files: bool = False
     #: The row whose pieces it counts in another way.
@@ -259,6 +263,14 @@ def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
     return lowered
 
 
+def _shaped(path: str, row: str, *, in_line: bool = True) -> Enforced:
+    """A rate, kept in whole bytes per second: that is what the kernel's classes count in."""
+    return Enforced(
+        {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new: max(old.interface_bps, new.interface_bps),
+        grain=8, needs="interface", in_line=in_line,
+    )  # fmt: skip
+
+
 _BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
 
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
@@ -269,6 +281,7 @@ RESOURCES: tuple[Resource, ...] = (
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node", per=WHOLE),
         taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == WHOLE else 0,  # parts are counted by cards
         limit=LimitKey(GpuCount, "GPUs", "gpus", "GPUs; a part of one counts as much as it is."),
+        enforced=Enforced({"gpus": "gpus"}, Verb.SLICE, "GPUs", live=False),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
     Resource(
@@ -281,31 +294,42 @@ RESOURCES: tuple[Resource, ...] = (
         int, "pinned cores", "cores", "each.vcpus", _pinned, one_by_one,
         pieces="cpus", part_of="vcpus",
         capacity=Capacity("vcpus", lambda has: int(has.vcpus) // 1000, "cores_fit_node"),
+        enforced=Enforced({"slice.cpus": "cpus"}, Verb.SLICE, "cores"),
         editing=lambda wish, amount: ("each.pinned", False), lowering=_unpinned,
     ),
     Resource(
         Bytes, "memory", "memory", "each.memory", lambda wish: int(wish.each.memory), giga_step,
         capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
         limit=LimitKey(Bytes, "memory", "memory", "RAM."),
+        enforced=Enforced(
+            {"slice.memory_max": "memoryMax"}, Verb.SLICE, "memory", lambda facts, old, new: facts.memory,
+            grain=PAGE, unlimited=True, beside=("slice.memory_high",),
+        ),
         zero="lock and JSON",
     ),
     Resource(
         Bytes, "storage", "storage", "each.scratch", _disk, giga_step,
         capacity=Capacity("nvme", lambda has: int(has.nvme), "storage_fits_node", "storage_fits_node"),
         limit=LimitKey(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
+        enforced=Enforced(
+            {"scratch.quota": "scratch", "cache.quota": "cache"}, Verb.DIRECTORIES, "disk",
+            lambda facts, old, new: facts.disks.get(new.disk or old.disk, 0), grain=PAGE, needs="disk",
+        ),
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),
     Resource(
         BitsPerSecond, "bandwidth out", "egress", "network.egress", _rate("egress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "egress_fits_nic", "nic_carries_node"),
-        limit=_BANDWIDTH, uplink=Uplink("egress_fits_uplink", "leave"),
+        limit=_BANDWIDTH, enforced=_shaped("bandwidth.out_bps", "bandwidthOut"),
+        uplink=Uplink("egress_fits_uplink", "leave"),
         zero="JSON", head="out",
         key_in=_rate_key("egress"), editing=_rate_edit("egress"), lowering=_lower_rate("egress"),
     ),
     Resource(
         BitsPerSecond, "bandwidth in", "ingress", "network.ingress", _rate("ingress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "ingress_fits_nic", "nic_carries_node"),
-        limit=_BANDWIDTH, uplink=Uplink("ingress_fits_uplink", "enter"),
+        limit=_BANDWIDTH, enforced=_shaped("bandwidth.in_bps", "bandwidthIn", in_line=False),
+        uplink=Uplink("ingress_fits_uplink", "enter"),
         zero="JSON", head="in",
         key_in=_rate_key("ingress"), editing=_rate_edit("ingress"), lowering=_lower_rate("ingress"),
     ),
@@ -324,6 +348,10 @@ LIMITED: dict[str, tuple[Resource, ...]] = {
 LIMITS: dict[str, LimitKey] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
 #: Those that an allocation holds an amount of, and not pieces with numbers.
 SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
+#: Those that nodes enforce, and how.
+ENFORCED: tuple[tuple[Resource, Enforced], ...] = tuple((row, row.enforced) for row in RESOURCES if row.enforced)
+#: Of these, those that are counted: a node has so much, and each allocation an amount.
+COUNTED: tuple[tuple[Resource, Enforced], ...] = tuple((row, how) for row, how in ENFORCED if how.has)
 
 
 def reader(rows: Iterable[Resource]) -> Callable[[Allocation], tuple[int, ...]]:

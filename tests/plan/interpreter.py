@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from swarm_iac.model.holding import value_at
+from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
@@ -100,16 +102,13 @@ class Fleet:
     def _no_more_than_there_is(self, name: str) -> None:
         node, facts = self.nodes[name], self.facts.get(name)
         ones = node.allocations.values()
-        memory = sum(one.slice.memory_max or 0 for one in ones)
-        assert not facts or not facts.memory or memory <= facts.memory, f"{name}: memory {memory}"
+        for row, how in COUNTED:
+            used = sum(value_at(one, path) or 0 for one in ones for path in how.at)
+            limit = how.has(facts, node, node) if facts and how.has else 0
+            assert not limit or used <= limit, f"{name}: {used} of {limit} {row.noun}"
         for half in facts.numa if facts and len(facts.numa) == 2 else ():
             bound = sum(one.slice.memory_max or 0 for one in ones if one.slice.mems == str(half))
             assert bound <= facts.memory // 2, f"{name}: {bound} bytes are bound to NUMA node {half}"
-        disk = sum(each.quota for one in ones for each in (one.scratch, one.cache) if each)
-        assert not facts or not facts.disks or disk <= facts.disks[node.disk], f"{name}: disk {disk}"
-        for field in ("out_bps", "in_bps"):
-            rate = sum(getattr(one.bandwidth, field) or 0 for one in ones)
-            assert rate <= node.interface_bps, f"{name}: {field} {rate}"
 
     def _racks(self) -> None:
         used: dict[str, int] = {}

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import AllocationState, SliceState
 from swarm_iac.plan.step_graph import hand_over_order
 from swarm_iac.plan.step_graph.actions import Machine, Turns, keepers, services
-from swarm_iac.plan.step_graph.hand_over_order import COUNTED, Hold, Turn, capacity, fits, hold
+from swarm_iac.plan.step_graph.hand_over_order import Hold, Turn, capacity, fits, hold
 
 #: Positions that are looked at.
 EFFORT = 3000
@@ -80,7 +81,7 @@ def _puzzle(all_of: Mapping[str, Machine]) -> tuple[list[_Op], _Position]:
 def _keeps(before: AllocationState, after: AllocationState) -> Hold:
     """What it holds until it takes. A slice that a run was cut short in making holds nothing yet."""
     kept = hold(hand_over_order.kept(before, after))
-    return kept if before.slice != SliceState() else replace(kept, cpus=frozenset(), pinned=False, memory=0)
+    return kept if before.slice != SliceState() else kept.without_slice()
 
 
 def _ops(machine: Machine, name: str, service: str, at: int, kept: str | None) -> Iterator[_Op]:
@@ -108,9 +109,9 @@ def _ops(machine: Machine, name: str, service: str, at: int, kept: str | None) -
 def _limits(machine: Machine) -> dict[str, int]:
     has = capacity(machine.seen, machine.old, machine.new)
     found = {}
-    for what in COUNTED:
-        sums = [sum(getattr(hold(one), what) for one in state.allocations.values()) for state in (machine.old, machine.new)]
-        found[what] = max(has[what], *sums)
+    for row, how in COUNTED:
+        sums = [sum(map(how.amount, state.allocations.values())) for state in (machine.old, machine.new)]
+        found[row.name] = max(has[row.name], *sums)
     return found
 
 
@@ -156,7 +157,7 @@ def _in_nobodys_way(position: _Position, ops: list[_Op], op: _Op, limits: Mappin
     """Would all that is still to come to the node fit as it is? GPUs and cores of a final place are wanted by nobody else."""
     coming = ((ops[each].name, ops[each].takes) for each in position.left if ops[each].node == op.node)
     final = {**position.held[op.node], **{name: takes for name, takes in coming if takes is not None}}
-    return all(sum(getattr(each, what) for each in final.values()) <= limits[what] for what in COUNTED)
+    return all(sum(each.amount(row.name) for each in final.values()) <= limits[row.name] for row, _ in COUNTED)
 
 
 def _made(position: _Position, number: int, op: _Op) -> _Position:

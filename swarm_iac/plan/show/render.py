@@ -17,6 +17,7 @@ from rich.text import Text
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof, Waiting
+from swarm_iac.model.resource import ENFORCED
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.show.causes import why_moved, why_stopped
@@ -25,7 +26,7 @@ from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
-_TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
+_TELLING = (*(next(iter(how.at)) for _, how in ENFORCED if how.in_line), "unit.command")
 
 #: Of the first two letters of a cell: what comes, what goes.
 _STYLES = {"+ ": "green", "- ": "red"}

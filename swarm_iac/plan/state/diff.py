@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from swarm_iac.model.device import Device
+from swarm_iac.model.holding import value_at
+from swarm_iac.model.resource import ENFORCED
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 from swarm_iac.plan.state import cpulist
@@ -83,7 +85,9 @@ def restart_for(old: AllocationState, new: AllocationState) -> tuple[str, ...]:
 
     Memory that may lie on more NUMA nodes stays where it is; on others, the kernel would copy it under the job.
     """
-    found = [name for name in ("workload", "gpus") if getattr(old, name) != getattr(new, name)]
+    found = ["workload"] if old.workload != new.workload else []
+    fixed = [(row, how) for row, how in ENFORCED if not how.live]
+    found += [row.name for row, how in fixed if any(value_at(old, path) != value_at(new, path) for path in how.at)]
     before, after = cpulist.read(old.slice.mems), cpulist.read(new.slice.mems)
     if after and not (before and before <= after):
         found.append("NUMA home")
