@@ -72,13 +72,8 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
 
 
 def changes(now: Decision, then: Decision) -> bool:
-    """Would anything be placed elsewhere, or something else be pending?"""
-    waits = [
-        {one.workload: one.missing for one in each.placement.unplaced}
-        | {one.workload: (one.keeps, one.wants) for one in each.placement.growing}
-        for each in (now, then)
-    ]
-    return any(True for _ in placement_rows(now, then)) or waits[0] != waits[1]
+    """Would anything be placed elsewhere? What is pending changes nothing by itself."""
+    return any(True for _ in placement_rows(now, then))
 
 
 def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:
