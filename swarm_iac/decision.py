@@ -289,7 +289,8 @@ def _decide(
             proof = _proof(files.candidate_proof)
             waits = candidate.placement.waiting()
             late = waits and _with_ends(candidate, loaded.stack, ends, progress)[1]
-            if not late and not proofs.pending_again(candidate.placement, proof, problem):
+            again = not proofs.grows_alike(proof, problem) or proofs.pending_again(candidate.placement, proof, problem)
+            if not late and not again:
                 known = {one.name for one in candidate.placement.allocations if one.ended}
                 ran = finished.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
                 now = replace(now, last=finished.of_now(ran, loaded.stack))

@@ -112,7 +112,7 @@ def test_no_bent_file_ends_in_anything_but_words_or_places_what_limits_refuse(fl
     ends: dict[int, int] = {0: 0, 2: 0, 3: 0}
 
     @given(files(fleet, valid), st.sampled_from(COMMANDS))
-    @cases(4000, 40)
+    @cases(4000, 60)
     def each(file: tuple[str, bytes], words: tuple[str, ...]) -> None:
         kind, raw = file
         place(fleet, valid, kind).write_bytes(raw)
