@@ -109,7 +109,7 @@ need one: other GPUs, other NUMA nodes (additional ones do not), another command
 **A part of a GPU**: `gpus: 0.25 x H100` places a replica on one card beside others, as long as their parts add up to at
 most 1. Whole cards are never shared. Parts are **time-shared and not isolated**: the processes take turns on the card, each
 sees all of its memory, and one that takes more than its part can make the others fail. Share a card between jobs that trust
-each other. The job is told its part as `SWARM_GPU_SHARE` and its part of the memory, in bytes, as `SWARM_GPU_MEMORY`;
+each other. The job finds its part in `SWARM_GPU_SHARE` and its part of the memory, in bytes, in `SWARM_GPU_MEMORY`;
 most frameworks can be held to it (`torch.cuda.set_per_process_memory_fraction`, `XLA_PYTHON_CLIENT_MEM_FRACTION`). Limits
 and prices count a part as much as it is. Clocks and power of a shared card are those of its node, so `gpu_clock` and
 `gpu_power` need whole GPUs. A part has up to three decimals, and a change of it is a restart.

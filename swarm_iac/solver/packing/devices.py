@@ -16,7 +16,7 @@ from swarm_iac.model.device import WHOLE, Device, cards, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.numa_nodes import Memory, homes, parts
-from swarm_iac.solver.packing.numa_search import Item, Search, Seat
+from swarm_iac.solver.packing.numa_search import NumaRequest, Search, Seat
 from swarm_iac.solver.packing.shared_gpus import pack
 
 #: So many ways to leave out some who would keep the card of their part are tried.
@@ -129,7 +129,7 @@ def _seats(
     count = hardware.gpus.count
     on = {w.name: homes(cards(w.own), count, hardware.numa) for w in wants}
     mine = {name: tuple(len({*own} & {*part}) for part in parts(count, hardware.numa)) for name, own in had.items()}
-    items = [Item(w.name, w.gpus, w.cores, w.memory, mine[w.name], on[w.name], w.bound) for w in wants]
+    items = [NumaRequest(w.name, w.gpus, w.cores, w.memory, mine[w.name], on[w.name], w.bound) for w in wants]
     fresh = [sum(i not in before.gpus for i in part) for part in gpus]
     return Search(items, list(map(len, gpus)), fresh, list(map(len, cpus)), memory).best()
 

@@ -24,7 +24,7 @@ Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Item:
+class NumaRequest:
     """One new replica. `had`: of its GPUs of before, how many are free on each NUMA node. `on`: where it has to be."""
 
     name: str
@@ -66,7 +66,7 @@ class Seat:
 class Search:
     """`gpus`: those free on each NUMA node, without what is kept whole; `fresh`: of these, those that nobody had before."""
 
-    def __init__(self, items: list[Item], gpus: list[int], fresh: list[int], cpus: list[int], memory: Memory) -> None:
+    def __init__(self, items: list[NumaRequest], gpus: list[int], fresh: list[int], cpus: list[int], memory: Memory) -> None:
         # Who keeps some of its GPUs comes first: the others may have the rest of them.
         self.items = sorted(items, key=lambda one: (one.more >= 0, -one.gpus, -one.cores, -one.memory, one.name))
         self.gpus, self.fresh, self.cpus, self.memory = list(gpus), list(fresh), list(cpus), memory
@@ -86,7 +86,7 @@ class Search:
             self._visit(0, 0)
         return {one.name: self.found.get(one.name, Seat()) for one in self.items}
 
-    def _homes(self, one: Item) -> list[int]:
+    def _homes(self, one: NumaRequest) -> list[int]:
         """The NUMA nodes that could hold all of it now: those that nobody has to leave first, then the fullest."""
         fits = [
             j for j in range(len(self.gpus))
@@ -95,14 +95,14 @@ class Search:
         ]  # fmt: skip
         return sorted(fits, key=lambda j: (-one.had[j], max(0, one.more - self.fresh[j]), self.gpus[j], self.cpus[j], j))
 
-    def _splits(self, one: Item) -> Iterator[Counts]:
+    def _splits(self, one: NumaRequest) -> Iterator[Counts]:
         """How many of its GPUs it may keep on each NUMA node, where it is not within one: on few of them first."""
         if one.more >= 0:
             return iter([()])
         ways = _ways([min(had, left) for had, left in zip(one.had, self.gpus, strict=True)], one.gpus)
         return iter(sorted(ways, key=lambda way: (sum(map(bool, way)), [-count for count in way])))
 
-    def _put(self, one: Item, j: int, count: int) -> None:
+    def _put(self, one: NumaRequest, j: int, count: int) -> None:
         """Lay it on one NUMA node; a negative count takes it back."""
         self.gpus[j] -= one.taken(j) * count
         self.fresh[j] -= max(0, one.more) * count
@@ -122,7 +122,7 @@ class Search:
         for one in self.items:
             self._laid(one, self.found[one.name], -1)
 
-    def _laid(self, one: Item, seat: Seat, count: int) -> None:
+    def _laid(self, one: NumaRequest, seat: Seat, count: int) -> None:
         if seat.home is not None:
             self._put(one, seat.home, count)
         else:
