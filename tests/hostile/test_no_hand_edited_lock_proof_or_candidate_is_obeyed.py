@@ -22,11 +22,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm_iac.decision import Files, decide
+from swarm_iac.decision import decide
 from swarm_iac.limits import judge
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import load
 from swarm_iac.stackfile.locks import lock
+from swarm_iac.stackfile.locks.companions import Files
 from tests.cli.typed import Ended, swarm
 from tests.hostile.bent import RAW_YAML, as_yaml, bent, cases, harmless, repository, torn
 
