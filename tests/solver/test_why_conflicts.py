@@ -191,6 +191,25 @@ def test_who_stands_where_it_never_could_is_not_in_the_way(other: dict[str, Any]
     assert told == ["on-in (high, user ada) holds 4 GPUs on in", "both (high, user ada) holds 1 GPU on in"], answer.reasons
 
 
+def test_what_is_short_once_the_model_is_given_up_is_told_of_all_nodes() -> None:
+    """Of the nodes with another model, which have memory for it; h has a free H100, and no memory."""
+    nodes = {"h": {"labels": {"is": "h"}}, "c": {"hardware": "cpu", "labels": {"is": "c"}}}
+    full = {"priority": "high", "place": {"select": {"is": "h"}}, "each": {"memory": "900 GB"}}
+    stack = stack_of(nodes, {"full": full, "w": {"each": {"gpus": "0.5 x H100", "memory": "200 GB"}}})
+    answer = why(stack, solve(stack).placement, "w")
+    besides = [one.text for one in answer.reasons if one.besides]
+    assert besides == ["besides, needs 0.5 of a GPU on one card; of those with enough memory none has any left"], answer.reasons
+
+
+def test_an_uplink_that_is_short_both_ways_is_told_once() -> None:
+    nodes = {f"n{i}": {"rack": f"r{i}"} for i in range(2)}
+    both = {"network": {"egress": "6 Gbit/s", "ingress": "6 Gbit/s"}, "gang": 3}
+    racks = {f"r{i}": {"uplink": "6 Gbit/s"} for i in range(2)}
+    stack = stack_of(nodes, {"w": both | {"each": {"gpus": 1}}}, racks=racks)
+    texts = [one.text for one in why(stack, solve(stack).placement, "w").reasons if "uplink" in one.text]
+    assert len(texts) == 1, texts
+
+
 @pytest.mark.engine
 def test_every_reason_has_a_path_of_the_stack() -> None:
     for seed in range(40):
