@@ -1,24 +1,18 @@
 """Which placement is current? The lock's if it is valid; else a new solution, stored as a candidate until applied.
 
-stacks/NAME.yaml        the request                           in git
-stacks/NAME.lock.yaml   the placement that was applied        in git
-stacks/NAME.proof.yaml  how good that lock is                 in git
-.state/NAME.candidate.yaml   what a preview showed: `up` applies exactly this and makes it the lock
-
-A stack file elsewhere (an example, a draft) has its lock and proof beside it, and no candidate: it is never applied.
+Its files are in stackfile/locks/companions.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from swarm_iac.errors import LimitExceeded, Place, Problem, StackFileError, StaleLock, SwarmError
+from swarm_iac.errors import LimitExceeded, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import Amounts, above, amounts, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
@@ -29,6 +23,7 @@ from swarm_iac.stackfile.checks.orphans import stakes
 from swarm_iac.stackfile.locks import finished, lock
 from swarm_iac.stackfile.locks import proof as proofs
 from swarm_iac.stackfile.locks.atomic_write import write_whole
+from swarm_iac.stackfile.locks.companions import Files, existing, read_candidate, read_lock, read_proof, relative
 from swarm_iac.stackfile.reading import text as texts
 
 if TYPE_CHECKING:
@@ -48,39 +43,6 @@ class Progress(Protocol):
 
     def watch(self) -> Watch:
         """Watches a solve improve, and may stop it."""
-
-
-@dataclass(frozen=True)
-class Files:
-    """A stack file and its companions. Without a folder for candidates only lock and proof are written."""
-
-    stack: Path
-    candidates: Path | None = None
-
-    @classmethod
-    def of(cls, root: Path, name: str) -> Files:
-        """stacks/NAME.yaml of the fleet repository `root`."""
-        return cls(root / "stacks" / f"{name}.yaml", root / ".state")
-
-    @property
-    def lock(self) -> Path:
-        """The placement that was applied."""
-        return self.stack.with_name(f"{self.stack.stem}.lock.yaml")
-
-    @property
-    def proof(self) -> Path:
-        """How good it is."""
-        return self.stack.with_name(f"{self.stack.stem}.proof.yaml")
-
-    @property
-    def candidate(self) -> Path | None:
-        """The placement that a preview showed."""
-        return self.candidates / f"{self.stack.stem}.candidate.yaml" if self.candidates else None
-
-    @property
-    def candidate_proof(self) -> Path | None:
-        """How good that one is."""
-        return self.candidates / f"{self.stack.stem}.candidate.proof.yaml" if self.candidates else None
 
 
 @dataclass(frozen=True)
@@ -124,7 +86,7 @@ def decide(
     A new solution is stored as the candidate, unless `write` is false. `ends` is called if something has to be decided or is
     pending; without it a job has finished if the lock says so.
     """
-    return _decide(root, name, _existing(root, name), today, frozen, write=write, progress=progress, ends=ends)
+    return _decide(root, name, existing(root, name), today, frozen, write=write, progress=progress, ends=ends)
 
 
 def decide_file(
@@ -169,9 +131,9 @@ def running(
     root: Path, name: str, *, today: datetime.date, progress: Progress | None = None, ends: Ends | None = None
 ) -> Decision:
     """What is running according to the lock of stacks/NAME.yaml, before anything is decided."""
-    files = _existing(root, name)
+    files = existing(root, name)
     loaded = _load(files, today, progress)
-    last = lock.renamed(_read(files.lock, progress), loaded.stack)
+    last = lock.renamed(_read(files, progress), loaded.stack)
     last = _with_ends(last, loaded.stack, ends, progress)[0]
     before = finished.of_now(last, loaded.stack)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",))
@@ -224,30 +186,20 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
 
 def _load(files: Files, today: datetime.date, progress: Progress | None) -> Loaded:
     """The stack as it applies now. The error of a refused file also lists what runs on nodes that it no longer has."""
-    _tell(progress, f"reading {_relative(files.stack)}")
+    _tell(progress, f"reading {relative(files.stack)}")
     try:
-        return _meant(load(_relative(files.stack), today=today))
+        return _meant(load(relative(files.stack), today=today))
     except StackFileError as error:
         found = None
         with contextlib.suppress(OSError, SwarmError):  # nothing is known if the lock cannot be read
             raw = texts.read(files.stack, str(files.stack))
-            found = stakes(raw, str(_relative(files.stack)), _read(files.lock).placement)
+            found = stakes(raw, str(relative(files.stack)), read_lock(files.lock).placement)
         raise StackFileError((*error.problems, *([found] if found else []))) from None
 
 
 def _meant(loaded: Loaded) -> Loaded:
     """The stack with deadlines resolved: the clock is read here, and nowhere below."""
     return replace(loaded, stack=deadline.at(loaded.stack, datetime.datetime.now(datetime.UTC)))
-
-
-def _existing(root: Path, name: str) -> Files:
-    """The files of an existing stack. Raises StackFileError listing the existing ones."""
-    files = Files.of(root, name)
-    if files.stack.exists():
-        return files
-    written = sorted(path.stem for path in files.stack.parent.glob("*.yaml") if "." not in path.stem)
-    hint = f"the stacks here: {', '.join(written)}" if written else f"there is no stack here yet; write stacks/{name}.yaml"
-    raise StackFileError((Problem(Place(f"stacks/{name}.yaml"), "", "there is no such stack", hint),))
 
 
 def _decide(
@@ -262,14 +214,14 @@ def _decide(
     ends: Ends | None = None,
 ) -> Decision:
     loaded = _load(files, today, progress)
-    last = lock.renamed(_read(files.lock, progress), loaded.stack)
-    _tell(progress, f"checking {_relative(files.lock)}")
+    last = lock.renamed(_read(files, progress), loaded.stack)
+    _tell(progress, f"checking {relative(files.lock)}")
     problem = proofs.problem_of(loaded.stack, today)
     stack, stale = _judged(last, loaded.stack, today, last.placement)
-    proof = None if stale else _proof(files.proof)
+    proof = None if stale else read_proof(files.proof)
     stale = stale or proofs.pending_again(last.placement, proof, problem)
     waits = last.placement.waiting()
-    candidate = _candidate(files, needed=bool(stale)) if stale or waits else lock.Lock()
+    candidate = read_candidate(files, needed=bool(stale)) if stale or waits else lock.Lock()
     if stale or waits:
         last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
         stale = stale or proofs.room_came(waits, over)
@@ -280,16 +232,17 @@ def _decide(
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
     if frozen:
         raise StaleLock(
-            f"{_relative(files.lock)} is stale: {'; '.join(stale[:3])}",
+            f"{relative(files.lock)} is stale: {'; '.join(stale[:3])}",
             hint=f"run `swarm solve --stack {name}` with SWARM_FROZEN unset, and commit the lock file with the stack file",
         )
     if files.candidate:
         stack, wrong = _judged(candidate, loaded.stack, today, last.placement)
         if not wrong:
-            proof = _proof(files.candidate_proof)
+            proof = read_proof(files.candidate_proof)
             waits = candidate.placement.waiting()
             late = waits and _with_ends(candidate, loaded.stack, ends, progress)[1]
-            if not late and not proofs.pending_again(candidate.placement, proof, problem):
+            again = not proofs.grows_alike(proof, problem) or proofs.pending_again(candidate.placement, proof, problem)
+            if not late and not again:
                 known = {one.name for one in candidate.placement.allocations if one.ended}
                 ran = finished.with_ends(last, {one.name for one in before.going() if one.name in known}, loaded.stack)
                 now = replace(now, last=finished.of_now(ran, loaded.stack))
@@ -311,16 +264,6 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
     return decision
 
 
-def _candidate(files: Files, *, needed: bool) -> lock.Lock:
-    """What a preview showed, if anything. Raises StackFileError if it cannot be read and is `needed`."""
-    try:
-        return _read(files.candidate) if files.candidate else lock.Lock()
-    except StackFileError:
-        if needed:
-            raise
-        return lock.Lock()
-
-
 def _with_ends(
     last: lock.Lock, stack: Stack, ends: Ends | None, progress: Progress | None, candidate: lock.Lock = lock.Lock()
 ) -> tuple[lock.Lock, tuple[str, ...]]:
@@ -331,6 +274,11 @@ def _with_ends(
         _tell(progress, "asking which jobs have finished")
         over |= ends(stack, last.placement)
     return finished.with_ends(last, over, stack), tuple(sorted(over))
+
+
+def _read(files: Files, progress: Progress | None) -> lock.Lock:
+    _tell(progress, f"reading {relative(files.lock)}")
+    return read_lock(files.lock)
 
 
 def _tell(progress: Progress | None, text: str) -> None:
@@ -397,38 +345,6 @@ def stood(decision: Decision, today: datetime.date) -> dict[str, Allocation]:
     return {stack.runs_as(before[name]): before[name] for name in sorted(names)}
 
 
-def _read(path: Path, progress: Progress | None = None) -> lock.Lock:
-    _tell(progress, f"reading {_relative(path)}")
-    raw = _bytes(path, lock.MAX_BYTES)
-    return lock.Lock() if raw is None else lock.parse(raw, str(_relative(path)))
-
-
-def _bytes(path: Path, most: int = texts.MAX_BYTES) -> bytes | None:
-    """The content of one of our files; None if there is none. Raises StackFileError for anything but a readable file.
-
-    A checkout may have a link under that name: a dangling one, which does not mean "no lock", or one to an endless file.
-    """
-    if not os.path.lexists(path):
-        return None
-    name = str(_relative(path))
-    if path.exists() and not path.is_file():
-        raise StackFileError(
-            (Problem(Place(name, 1, 1), "", "this is not a regular file", "remove it; `swarm solve` recreates it"),)
-        )
-    return texts.read(path, name, most)
-
-
-def _proof(path: Path | None) -> Proof | None:
-    """The proof on disk, whichever placement it belongs to."""
-    raw = None if path is None else _bytes(path)
-    return None if path is None or raw is None else proofs.parse(raw, str(_relative(path)))
-
-
 def _belonging(proof: Proof | None, placement: Placement, problem: dict[str, str]) -> Proof | None:
     """The proof if it belongs to this placement and problem; else None."""
     return proof if proof is not None and proofs.belongs(proof, placement, problem) else None
-
-
-def _relative(path: Path) -> Path:
-    """Short names in messages: relative to the current folder if the file is below it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -136,5 +136,5 @@ class Proof(Value):
     solver: str = Field(description="Name and version.")
     parameters: dict[str, int | str] = {}
     placement: str = Field(description="Digest of the placement that it belongs to.")
-    problem: dict[str, str] = Field(default={}, description="Digests of what was decided: nodes, limits, workloads, solve.")
+    problem: dict[str, str] = Field(default={}, description="What was decided, by part: digests, and what each rack has.")
     pending: tuple[Waiting, ...] = Field(default=(), description="Why workloads are pending, as of the decision.")

@@ -112,6 +112,17 @@ def test_detailed_exit_code_of_what_if(file: Path) -> None:
     assert swarm("what-if", "--detailed-exitcode", "workloads.chta.replicas=1", at=file.parents[1]).code == 1
 
 
+def test_what_is_pending_is_no_change(file: Path) -> None:
+    file.write_text(STACK)
+    for words in (("workloads.fine.replicas=4",), ("workloads.fine.replicas=4", "--json")):
+        told = swarm("what-if", "--detailed-exitcode", *words, at=file.parents[1])
+        assert "lab: nothing to change, 1 pending" in told.out or json.loads(told.out)["summary"]["line"].endswith("1 pending")
+        assert told.code == 0
+    file.write_text(STACK.replace("replicas: 3", "replicas: 4"))
+    plan = swarm("plan", "--offline", "--detailed-exitcode", at=file.parents[1])
+    assert plan.code == 0 and plan.out.endswith("lab: nothing to change, 1 pending\n")
+
+
 @pytest.mark.parametrize(
     ("status", "left", "code", "last"),
     [

@@ -22,11 +22,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm_iac.decision import Files, decide
+from swarm_iac.decision import decide
 from swarm_iac.limits import judge
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import load
 from swarm_iac.stackfile.locks import lock
+from swarm_iac.stackfile.locks.companions import Files
 from tests.cli.typed import Ended, swarm
 from tests.hostile.bent import RAW_YAML, as_yaml, bent, cases, harmless, repository, torn
 
@@ -112,7 +113,7 @@ def test_no_bent_file_ends_in_anything_but_words_or_places_what_limits_refuse(fl
     ends: dict[int, int] = {0: 0, 2: 0, 3: 0}
 
     @given(files(fleet, valid), st.sampled_from(COMMANDS))
-    @cases(4000, 40)
+    @cases(4000, 60)
     def each(file: tuple[str, bytes], words: tuple[str, ...]) -> None:
         kind, raw = file
         place(fleet, valid, kind).write_bytes(raw)

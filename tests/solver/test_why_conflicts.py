@@ -1,6 +1,7 @@
 """Is the conflict that `swarm why` tells minimal? Each is tried again without the solver: by enumeration and the judge.
 
-A conflict must forbid what is missing, and without any one of its rules, closed nodes or holders it must not. Nothing
+A conflict must forbid what is missing, and without any one of its rules, closed nodes or holders it must not; holders are
+in the way only on nodes that would take the workload if they were empty. Nothing
 here counts rooms: replicas are put on nodes in every possible way, and `limits` says which rules that breaks.
 """
 
@@ -8,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,12 +21,12 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
-from swarm_iac.solver.explain.counting import STATES
+from swarm_iac.solver.explain.counting import CLUSTER_RULES, STATES, USER_RULES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.snapshot.from_stack import scene_of
 from tests.sized import sizes
 from tests.solver.crowded import crowded
-from tests.solver.fleets import stack_of
+from tests.solver.fleets import HARDWARE, stack_of
 
 FLEETS = 300
 _SAME = (*NODE_RULES, "power_stays_under_rack_budget")
@@ -68,22 +71,42 @@ def allocation(stack: Stack, workload: str, index: int, node: str, there: list[A
     )  # fmt: skip
 
 
-def allows(stack: Stack, placement: Placement, workload: str, conflict: Conflict) -> bool:
-    """Is there a way to add one replica (all of a gang) that breaks none of the conflict's rules?"""
+def added(stack: Stack, stays: list[Allocation], workload: str, nodes: Iterable[str], indices: list[int]) -> list[Violation]:
+    """What is broken once these replicas stand on these nodes, beside those that stay."""
+    every = list(stays)
+    for index, node in zip(indices, nodes, strict=True):
+        every.append(allocation(stack, workload, index, node, [a for a in every if a.node == node]))
+    return judge(stack, Placement(allocations=tuple(every)), kept=frozenset(a.name for a in stays))
+
+
+def allows(stack: Stack, placement: Placement, workload: str, conflict: Conflict, *, possible: bool) -> bool:
+    """Is there a way to add one replica (all of a gang) that breaks none of the conflict's rules?
+
+    `possible`: only on nodes that would take one if nobody else stood anywhere, and no other one.
+    """
     wish = stack.workloads[workload]
     stays = [a for a in placement.allocations if a.workload == workload or a.workload in conflict.holders]
     free = [i for i in range(wish.members) if i not in {a.index for a in stays if a.workload == workload}]
     indices = free if GANG in conflict.rules else free[:1]
     way = "ingress" if wish.network.ingress else "egress"
-    for nodes in itertools.combinations_with_replacement(stack.nodes, len(indices)):
-        every = list(stays)
-        for index, node in zip(indices, nodes, strict=True):
-            every.append(allocation(stack, workload, index, node, [a for a in every if a.node == node]))
-        kept = frozenset(a.name for a in stays)
-        broken = judge(stack, Placement(allocations=tuple(every)), kept=kept)
-        if not any(rules_of(one, way) & {*conflict.rules, *conflict.implied} and _counts(one, conflict) for one in broken):
+    names = would_take(stack, placement, workload, free[0]) if possible else stack.nodes
+    for nodes in itertools.combinations_with_replacement(names, len(indices)):
+        broken = added(stack, stays, workload, nodes, indices)
+        if not any(rules_of(one, way) & {*conflict.rules} and _counts(one, conflict) for one in broken):
             return True
     return False
+
+
+def would_take(stack: Stack, placement: Placement, workload: str, index: int) -> list[str]:
+    """The nodes that would take a replica, if only the others of its workload stood where they do."""
+    own = [a for a in placement.allocations if a.workload == workload]
+    way = "ingress" if stack.workloads[workload].network.ingress else "egress"
+    anywhere = {GANG, *USER_RULES, *CLUSTER_RULES}
+    return [
+        node
+        for node in stack.nodes
+        if not any(rules_of(one, way) - anywhere for one in added(stack, own, workload, [node], [index]))
+    ]
 
 
 def _counts(violation: Violation, conflict: Conflict) -> bool:
@@ -91,14 +114,16 @@ def _counts(violation: Violation, conflict: Conflict) -> bool:
     return violation.rule != "states_allow" or violation.path.split(".")[1] in conflict.closed
 
 
-def smaller(conflict: Conflict) -> list[Conflict]:
-    """The conflict without each of its parts. That states forbid goes with the last closed node."""
-    rules = [
+def without_a_rule(conflict: Conflict) -> list[Conflict]:
+    """The conflict without each of its rules. That states forbid goes with the last closed node."""
+    return [
         replace(conflict, rules=tuple(r for r in conflict.rules if r != rule)) for rule in conflict.rules if rule != STATES
-    ]
-    closed = [replace(conflict, closed=tuple(n for n in conflict.closed if n != node)) for node in conflict.closed]
-    holders = [replace(conflict, holders=tuple(h for h in conflict.holders if h != name)) for name in conflict.holders]
-    return rules + closed + holders
+    ] + [replace(conflict, closed=tuple(n for n in conflict.closed if n != node)) for node in conflict.closed]
+
+
+def without_a_holder(conflict: Conflict) -> list[Conflict]:
+    """The conflict without each of those who hold the room."""
+    return [replace(conflict, holders=tuple(h for h in conflict.holders if h != name)) for name in conflict.holders]
 
 
 @pytest.mark.parametrize("part", range(6))
@@ -112,9 +137,11 @@ def test_conflict_forbids_and_nothing_of_it_can_be_left_out(part: int) -> None:
             ask = scene.asks[gone.workload]
             conflict = conflict_of(Causes(room_of(scene, placement)).seen(ask), ask)
             assert conflict.rules, f"seed {seed}: {gone.workload} is unplaced and nothing forbids it"
-            assert not allows(stack, placement, gone.workload, conflict), f"seed {seed}: {conflict} leaves room"
-            for part_of in smaller(conflict):
-                assert allows(stack, placement, gone.workload, part_of), f"seed {seed}: {part_of} forbids it already"
+            assert not allows(stack, placement, gone.workload, conflict, possible=True), f"seed {seed}: {conflict} leaves room"
+            for part_of in without_a_rule(conflict):
+                assert allows(stack, placement, gone.workload, part_of, possible=False), f"seed {seed}: {part_of} forbids it"
+            for part_of in without_a_holder(conflict):
+                assert allows(stack, placement, gone.workload, part_of, possible=True), f"seed {seed}: {part_of} forbids it"
             seen.update(conflict.rules)
             seen.update({"closed": len(conflict.closed), "holders": len(conflict.holders)})
     assert len(seen) >= 8 and seen["closed"] and seen["holders"], seen
@@ -130,6 +157,57 @@ def test_who_stands_on_nodes_of_another_model_is_not_in_the_way() -> None:
     answer = why(stack, solve(stack).placement, "w")
     assert answer.reasons[0].text == "needs 4 x H100 on one node; the most that is free is 2 on h"
     assert [one.path for one in answer.reasons if one.rule == "holds"] == ["workloads.on-h"]
+
+
+@pytest.mark.parametrize(
+    ("other", "wish"),
+    [
+        ({}, {"place": {"select": {"is": "in"}}}),
+        ({"hardware": "l40s"}, {"each": {"gpus": {"count": 4, "memory": "80 GB"}}}),
+        ({"state": "cordon"}, {}),
+        ({"hardware": "few"}, {}),
+        ({"hardware": "slow"}, {"each": {"gpus": 4, "vcpus": 16}}),
+        ({"rack": "weak"}, {"each": {"gpus": 4}, "network": {"egress": "5 Gbit/s"}}),
+    ],
+    ids=["labels", "GPU memory", "state", "too few GPUs", "too few vCPUs", "rack"],
+)
+def test_who_stands_where_it_never_could_is_not_in_the_way(other: dict[str, Any], wish: dict[str, Any]) -> None:
+    """`both` holds GPUs on both nodes: told are those on the one that would do. Who is on the other one alone is not told."""
+    own = 1 if other.get("hardware") in ("l40s", "few") else 4
+    there = {name: {"priority": "high", "place": {"select": {"is": name}}, "each": {"gpus": 4}} for name in ("in", "out")}
+    running = {
+        "on-in": there["in"], "on-out": there["out"] | {"each": {"gpus": own}},
+        "both": {"priority": "high", "replicas": 2, "place": {"spread": "node"}, "each": {"gpus": 1}},
+    }  # fmt: skip
+    shapes = {"few": {"gpus": "3 x H100"}, "slow": {"vcpus": 8}}
+    hardware = HARDWARE | {name: HARDWARE["h100"] | shape for name, shape in shapes.items()}
+    rest = {"racks": {"weak": {"uplink": "4 Gbit/s"}}, "hardware": hardware}
+    ready = {key: value for key, value in other.items() if key != "state"}
+    before, nodes = ({"in": {"labels": {"is": "in"}}, "out": {"labels": {"is": "out"}} | one} for one in (ready, other))
+    stack = stack_of(nodes, running | {"w": {"each": {"gpus": 4}} | wish}, **rest)
+    last = solve(stack_of(before, running, **rest)).placement
+    answer = why(stack, solve(stack, last).placement, "w")
+    told = [one.text for one in answer.reasons if one.rule == "holds"]
+    assert told == ["on-in (high, user ada) holds 4 GPUs on in", "both (high, user ada) holds 1 GPU on in"], answer.reasons
+
+
+def test_what_is_short_once_the_model_is_given_up_is_told_of_all_nodes() -> None:
+    """Of the nodes with another model, which have memory for it; h has a free H100, and no memory."""
+    nodes = {"h": {"labels": {"is": "h"}}, "c": {"hardware": "cpu", "labels": {"is": "c"}}}
+    full = {"priority": "high", "place": {"select": {"is": "h"}}, "each": {"memory": "900 GB"}}
+    stack = stack_of(nodes, {"full": full, "w": {"each": {"gpus": "0.5 x H100", "memory": "200 GB"}}})
+    answer = why(stack, solve(stack).placement, "w")
+    besides = [one.text for one in answer.reasons if one.besides]
+    assert besides == ["besides, needs 0.5 of a GPU on one card; of those with enough memory none has any left"], answer.reasons
+
+
+def test_an_uplink_that_is_short_both_ways_is_told_once() -> None:
+    nodes = {f"n{i}": {"rack": f"r{i}"} for i in range(2)}
+    both = {"network": {"egress": "6 Gbit/s", "ingress": "6 Gbit/s"}, "gang": 3}
+    racks = {f"r{i}": {"uplink": "6 Gbit/s"} for i in range(2)}
+    stack = stack_of(nodes, {"w": both | {"each": {"gpus": 1}}}, racks=racks)
+    texts = [one.text for one in why(stack, solve(stack).placement, "w").reasons if "uplink" in one.text]
+    assert len(texts) == 1, texts
 
 
 @pytest.mark.engine

@@ -208,6 +208,22 @@ def test_who_wants_it_to_stop_says_so(root: Path) -> None:
     assert [one.workload for one in now.placement.unplaced] == ["a"]
 
 
+def test_what_becomes_of_it_counts_only_while_something_waits(root: Path) -> None:
+    """Of what runs as it is asked for `on_grow` decides nothing; of what waits, and of what a preview would stop, it does."""
+    stops = ("a: {user: ada,", "a: {user: ada, on_grow: stop,")
+    same = decided(root, edited(FLEET, stops), frozen=True)
+    assert same.stale == () and same.proof is not None
+    larger = edited(FLEET, GROWS[0][0])
+    assert [one.workload for one in decided(root, edited(larger, stops)).placement.unplaced] == ["a"], "the candidate stops it"
+    now = decided(root, larger)
+    assert not now.placement.unplaced and [one.workload for one in now.placement.growing] == ["a"]
+    keep(now)
+    with pytest.raises(StaleLock, match="a: it has changed since it found no room to grow"):
+        decided(root, edited(larger, stops), frozen=True)
+    other = edited(larger, ("b: {user: bo,", "b: {user: bo, on_grow: stop,"))
+    assert decided(root, other, frozen=True).stale == (), "what waits is another one"
+
+
 def test_a_higher_priority_takes_its_place_as_any_other(root: Path) -> None:
     urgent = "workloads:\n  c: {user: bo, priority: high, each: {gpus: 2}, run: {command: x}}\n"
     now = decided(root, edited(FLEET, GROWS[0][0], ("workloads:\n", urgent)))
@@ -251,11 +267,11 @@ def test_every_command_says_it(root: Path) -> None:
 
 def test_a_what_if_says_what_would_wait_to_grow(root: Path) -> None:
     told = swarm("what-if", "workloads.a.each.gpus=3", "-s", "lab", "--detailed-exitcode", at=root)
-    assert told.code == 2 and re.search(r"\n a +2 GPUs +3 GPUs +nothing new may go to n2", told.out)
+    assert told.code == 0 and re.search(r"\n a +2 GPUs +3 GPUs +nothing new may go to n2", told.out)
     assert told.out.endswith("lab: nothing to change, 1 pending\n")
     keep(decided(root, edited(FLEET, GROWS[0][0])))
     back = swarm("what-if", "workloads.a.each.gpus=2", "-s", "lab", "--detailed-exitcode", at=root)
-    assert back.code == 2 and back.out.endswith("lab: nothing to change\n"), "it waits no more"
+    assert back.code == 0 and back.out.endswith("lab: nothing to change\n"), "it waits no more"
 
 
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:

@@ -87,6 +87,8 @@ def test_a_change_that_could_matter(root: Path, old: str, new: str, said: str, p
     [
         ("reason: fans", "reason: power supply"),
         ("command: x", "command: y"),
+        ("a: {user: ada,", "a: {user: ada, on_grow: stop,"),
+        ("b: {user: ada,", "b: {user: ada, on_grow: stop,"),
         ("reason: thesis", "reason: paper"),
         ("root@n1", "root@n1.lab"),
     ],
@@ -95,6 +97,24 @@ def test_a_change_that_could_not(root: Path, old: str, new: str) -> None:
     now = decided(root, edited(old, new), frozen=True)
     assert now.stale == ()
     assert now.proof is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("{power: 20 kW}", "{power: 30 kW}", "racks.r1.power (20 kW → 30 kW)"),
+        ("{}", "{uplink: 10 Gbit/s}", "racks.r1.uplink (none → 10 Gbit/s)"),
+        ("{uplink: 10 Gbit/s, power: 20 kW}", "{power: 25 kW}",
+         "racks.r1.power (20 kW → 25 kW) and racks.r1.uplink (10 Gbit/s → none)"),
+    ],
+)  # fmt: skip
+def test_a_change_of_a_rack_is_named(root: Path, before: str, after: str, said: str) -> None:
+    """Not as a change of nodes: whoever reads it looks at the rack, and at the key."""
+    racks = edited("nodes:\n", f"racks:\n  r1: {before}\nnodes:\n").replace("{hardware: h, ssh", "{hardware: h, rack: r1, ssh")
+    keep(decided(root, racks))
+    assert decided(root, racks).stale == ()
+    now = decided(root, racks.replace(f"r1: {before}", f"r1: {after}"))
+    assert now.stale == (f"b has no place, and {said} changed since that was decided",)
 
 
 def test_the_day_on_which_an_exception_ends(root: Path) -> None:

@@ -122,7 +122,8 @@ def what_if(
             say("nothing has been applied here yet, so this is compared with the decision, not with what is running")
         say(deciding.verdict_line(then))
         say("nothing was written")
-    exit_codes.tell(detailed, what_if.changes(now, then) or (found is not None and found.changes))
+    # As the last line says; without one, as the placements do.
+    exit_codes.tell(detailed, found.changes if found else what_if.changes(now, then))
 
 
 def _summed_up(now: Decision, then: Decision) -> tuple[Summary | None, Refused | None]:

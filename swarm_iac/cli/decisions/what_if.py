@@ -12,7 +12,7 @@ from rich.text import Text
 
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal.screen import table
-from swarm_iac.decision import Decision, Files, Progress, suppose
+from swarm_iac.decision import Decision, Progress, suppose
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
@@ -20,6 +20,7 @@ from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.editing.overrides import edited, parse
+from swarm_iac.stackfile.locks.companions import Files
 
 _HINT = "as in: swarm what-if workloads.chat.replicas=4 nodes.gpu-07.state=ready"
 
@@ -72,13 +73,8 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
 
 
 def changes(now: Decision, then: Decision) -> bool:
-    """Would anything be placed elsewhere, or something else be pending?"""
-    waits = [
-        {one.workload: one.missing for one in each.placement.unplaced}
-        | {one.workload: (one.keeps, one.wants) for one in each.placement.growing}
-        for each in (now, then)
-    ]
-    return any(True for _ in placement_rows(now, then)) or waits[0] != waits[1]
+    """Would anything be placed elsewhere? What is pending changes nothing by itself."""
+    return any(True for _ in placement_rows(now, then))
 
 
 def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime.date) -> dict[str, Any]:

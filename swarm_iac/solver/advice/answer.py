@@ -82,7 +82,7 @@ def reasons_of(causes: Causes, ask: Ask, found: Conflict) -> tuple[Reason, ...]:
     rules = conflict.told(room, ask, found.rules, lower=room is not causes.room)
     told = [one for one in rules if one.rule != STATES or one.besides]
     told += [messages.closed(room.scene, node) for node in found.closed]
-    told += [messages.holds(room, name, found.rules) for name in reversed(found.holders)]
+    told += [messages.holds(room, name, found.rules, found.places) for name in reversed(found.holders)]
     if found.holders:
         told.append(messages.not_stopped(room, ask, found.holders))
     return tuple(told)

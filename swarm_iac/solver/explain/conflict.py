@@ -27,11 +27,12 @@ from swarm_iac.solver.explain.counting import (
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, over_limit
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.layout import MACHINE
+from swarm_iac.solver.snapshot.layout import BUDGETS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import Ask, Scene
 from swarm_iac.solver.snapshot.suitability import FIT, suits
 from swarm_iac.solver.snapshot.tasks import Settled, settle
 
+_MODEL = "gpu_model_matches"
 GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
 ORDER = (
@@ -95,9 +96,17 @@ def besides(room: Room, ask: Ask, core: tuple[str, ...]) -> dict[str, tuple[str,
 
 
 def _same(rule: str, others: tuple[str, ...]) -> bool:
-    """Is it told by another one already? A machine with more vCPUs has more cores."""
+    """Is it told by another one already? A machine with more vCPUs has more cores, and an uplink goes both ways."""
     twin = _TWINS.get(rule)
+    if any(_one_key(rule, other) for other in others[: others.index(rule)]):
+        return True
     return twin in others and (rule in _PARTS or others[0] == twin)
+
+
+def _one_key(rule: str, other: str) -> bool:
+    """Do both come from one key of the stack file, as out and in do from an uplink?"""
+    one, two = BUDGETS.get(rule), BUDGETS.get(other)
+    return one is not None and two is not None and one.key != "" and (one.level, one.key) == (two.level, two.key)
 
 
 def _telling(rules: Set[str]) -> tuple[int, list[int]]:
@@ -231,11 +240,17 @@ def told(room: Room, ask: Ask, rules: tuple[str, ...], *, lower: bool) -> tuple[
     every = {one for one in EVERY if all(one in others for others in also.values())} if len(rules) > 1 else set()
     for rule in rules:
         found.append(forbids(room, ask, rule, frozenset(rules), lower=lower))
-        core = (_rules(ask) - set(also[rule])) | {rule}
-        found += [_besides(forbids(room, ask, o, core, lower=lower), "one") for o in also[rule] if o not in every]
+        core = _rules(ask) - set(also[rule]) - {rule}
+        found += [_besides(_beside(room, ask, o, core, lower=lower), "one") for o in also[rule] if o not in every]
     core = _rules(ask) - every - frozenset(rules)
     shared = [one for one in reversed(ORDER) if one in every]
-    return (*found, *(_besides(forbids(room, ask, one, core, lower=lower), "each") for one in shared))
+    return (*found, *(_besides(_beside(room, ask, one, core, lower=lower), "each") for one in shared))
+
+
+def _beside(room: Room, ask: Ask, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
+    """What is in the way once the rules outside of `core` are given up; without its model it asks for any GPUs."""
+    any_model = rule != _MODEL and _MODEL not in core
+    return forbids(room, replace(ask, model=None) if any_model else ask, rule, core | {rule}, lower=lower)
 
 
 def _besides(reason: Reason, of: Literal["one", "each"]) -> Reason:

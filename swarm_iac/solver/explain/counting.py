@@ -101,10 +101,13 @@ def by_numa(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
 
 
 class Tally:
-    """`reach`, kept up to date while the room changes: only the nodes that changed, and their racks, are counted again."""
+    """`reach`, kept up to date while the room changes: only the nodes that changed, and their racks, are counted again.
 
-    def __init__(self, room: Room, ask: Ask, rules: Set[str] = EVERY) -> None:
-        self.room, self.ask, self.rules = room, ask, rules
+    `nodes`: the only ones that are counted, if not all.
+    """
+
+    def __init__(self, room: Room, ask: Ask, rules: Set[str] = EVERY, nodes: Set[str] | None = None) -> None:
+        self.room, self.ask, self.rules, self._nodes = room, ask, rules, nodes
         self._stateless = frozenset(rules - {STATES})
         self._opened: set[str] = set()
         self._missing = ask.members - room.counts[ask.name].total()
@@ -120,6 +123,10 @@ class Tally:
         left = min(self._missing, _by_ceiling(room, ask, self.rules))
         together = ask.within and "within_keeps_together" in self.rules
         return max(0, min(left, max(self._most.values(), default=0) if together else self._total))
+
+    def counts(self, node: str) -> bool:
+        """Is the node one of those that are counted?"""
+        return self._nodes is None or node in self._nodes
 
     def changed(self, nodes: Iterable[str]) -> None:
         """Something came to these nodes or left them, or their racks have another budget."""
@@ -141,7 +148,7 @@ class Tally:
     def _count(self, bin_: Bin) -> str:
         rules = self._stateless if bin_.name in self._opened else self.rules
         group = _gathered(self.ask, bin_, rules)
-        cap = on_node(self.room, self.ask, bin_, rules, max(0, self._missing))
+        cap = on_node(self.room, self.ask, bin_, rules, max(0, self._missing)) if self.counts(bin_.name) else 0
         self._found.setdefault(group, {})[bin_.name] = (bin_.power_of(self.ask), cap)
         return group
 

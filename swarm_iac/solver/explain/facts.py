@@ -1,34 +1,33 @@
 """Which facts, beside the rules, keep a workload out: whose state, whose allocations?
 
 From all that stands, what is not needed to forbid it is taken away; what is left cannot be left out. Everything is
-seen with the rest where it stands, so a conflict holds as long as nobody moves.
+seen with the rest where it stands, so a conflict holds as long as nobody moves. Who stands on a node that would not take
+the workload even if it were empty is not in its way, except by what a rack, a user or the cluster may have in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from swarm_iac.solver.explain.conflict import conflict, missing
-from swarm_iac.solver.explain.counting import GPU_RULE, STATES, Tally
+from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, Tally, on_node
 from swarm_iac.solver.snapshot.capacity import Room
 from swarm_iac.solver.snapshot.layout import VCPUS
 from swarm_iac.solver.snapshot.snapshot import Ask
-
-_MODEL = "gpu_model_matches"
 
 
 @dataclass(frozen=True)
 class Conflict:
     """Rules, closed nodes and other workloads that together forbid one more replica (all of a gang). Irreducible.
 
-    `implied`: what the words of one of the rules say as well, and so holds beside it.
+    `places`: the nodes that would take a replica if nobody else stood there; it is on them that the holders are in the way.
     """
 
     rules: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
-    implied: tuple[str, ...] = ()
+    places: frozenset[str] = frozenset()
 
 
 def conflict_of(room: Room, ask: Ask) -> Conflict:
@@ -40,23 +39,35 @@ def conflict_of(room: Room, ask: Ask) -> Conflict:
     rules = conflict(room, ask)
     if not rules:
         return Conflict()
-    # "needs 4 x H100 on one node" speaks of such nodes alone: who stands on others is not in the way.
-    implied = (_MODEL,) if ask.model and GPU_RULE in rules and _MODEL not in rules else ()
-    on = frozenset((*rules, *implied))
+    on = frozenset(rules)
     goal = missing(room, ask, on)
     room = room.copy()
-    tally = Tally(room, ask, on)
-    closed = _closed(tally, goal) if STATES in on else ()
+    stateless = would_take(room, ask, EVERY - {STATES})
+    closed = _closed(Tally(room, ask, on, stateless), goal) if STATES in on else ()
+    bins = room.scene.bins
+    places = frozenset(name for name in stateless if bins[name].state == "ready")
+    tally = Tally(room, ask, on, places)
     others = [name for name, counts in room.counts.items() if counts and name != ask.name]
     others.sort(key=lambda name: _weight(room, name, ask))
-    return Conflict(rules, closed, tuple(name for name in others if _needed(tally, goal, name)), implied)
+    return Conflict(rules, closed, tuple(name for name in others if _needed(tally, goal, name)), places)
+
+
+def would_take(room: Room, ask: Ask, rules: Set[str]) -> frozenset[str]:
+    """The nodes that would take one more replica under these rules if nothing but the workload itself stood anywhere."""
+    alone = Room(room.scene)
+    for node, count in room.counts[ask.name].items():
+        alone.take(ask, room.scene.bins[node], count)
+    # Whatever lies there, a NUMA node that is large enough could be free.
+    rules = rules - {NUMA_RULE}
+    fit = (bin_ for bin_ in room.scene.bins.values() if on_node(alone, ask, bin_, rules, 1) > 0)
+    return frozenset(bin_.name for bin_ in fit if alone.by_rack(ask, bin_) > 0)
 
 
 def _closed(tally: Tally, goal: int) -> tuple[str, ...]:
     """Nodes that have to stay closed for nothing to fit. The others are counted as ready from here on."""
     kept = []
     for bin_ in tally.room.scene.bins.values():
-        if bin_.state != "ready":
+        if bin_.state != "ready" and tally.counts(bin_.name):
             tally.open(bin_.name)
             if tally.reach() >= goal:
                 tally.close(bin_.name)

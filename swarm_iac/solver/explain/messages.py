@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement, Reason
@@ -260,22 +260,41 @@ def closed(scene: Scene, node: str) -> Reason:
     return Reason(rule="node_is_ready", text=f"{node} is in state {it.state}{why}", path=f"nodes.{node}.state")
 
 
-def holds(room: Room, name: str, rules: tuple[str, ...]) -> Reason:
-    """What another workload holds of what the rules of a conflict are about."""
+def holds(room: Room, name: str, rules: tuple[str, ...], places: Set[str]) -> Reason:
+    """What another workload holds of what the rules of a conflict are about, where that is in the way.
+
+    `places`: the nodes that would take a replica if they were empty. Of a node's own things only theirs matter, of a
+    rack's those of its racks, and of a ceiling all.
+    """
     other, counts = room.scene.asks[name], room.counts[name]
-    total = counts.total()
-    named = [part for rule in rules for part in _amounts(other, rule, total)]
-    what = " and ".join(dict.fromkeys(named)) or f"{total} places"
-    where = ", ".join(sorted(counts)[:4]) + (f" and {len(counts) - 4} more" if len(counts) > 4 else "")
+    named, where = [], set[str]()
+    for rule in rules:
+        nodes = _in_the_way(room, rule, counts, places)
+        found = list(_amounts(other, rule, sum(counts[node] for node in nodes)))
+        named += found
+        where |= nodes if found else set()
+    on = sorted(where or _in_the_way(room, "", counts, places) or counts)
+    what = " and ".join(dict.fromkeys(named)) or f"{sum(counts[node] for node in on)} places"
+    more = f" and {len(on) - 4} more" if len(on) > 4 else ""
     priority = next(key for key, value in PRIORITIES.items() if value == other.priority)
-    text = f"{name} ({priority}, user {other.user}) holds {what} on {where}"
+    text = f"{name} ({priority}, user {other.user}) holds {what} on {', '.join(on[:4])}{more}"
     return Reason(rule="holds", text=text, path=f"workloads.{name}")
+
+
+def _in_the_way(room: Room, rule: str, nodes: Iterable[str], places: Set[str]) -> set[str]:
+    """Those of the nodes on which what is held counts for a rule."""
+    level = BUDGETS[rule].level if rule in BUDGETS else "node"
+    if level in ("user", "cluster"):
+        return set(nodes)
+    bins = room.scene.bins
+    racks = {bins[node].rack for node in places} - {None} if level == "rack" else set()
+    return {node for node in nodes if node in places or bins[node].rack in racks}
 
 
 def _amounts(other: Ask, rule: str, count: int) -> Iterator[str]:
     """What `count` replicas hold of the resource that a rule bounds."""
     budget = BUDGETS.get(NODE[GPUS].rule if rule == NUMA_RULE else rule)
-    if budget is None:
+    if budget is None or not count:
         return
     if budget.row is None:
         if other.power is not None:

@@ -36,6 +36,8 @@ MAX_NODES = 5_000_000
 
 #: How a workload runs, how long, how it stops, changes and is called, and how urgent it is: changing these moves nothing.
 _LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "renamed_from"}
+#: What decides only whether something that wants to grow waits or stops; see `Decided.growth`.
+_GROWTH = {"on_grow"}
 #: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
@@ -107,8 +109,8 @@ class _File(Value):
 def digest_of(stack: Stack, workload: str, node: str | None) -> str:
     """12 hex digits over what one allocation is decided from: the wish, and the shape of the node that holds it.
 
-    What is in _LIVE is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has no such
-    workload or node.
+    What is in _LIVE and _GROWTH is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has
+    no such workload or node.
     """
     return Decided(stack).digest(workload, node)
 
@@ -136,6 +138,12 @@ class Decided:
         plain = self.run(one.workload) if one.ended else self.digest(one.workload, one.node)
         return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
 
+    def growth(self, workload: str) -> str:
+        """Of the wish of one that waits to grow, with what becomes of it meanwhile."""
+        plain, one = self.digest(workload, None), self.stack.workloads[workload]
+        more = one.model_dump(mode="json", include=_GROWTH, exclude_defaults=True)
+        return digest([plain, more]) if more else plain
+
     def run(self, workload: str) -> str:
         """Of what runs: another command, environment or user is another job, with an end of its own. See plan.ends.same_run."""
         one = self.stack.workloads[workload]
@@ -145,7 +153,7 @@ class Decided:
     def wish(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""
         if workload not in self._wishes:
-            wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE, exclude_defaults=True)
+            wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
             each = wish.get("each", {})
             for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
                 each.pop(live, None)
@@ -189,7 +197,7 @@ def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lo
     bare = tuple(Unplaced(workload=one.workload, missing=one.missing) for one in placement.unplaced)
     plain = tuple(Growing(workload=one.workload) for one in placement.growing)
     wishes = Decided(written or stack)
-    growing = {one.workload: wishes.digest(one.workload, None) for one in placement.growing}
+    growing = {one.workload: wishes.growth(one.workload) for one in placement.growing}
     return Lock(placement.model_copy(update={"unplaced": bare, "growing": plain}), digests, unplaced, growing)
 
 
@@ -329,8 +337,8 @@ def beside(file: str, stack: Stack) -> Placement:
 
 def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Which of those that wait to grow wish for something else now, a sentence each. `stack`: as it is written."""
-    wish = Decided(stack).digest
-    gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or wish(name, None) != digest]
+    wish = Decided(stack).growth
+    gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or wish(name) != digest]
     return tuple(f"{name}: it has changed since it found no room to grow" for name in sorted(gone))
 
 

@@ -43,7 +43,7 @@ def _first(stack: Stack, free: Free, name: str, node: str) -> str:
 
 def on_one(workload: Workload, hardware: Hardware, part: tuple[int, int, int]) -> bool:
     """Has one NUMA node of these sizes the GPUs, cores and memory of a replica? What the whole machine lacks is left out."""
-    gpus, cores, _, memory, *_ = size(workload)
+    gpus, (_, cores, _, memory, *_) = workload.each.gpus.count, size(workload)
     whole = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
     needs = zip((gpus, cores, memory), part, whole, strict=True)
     return not (gpus or cores) or all(need <= has for need, has, most in needs if need <= most)
@@ -74,7 +74,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
 def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     workload, hardware = stack.workloads[name], stack.hardware_of(node)
     gpus, cores, *needs = size(workload)
-    if sum(free.cards[node][g] + workload.each.gpus.share <= 1000 for g in range(hardware.gpus.count)) < gpus:
+    if (
+        sum(free.cards[node][g] + workload.each.gpus.share <= 1000 for g in range(hardware.gpus.count))
+        < workload.each.gpus.count
+    ):
         yield "lack GPUs"
     left = free.nodes[node]
     if needs[0] > left[0]:
@@ -92,7 +95,7 @@ def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
 def _rack(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     workload, rack = stack.workloads[name], stack.nodes[node].rack
     if rack:
-        gpus, *_, out, into = size(workload)
+        gpus, (*_, out, into) = workload.each.gpus.count, size(workload)
         left = free.racks[rack]
         if (out and out > left[0]) or (into and into > left[1]):
             yield "lack uplink of the rack"

@@ -136,7 +136,7 @@ class Decided:
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
         stack, placement = self._scene(kind, workload)
-        match = re.search(r"the most that is free is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
+        match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
             return False
         mine = PRIORITIES[stack.workloads[workload].priority]
@@ -147,6 +147,8 @@ class Decided:
         free = Free(stack, self.today, ones)
         if reason.rule != "gpus_fit_node":
             return True
+        if "on one card" in reason.text:
+            return self._free_of_one(stack, free, workload, reason.text, match)
         left = {node: sum(free.cards[node][g] == 0 for g in range(stack.hardware_of(node).gpus.count)) for node in stack.nodes}
         model = stack.workloads[workload].each.gpus.model
         others = [n for n in stack.nodes if model is None or stack.hardware_of(n).gpus.model in model.split("|")]
@@ -154,6 +156,20 @@ class Decided:
             return " those " in reason.text or not any(left[n] for n in others)
         most = int(match[1])
         return left[match[2]] == most and (" those " in reason.text or most >= max(left[n] for n in others))
+
+    @staticmethod
+    def _free_of_one(stack: Stack, free: Free, workload: str, text: str, match: re.Match[str]) -> bool:
+        """Is so much of one card free there, less than it needs, and nowhere more where the rest of what it needs is?"""
+        wish = stack.workloads[workload].each.gpus
+        left = {
+            node: max((1000 - free.cards[node][g] for g in range(stack.hardware_of(node).gpus.count)), default=0)
+            for node in stack.nodes
+        }
+        named = wish.model is not None and wish.model in text
+        others = [n for n in stack.nodes if not named or stack.hardware_of(n).gpus.model in str(wish.model).split("|")]
+        most = round(1000 * float(match[1]))
+        short = most < wish.share or "members find room" in text or "for each of" in text
+        return short and left[match[2]] == most and (" those " in text or most >= max(left[n] for n in others))
 
     # What leaves its node.
 
