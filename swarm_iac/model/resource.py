@@ -8,22 +8,26 @@ What is not in the table has rules of its own: which GPU or core is whose, NUMA 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, not_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from swarm_iac.model.base import value_at
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Gpus, Hardware
-from swarm_iac.model.holding import PAGE, Enforced
 from swarm_iac.model.step import Verb
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
+    from swarm_iac.model.state import AllocationState, Facts, NodeState
     from swarm_iac.model.workload import Workload
+
+#: Memory and quotas are kept in whole pages. [bytes]
+PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +92,52 @@ class Uplink:
 
     rule: str
     verb: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enforced:
+    """How a node enforces what an allocation holds of it. An allocation that takes more waits for others to release theirs."""
+
+    #: Path in AllocationState → key in the rows of a preview.
+    at: Mapping[str, str]
+    #: The step that takes it, and gives back what is held beyond the new amount.
+    step: Verb
+    #: What is still held by others, in messages: `disk of gpu-01 is still held by others`.
+    noun: str
+    #: How much a node has, from its facts and its state before and after; 0: unknown. None: each piece has its holders.
+    has: Callable[[Facts, NodeState, NodeState], int] | None = None
+    #: The node keeps multiples of this.
+    grain: int = 1
+    #: The key of hardware without which nothing is enforced.
+    needs: str = ""
+    #: Does None mean no ceiling? Otherwise it means that nothing is reserved.
+    unlimited: bool = False
+    #: Other values that fall and rise with it.
+    beside: tuple[str, ...] = ()
+    #: Can it change while the workload runs?
+    live: bool = True
+    #: Is it shown in the line of an allocation that comes or goes?
+    in_line: bool = True
+
+    def amount(self, state: AllocationState) -> int:
+        """What an allocation holds of it."""
+        return sum([value_at(state, path) or 0 for path in self.at])
+
+    def rounded(self, amount: int) -> int | None:
+        """What a node keeps for an amount of the placement."""
+        whole = amount // self.grain * self.grain
+        return whole if self.unlimited else whole or None
+
+    def lesser(self, old: AllocationState, new: AllocationState) -> dict[str, Any]:
+        """By path, what both states allow. Of several values only the sum counts, so they change together."""
+        if len(self.at) > 1:
+            sections = {path.partition(".")[0] for path in self.at}
+            return {one: getattr(new, one) for one in sections} if self.amount(new) < self.amount(old) else {}
+        return {path: self._least(value_at(old, path), value_at(new, path)) for path in (*self.at, *self.beside)}
+
+    def _least(self, *values: int | None) -> int | None:
+        known = [value for value in values if value is not None]
+        return min(known, default=None) if self.unlimited or len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.model.holding import Enforced
-from swarm_iac.model.resource import RESOURCES, Resource
+from swarm_iac.model.resource import RESOURCES, Enforced, Resource
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
+from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device, gpu
-from swarm_iac.model.holding import with_values
 from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import (
     AllocationState,

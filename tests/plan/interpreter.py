@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from swarm_iac.model.holding import value_at
+from swarm_iac.model.base import value_at
 from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import (
     AllocationState,

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from swarm_iac.model.base import value_at
 from swarm_iac.model.device import Device
-from swarm_iac.model.holding import value_at
 from swarm_iac.model.resource import ENFORCED
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device
 from swarm_iac.model.hardware import numa_part
-from swarm_iac.model.holding import with_values
 from swarm_iac.model.resource import COUNTED, ENFORCED
 from swarm_iac.model.state import AllocationState, NodeState, Observed
 from swarm_iac.model.step import Verb
