@@ -103,10 +103,10 @@ def test_a_wrong_what_if_ends_with_2_and_a_hint(fleet: Path, words: tuple[str, .
 
 
 def test_each_mend_of_why_is_a_what_if_that_places_it(fleet: Path) -> None:
-    mends = json.loads(swarm("why", "pretrain", "--json", at=fleet).out)["mends"]
-    assert {mend["kind"] for mend in mends} == {"node", "move", "request"}
-    for mend in mends:
-        edits = [one["edit"] for one in mend["edits"]]
+    fixes = json.loads(swarm("why", "pretrain", "--json", at=fleet).out)["fixes"]
+    assert {fix["kind"] for fix in fixes} == {"node", "move", "request"}
+    for fix in fixes:
+        edits = [one["edit"] for one in fix["edits"]]
         after = json.loads(swarm("what-if", *edits, "--json", at=fleet).out)["after"]
         assert all(one["workload"] != "pretrain" for one in after["placement"]["unplaced"]), edits
 

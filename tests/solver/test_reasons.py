@@ -162,8 +162,8 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()
     bare = tuple(a for a in found.placement.allocations if a.workload != "w")
     asked = found.placement.model_copy(update={"allocations": bare, "growing": ()})
-    mends = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).mends
-    assert "limits.except[0].until=2026-07-01" in {str(mend.edits[0]) for mend in mends}
+    fixes = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).fixes
+    assert "limits.except[0].until=2026-07-01" in {str(fix.edits[0]) for fix in fixes}
 
 
 UPLINK = """\

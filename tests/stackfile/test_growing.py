@@ -277,7 +277,7 @@ def test_a_what_if_says_what_would_wait_to_grow(root: Path) -> None:
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:
     now = decided(root, edited(FLEET, GROWS[0][0]))
     _, answer = why_text.explain(now, "a", TODAY, Following())
-    assert answer.mends and not answer.placed
+    assert answer.fixes and not answer.placed
 
 
 def test_a_rebalance_leaves_it_waiting(root: Path) -> None:

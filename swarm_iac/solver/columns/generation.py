@@ -35,14 +35,14 @@ def hosts(shapes: tuple[Shape, ...]) -> list[list[int]]:
     """For each shape itself and those whose nodes can carry whatever one of its own can."""
     if not shapes:
         return []
-    rooms = np.array([(shape.cards, *shape.room) for shape in shapes], dtype=np.int64)
+    capacities = np.array([(shape.cards, *shape.capacity) for shape in shapes], dtype=np.int64)
     open_ = np.array([shape.count > 0 and not shape.tops for shape in shapes], dtype=bool)
     fits = [frozenset(shape.fits) for shape in shapes]
 
     def carries(g: int, h: int) -> bool:
         return g == h or fits[h] <= fits[g]
 
-    larger = ((rooms >= room).all(axis=1) & open_ for room in rooms)
+    larger = ((capacities >= capacity).all(axis=1) & open_ for capacity in capacities)
     return [[g for g in sorted({h, *np.flatnonzero(found).tolist()}) if carries(g, h)] for h, found in enumerate(larger)]
 
 
@@ -160,7 +160,7 @@ def _priced(
     alike: dict[tuple[object, ...], list[int]] = {}
     for h, at in charges.items():
         shape = pricers[h].shape
-        alike.setdefault((shape.cards, shape.room, shape.fits, shape.tops, shape.keeps, at), []).append(h)
+        alike.setdefault((shape.cards, shape.capacity, shape.fits, shape.tops, shape.keeps, at), []).append(h)
     firsts = [group[0] for group in alike.values()]
 
     priced = set(firsts)

@@ -215,9 +215,9 @@ def _ceiling(pricer: Pricer, prices: Sequence[float], keeps: dict[int, int]) -> 
     items = [(1 + prices[k], k, min(count, pricer.tops.get(k, 0))) for k, count in keeps.items()]
     items += [(prices[k], k, top) for k, top in pricer.tops.items() if prices[k] > 0]
     best = math.inf
-    for i, room in enumerate((shape.cards * WHOLE, *shape.room)):
+    for i, capacity in enumerate((shape.cards * WHOLE, *shape.capacity)):
         needs = [kinds[k].cards * kinds[k].share if not i else kinds[k].need[i - 1] for _, k, _ in items]
-        total, left = 0.0, float(room)
+        total, left = 0.0, float(capacity)
         for need, (value, _, top) in sorted(zip(needs, items, strict=True), key=lambda one: one[0] / one[1][0]):
             take = min(top, left / need) if need else top
             total += take * value

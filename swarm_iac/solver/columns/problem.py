@@ -52,7 +52,7 @@ class Shape:
 
     count: int
     cards: int
-    room: tuple[int, ...]
+    capacity: tuple[int, ...]
     fits: tuple[int, ...]
     tops: tuple[tuple[int, int], ...] = ()
     keeps: tuple[Keep, ...] = ()

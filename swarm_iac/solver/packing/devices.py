@@ -147,7 +147,7 @@ def _kept(want: Want, had: tuple[int, ...], seat: Seat, gpus: list[list[int]], h
     return tuple(kept)
 
 
-def mended(hardware: Hardware, held: Iterable[Allocation]) -> dict[str, tuple[int, ...]]:
+def fixed(hardware: Hardware, held: Iterable[Allocation]) -> dict[str, tuple[int, ...]]:
     """By name, the NUMA nodes that replicas have to be bound to instead, so that the memory of all finds room.
 
     Nobody where it does already; else the smallest keep theirs, and the others get as few more as they need.
@@ -194,7 +194,7 @@ def _beside(
     for label, card in kept.items():
         left[card] = left.get(card, WHOLE) - shares[label]
     opened = len(left) - len(parts)
-    if opened > most or any(room < 0 for room in left.values()):
+    if opened > most or any(capacity < 0 for capacity in left.values()):
         return None
     rest = [label for label in shares if label not in kept]
     closed = [card for card in empty if card not in left]

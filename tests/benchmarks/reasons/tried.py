@@ -93,7 +93,7 @@ class Decided:
         if one.nodes:
             yield Said(f"{kind}: nodes", one.workload, one.nodes, self._nodes(kind, one))
 
-    def _scene(self, kind: str, workload: str) -> tuple[Stack, Placement]:
+    def _snapshot(self, kind: str, workload: str) -> tuple[Stack, Placement]:
         """The stack and the placement beside which something waits: what grows is wished, and has no place."""
         if kind == "pending":
             return self.stack, self.now
@@ -102,7 +102,7 @@ class Decided:
         return stack, self.now.model_copy(update={"allocations": rest})
 
     def _nodes(self, kind: str, one: Waiting) -> bool:
-        stack, placement = self._scene(kind, one.workload)
+        stack, placement = self._snapshot(kind, one.workload)
         found = told(one.nodes)
         return any(counted(stack, placement, one.workload, self.today, lower=lower) == found for lower in (True, False))
 
@@ -135,7 +135,7 @@ class Decided:
 
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
-        stack, placement = self._scene(kind, workload)
+        stack, placement = self._snapshot(kind, workload)
         match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
             return False
@@ -190,14 +190,14 @@ class Decided:
     def _because(self, was: Allocation, why: str) -> bool:
         """Without the cause that is named, does it stay where it was?"""
         if names := _names(why):
-            return self._made_room(was, why, names)
+            return self._freed(was, why, names)
         if "has room for it still" in why:
             return self._fits_still(was)
         if "fewer nodes in use" in why:
             return not self.now.on(was.node)
         return any(tried(was, why) for tried in (self._node_went, self._gang_torn, self._outgrew))
 
-    def _made_room(self, was: Allocation, why: str, names: set[str]) -> bool:
+    def _freed(self, was: Allocation, why: str, names: set[str]) -> bool:
         if why.startswith("preempted"):
             mine = PRIORITIES[self.stack.workloads[was.workload].priority]
             if any(PRIORITIES[self.stack.workloads[name].priority] <= mine for name in names):
@@ -247,7 +247,7 @@ class Decided:
         """Is its old place free, beside all that stands?"""
         free = Free(self.stack, self.today, [one for one in self.now.allocations if one.name != was.name])
         wish = self.stack.workloads[was.workload]
-        return free.room(wish, was.node) and free.devices(wish, was.node) is not None and free.apart(was.workload, was.node)
+        return free.capacity(wish, was.node) and free.devices(wish, was.node) is not None and free.apart(was.workload, was.node)
 
     def _newcomer(self, one: Allocation) -> bool:
         old = self.ran.get(one.name)
