@@ -62,12 +62,12 @@ class Step(Value):
     rollout: tuple[str, ...] = Field(default=(), description="Nodes that get the same change one after the other; or none.")
 
 
-class Left(Value):
+class Deferred(Value):
     """A step that would be needed and is not in the plan, and why."""
 
     step: Step
     why: str
-    cause: Literal["dark", "unlike", "runs", "halted", "part"] = Field(
+    cause: Literal["unreachable", "mismatch", "runs", "halted", "part"] = Field(
         description="A node does not answer, or is not what was declared; a job runs that had ended; a roll-out halted; or it "
         "was not asked for."
     )
@@ -78,7 +78,7 @@ class Plan(Value):
 
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
-    left: tuple[Left, ...] = Field(default=(), description="What is left for a later run.")
+    left: tuple[Deferred, ...] = Field(default=(), description="What is left for a later run.")
 
     def waves(self) -> tuple[tuple[Step, ...], ...]:
         """Steps in groups: a step's wave is one above what it waits for on other nodes, or of a later verb on its own.

@@ -95,6 +95,6 @@ def _ended(all_of: Mapping[str, Machine]) -> list[str]:
         f"{name} on {node} {limit_reached(machine.seen, name) or 'failed'} and is not started again; change it, or remove it "
         "and add it anew"
         for node, machine in all_of.items()
-        for name, act in machine.acts.items()
-        if act.kind in ("stay", "live") and machine.seen.health.get(name) == "failed" and ended(machine.seen, name)
+        for name, action in machine.actions.items()
+        if action.kind in ("stay", "live") and machine.seen.health.get(name) == "failed" and ended(machine.seen, name)
     ]

@@ -35,7 +35,7 @@ class Fleet:
         self.started: set[At] = set()
         self.kind = {one: kind for each in desired.values() for one, kind in each.handover.items()}
         self.twice = self._running_twice()
-        self.promised = {workload: self._promise(workload) for workload in self._services()}
+        self.guaranteed = {workload: self._availability(workload) for workload in self._services()}
         self.judge()
 
     @staticmethod
@@ -46,7 +46,7 @@ class Fleet:
     def _services(self) -> set[str]:
         return {one.rpartition("-")[0] for one, kind in self.kind.items() if kind in ("healthy-first", "one-by-one")}
 
-    def _promise(self, workload: str) -> int:
+    def _availability(self, workload: str) -> int:
         wanted = [one for one, kind in self.kind.items() if one.rpartition("-")[0] == workload]
         spare = self.kind[wanted[0]] == "one-by-one"
         before = {one for _, one in self.healthy if one.rpartition("-")[0] == workload}
@@ -81,8 +81,8 @@ class Fleet:
             self._no_more_than_there_is(name)
         self._racks()
         self._jobs_run_once()
-        for workload, promised in self.promised.items():
-            assert self._count(workload) >= promised, f"{workload}: {self._count(workload)} healthy, {promised} promised"
+        for workload, guaranteed in self.guaranteed.items():
+            assert self._count(workload) >= guaranteed, f"{workload}: {self._count(workload)} healthy, {guaranteed} promised"
         if step and step.verb is Verb.START and self.kind.get(step.allocation) == "together":
             self._gang_starts_whole(step.allocation.rpartition("-")[0])
 

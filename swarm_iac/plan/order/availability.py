@@ -18,7 +18,7 @@ from swarm_iac.plan.step_graph.actions import Machine, services
 from swarm_iac.plan.step_graph.graph import Graph, reach
 
 
-def promised(all_of: Mapping[str, Machine]) -> dict[str, int]:
+def guaranteed(all_of: Mapping[str, Machine]) -> dict[str, int]:
     """Of each service: the healthy replicas that are never to be undercut."""
     found = {}
     for workload, replicas in services(all_of).items():
@@ -30,12 +30,12 @@ def promised(all_of: Mapping[str, Machine]) -> dict[str, int]:
     return found
 
 
-def broken(all_of: Mapping[str, Machine], graph: Graph, promise: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+def broken(all_of: Mapping[str, Machine], graph: Graph, availability: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Each service that some order leaves with fewer healthy replicas than promised → how few."""
     for workload, replicas in services(all_of).items():
         up = [(node, name) for node, name in replicas if all_of[node].up(name)]
         stops = [stop for node, name in up if (stop := f"{node}/{Verb.STOP}/{name}") in graph]
-        if len(up) - len(stops) >= promise.get(workload, 0):
+        if len(up) - len(stops) >= availability.get(workload, 0):
             continue
         healths = {
             f"{node}/{Verb.HEALTH}/{name}" for node, name in replicas
@@ -43,7 +43,7 @@ def broken(all_of: Mapping[str, Machine], graph: Graph, promise: Mapping[str, in
         } & graph.keys()  # fmt: skip
         covers = {stop: sorted(reach(stop, lambda one: graph[one].after) & healths) for stop in stops}
         worst = len(up) - len(stops) + _matched(covers)
-        if worst < promise.get(workload, 0):
+        if worst < availability.get(workload, 0):
             yield workload, worst
 
 
@@ -63,10 +63,10 @@ def _matched(covers: Mapping[str, list[str]]) -> int:
     return sum(place(stop, set()) for stop in covers)
 
 
-def refusal(workload: str, worst: int, promise: int) -> Refused:
+def refusal(workload: str, worst: int, availability: int) -> Refused:
     """Why the change is not made."""
     return Refused(
-        f"{workload} needs {promise} healthy replica{'s' if promise != 1 else ''}, but every order of steps drops "
+        f"{workload} needs {availability} healthy replica{'s' if availability != 1 else ''}, but every order of steps drops "
         f"it to {worst}: there is no room for one more while others restart",
         hint=f"make room for one more replica, or set `on_update: roll` (one at a time) or `recreate` for {workload}",
     )

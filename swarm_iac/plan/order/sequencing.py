@@ -16,8 +16,8 @@ from typing import Literal
 from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import AllocationState, SliceState
 from swarm_iac.plan.step_graph import hand_over_order
-from swarm_iac.plan.step_graph.actions import Machine, Turns, keepers, services
-from swarm_iac.plan.step_graph.hand_over_order import Hold, Turn, capacity, fits, hold
+from swarm_iac.plan.step_graph.actions import Machine, Schedules, keepers, services
+from swarm_iac.plan.step_graph.hand_over_order import Hold, Schedule, capacity, fits, hold
 
 #: Positions that are looked at.
 EFFORT = 3000
@@ -50,11 +50,11 @@ class _Position:
     left: frozenset[int] = field(default_factory=frozenset)
 
 
-def turns(all_of: Mapping[str, Machine], promise: Mapping[str, int]) -> Turns | None:
+def schedules(all_of: Mapping[str, Machine], availability: Mapping[str, int]) -> Schedules | None:
     """When everything takes and gives; None when no such order was found."""
     ops, start = _puzzle(all_of)
     limits = {node: _limits(machine) for node, machine in all_of.items()}
-    end = _solve(ops, start, limits, promise)
+    end = _solve(ops, start, limits, availability)
     return None if end is None else _told(all_of, ops, end.done)
 
 
@@ -65,11 +65,11 @@ def _puzzle(all_of: Mapping[str, Machine]) -> tuple[list[_Op], _Position]:
     ops: list[_Op] = []
     up = {workload: 0 for workload in serving.values()}
     for node, machine in all_of.items():
-        for name, act in machine.acts.items():
+        for name, action in machine.actions.items():
             before, after = machine.old.allocations.get(name), machine.new.allocations.get(name)
             service = serving.get((node, name), "")
             up[service] = up.get(service, 0) + machine.up(name)
-            if before and (act.kind == "stay" or (service and act.stops and machine.up(name))):
+            if before and (action.kind == "stay" or (service and action.stops and machine.up(name))):
                 held[node][name] = hold(before)
             elif before and after:
                 held[node][name] = _keeps(before, after)
@@ -86,7 +86,7 @@ def _keeps(before: AllocationState, after: AllocationState) -> Hold:
 
 def _ops(machine: Machine, name: str, service: str, at: int, kept: str | None) -> Iterator[_Op]:
     """What has to be done about one replica on one node. It leaves `kept` only when it is up here."""
-    act, up = machine.acts[name], int(machine.up(name))
+    action, up = machine.actions[name], int(machine.up(name))
     new = machine.new.allocations.get(name)
     op = _Op("live", service, name, machine.name, hold(new))
     if new is None:
@@ -94,14 +94,14 @@ def _ops(machine: Machine, name: str, service: str, at: int, kept: str | None) -
             yield replace(op, kind="go", takes=None, leaves=machine.name, gains=-1)
         return
     runs = int(new.unit.active)
-    if act.kind == "restart":
+    if action.kind == "restart":
         less = hold(hand_over_order.kept(machine.old.allocations[name], new))
         yield replace(op, kind="down", takes=less, gains=-up)
         yield replace(op, kind="up", gains=runs, after=at)
         at += 1
-    elif act.kind != "stay" or not up:
+    elif action.kind != "stay" or not up:
         kinds: dict[str, _Kind] = {"come": "come", "start": "up"}
-        yield replace(op, kind=kinds.get(act.kind, "live"), gains=runs - up)
+        yield replace(op, kind=kinds.get(action.kind, "live"), gains=runs - up)
     if kept:
         yield replace(op, kind="go", node=kept, takes=None, leaves=kept, gains=-1, after=at)
 
@@ -116,13 +116,13 @@ def _limits(machine: Machine) -> dict[str, int]:
 
 
 def _solve(
-    ops: list[_Op], start: _Position, limits: Mapping[str, Mapping[str, int]], promise: Mapping[str, int]
+    ops: list[_Op], start: _Position, limits: Mapping[str, Mapping[str, int]], availability: Mapping[str, int]
 ) -> _Position | None:
     """A position in which every move was made."""
     if not start.left:
         return start
     seen: set[frozenset[int]] = set()
-    path = [_further(start, ops, limits, promise)]
+    path = [_further(start, ops, limits, availability)]
     while path and len(seen) < EFFORT:
         position = next(path[-1], None)
         if position is None:
@@ -131,19 +131,19 @@ def _solve(
             return position
         elif position.left not in seen:
             seen.add(position.left)
-            path.append(_further(position, ops, limits, promise))
+            path.append(_further(position, ops, limits, availability))
     return None
 
 
 def _further(
-    position: _Position, ops: list[_Op], limits: Mapping[str, Mapping[str, int]], promise: Mapping[str, int]
+    position: _Position, ops: list[_Op], limits: Mapping[str, Mapping[str, int]], availability: Mapping[str, int]
 ) -> Iterator[_Position]:
     """Every position that one more move leads to, the likeliest first; after a move that hinders nobody, no other."""
     for number in sorted(position.left, key=lambda each: (_ORDER.index(ops[each].kind), each)):
         op = ops[number]
         if op.after is not None and op.after in position.left:
             continue
-        if op.gains < 0 and position.up[op.service] + op.gains < promise.get(op.service, 0):
+        if op.gains < 0 and position.up[op.service] + op.gains < availability.get(op.service, 0):
             continue
         others = (each for name, each in position.held[op.node].items() if name != op.name)
         if op.takes is not None and not fits(op.takes, others, limits[op.node]):
@@ -170,7 +170,7 @@ def _made(position: _Position, number: int, op: _Op) -> _Position:
     return replace(position, held=held, up=up, done=(*position.done, number), left=position.left - {number})
 
 
-def _told(all_of: Mapping[str, Machine], ops: list[_Op], done: tuple[int, ...]) -> Turns:
+def _told(all_of: Mapping[str, Machine], ops: list[_Op], done: tuple[int, ...]) -> Schedules:
     """What may stop gives first and takes last; services in the order that was found."""
     takes: dict[str, dict[str, float]] = {node: dict.fromkeys(each.new.allocations, math.inf) for node, each in all_of.items()}
     gives: dict[str, dict[str, float]] = {node: dict.fromkeys(each.old.allocations, -1.0) for node, each in all_of.items()}
@@ -182,4 +182,4 @@ def _told(all_of: Mapping[str, Machine], ops: list[_Op], done: tuple[int, ...]) 
             takes[op.node][op.name] = turn
         if op.leaves:
             gives[op.leaves][op.name] = turn
-    return {node: Turn(takes[node], gives[node]) for node in all_of}
+    return {node: Schedule(takes[node], gives[node]) for node in all_of}

@@ -95,13 +95,13 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
             f"Nothing to change against {offline}; no machine was asked, so commands and settings are not compared.",
             "yellow",
         )
-    dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
+    unreachable = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
     asked = sum(node.state != "lost" for node in stack.nodes.values())
-    if dark and dark >= asked:
+    if unreachable and unreachable >= asked:
         return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
     if plan.left:
         return "Nothing that can be changed now.", "yellow"
-    return "Nothing to change: every node that answered is as desired.", "yellow" if dark else "green"
+    return "Nothing to change: every node that answered is as desired.", "yellow" if unreachable else "green"
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:

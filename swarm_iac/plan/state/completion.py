@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
-from swarm_iac.plan.state.diff import ended, settled
+from swarm_iac.plan.state.diff import ended, with_ended_as_running
 
 At = tuple[str, str]  # node, allocation
 #: How an allocation is that may have a process still, though its unit is not active.
@@ -93,7 +93,7 @@ def keep_ends(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) 
     """What is wanted of each managed node whose wish changes, for it holds the end of a job that is still asked for."""
     nodes = {name: wanted for name, wanted in desired.items() if wanted.managed}
     home = {one: name for name, wanted in nodes.items() for one in wanted.state.allocations}
-    old = {name: settled(observed[name]).allocations for name in nodes if name in observed}
+    old = {name: with_ended_as_running(observed[name]).allocations for name in nodes if name in observed}
     ran = [(node, one) for node, held in old.items() for one in held if one in home
            and same_run(held[one], nodes[home[one]].state.allocations[one])]  # fmt: skip
     ends = {at for at in ran if ended(observed[at[0]], at[1])}

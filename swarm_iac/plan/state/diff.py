@@ -68,7 +68,7 @@ def timed_out(observed: Observed, name: str) -> bool:
     return observed.health.get(name) == "failed" and observed.ends.get(name) == TIME_LIMIT
 
 
-def settled(observed: Observed) -> NodeState:
+def with_ended_as_running(observed: Observed) -> NodeState:
     """What was found, with jobs that have ended counted as running."""
     found = [name for name in observed.state.allocations if ended(observed, name)]
     if not found:

@@ -59,7 +59,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Schedule:
     """When each allocation on a node takes and gives, where that is settled; the lesser first, what is not named at 0."""
 
     takes: Mapping[str, float] = field(default_factory=dict)
@@ -118,23 +118,23 @@ def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> boo
     )
 
 
-def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn) -> dict[Verb, Waits]:
+def waits(old: Allocations, new: Allocations, has: Mapping[str, int], schedule: Schedule) -> dict[Verb, Waits]:
     """By the step that takes: for each allocation in `new`, those in `old` that must give before it. `has`: see capacity."""
     before = {name: hold(state) for name, state in old.items()}
     after = {name: hold(state) for name, state in new.items()}
     found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in TAKING}
     for at in sorted({at for each in after.values() for at in each.devices}):
         held, wanted_ = ({name: each.devices.get(at, 0) for name, each in ones.items()} for ones in (before, after))
-        for name, givers in counted(held, wanted_, WHOLE, turn, found[Verb.SLICE], firm=True).items():
+        for name, givers in counted(held, wanted_, WHOLE, schedule, found[Verb.SLICE], firm=True).items():
             found[Verb.SLICE][name] |= givers
     _wait_for_cores(before, after, found[Verb.SLICE])
     for row, how in COUNTED:
         held, wanted_ = ({name: each.amount(row.name) for name, each in ones.items()} for ones in (before, after))
-        for name, givers in counted(held, wanted_, has.get(row.name, 0), turn, found[how.step]).items():
+        for name, givers in counted(held, wanted_, has.get(row.name, 0), schedule, found[how.step]).items():
             found[how.step][name] |= givers
     for parts, size in numa_parts([*before.values(), *after.values()], has).items():
         held, wanted_ = ({name: each.bound(parts) for name, each in ones.items()} for ones in (before, after))
-        for name, givers in counted(held, wanted_, size, turn, found[Verb.SLICE]).items():
+        for name, givers in counted(held, wanted_, size, schedule, found[Verb.SLICE]).items():
             found[Verb.SLICE][name] |= givers
     return {verb: {name: givers for name, givers in each.items() if givers} for verb, each in found.items()}
 
@@ -153,7 +153,7 @@ def counted(
     before: Mapping[str, int],
     after: Mapping[str, int],
     limit: int,
-    turn: Turn,
+    schedule: Schedule,
     busy: Mapping[str, Iterable[str]],
     *,
     firm: bool = False,
@@ -168,10 +168,10 @@ def counted(
     free = (limit if firm else max(limit, used, sum(after.values()))) - used
     takes = {name: amount - before.get(name, 0) for name, amount in after.items() if amount > before.get(name, 0)}
     gives = {name: amount - after.get(name, 0) for name, amount in before.items() if amount > after.get(name, 0)}
-    givers = sorted(gives, key=lambda name: (turn.gives.get(name, 0), name))
+    givers = sorted(gives, key=lambda name: (schedule.gives.get(name, 0), name))
     found: Waits = {}
     asked: list[str] = []
-    for name in sorted(takes, key=lambda name: (turn.takes.get(name, 0), bool(busy.get(name)), name)):
+    for name in sorted(takes, key=lambda name: (schedule.takes.get(name, 0), bool(busy.get(name)), name)):
         free -= takes[name]
         while free < 0 and len(asked) < len(givers):
             free += gives[givers[len(asked)]]

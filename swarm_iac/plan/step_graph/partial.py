@@ -14,10 +14,10 @@ from functools import partial
 from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, Desired, GpuState, Handover, NodeState, Observed
-from swarm_iac.model.step import Left, Plan
+from swarm_iac.model.step import Deferred, Plan
 from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.step_graph.capacity_beside import clashes, within_power
 from swarm_iac.plan.step_graph.hand_over_order import hold
-from swarm_iac.plan.step_graph.room_beside import clashes, within_power
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def with_rest(now: Plan, whole: Plan, chosen: Part, asked: Only) -> Plan:
     """The plan of a part, naming what is left of the plan for all."""
     known = {step.id for step in now.steps} | {left.step.id for left in now.left}
     rest = [step for step in (*whole.steps, *(left.step for left in whole.left)) if step.id not in known]
-    left = [Left(step=step, why=chosen.left.get(step.allocation, "not asked for"), cause="part") for step in rest]
+    left = [Deferred(step=step, why=chosen.left.get(step.allocation, "not asked for"), cause="part") for step in rest]
     words = [f"--only {asked.said}: {name} stays as it is: {why}" for name, why in sorted(chosen.left.items())]
     nodes = sorted({one.step.node for one in (*now.left, *left) if one.cause == "part"})
     if nodes:

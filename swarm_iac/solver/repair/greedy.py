@@ -164,7 +164,7 @@ def refill(task: Task, counts: Pairs, pairs: frozenset[tuple[str, str]]) -> Pair
     held = {name for (name, _), count in (task.stay + task.soft).items() if count}
     done = by_workload(counts)
     free = {n: left for n, k in task.free.items() if n not in held and (left := k - done[n]) > 0}
-    capacity = _room_beside(task, counts)
+    capacity = _capacity_beside(task, counts)
     return counts + greedy(Task(task.snapshot, capacity, free, running=task.running, budget=task.budget, pairs=pairs))
 
 
@@ -175,7 +175,7 @@ def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset
     """
     beside = Task(
         snapshot=task.snapshot,
-        base=_room_beside(task, counts),
+        base=_capacity_beside(task, counts),
         free={name: count for name, count in task.free.items() if name in names},
         stay=Counter({pair: count for pair, count in task.stay.items() if pair[0] in names}),
         soft=Counter({pair: count for pair, count in task.soft.items() if pair[0] in names}),
@@ -188,7 +188,7 @@ def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset
     return counts + greedy(beside)
 
 
-def _room_beside(task: Task, counts: Pairs) -> FreeCapacity:
+def _capacity_beside(task: Task, counts: Pairs) -> FreeCapacity:
     """What is left beside `counts`; parts of GPUs keep their cards as far as they may."""
     capacity = task.base.copy()
     rest: Pairs = Counter()

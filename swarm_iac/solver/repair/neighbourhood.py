@@ -7,7 +7,7 @@ way. What stands there may go to the freest nodes.
 from __future__ import annotations
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.solver.repair.restoring import room_beside
+from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
@@ -33,7 +33,7 @@ def neighbourhood(
     snapshot: Snapshot, classified: Classified, counts: Pairs, request: WorkloadRequest, attempt: int
 ) -> Task | None:
     """The task of making room for `ask`, or None when no node is left that suits it. Each attempt takes the next nodes."""
-    capacity = room_beside(snapshot, classified, counts)
+    capacity = capacity_beside(snapshot, classified, counts)
     standing: dict[str, list[WorkloadRequest]] = {}
     for (name, node), count in sorted(counts.items()):
         standing.setdefault(node, []).extend([snapshot.requests[name]] * count)

@@ -28,7 +28,7 @@ def restored(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Ca
         return counts
     stood: Pairs = Counter((a.workload, a.node) for a in classified.stay.values() if a.workload in free)
     soft: Pairs = Counter((a.workload, a.node) for a in classified.soft.values() if a.workload in free)
-    capacity = room_beside(snapshot, classified, counts)
+    capacity = capacity_beside(snapshot, classified, counts)
     moved = moves_of(snapshot, classified, counts)
     task = Task(
         snapshot,
@@ -61,7 +61,7 @@ def _left_cards(
     return found
 
 
-def room_beside(snapshot: Snapshot, classified: Classified, counts: Pairs) -> FreeCapacity:
+def capacity_beside(snapshot: Snapshot, classified: Classified, counts: Pairs) -> FreeCapacity:
     """What is free beside a placement; what stays holds the cards that it had."""
     capacity = FreeCapacity(snapshot)
     for a in classified.stay.values():

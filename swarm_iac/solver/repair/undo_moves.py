@@ -12,7 +12,7 @@ from collections import Counter
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import simple
-from swarm_iac.solver.repair.restoring import room_beside
+from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import MEMORY
 from swarm_iac.solver.snapshot.snapshot import Snapshot
@@ -70,7 +70,7 @@ def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
     left = [pair for pair in sorted(stood - counts) if pair in soft]
     if not left:
         return counts
-    capacity, found, away = room_beside(snapshot, classified, counts), Counter(counts), counts - stood
+    capacity, found, away = capacity_beside(snapshot, classified, counts), Counter(counts), counts - stood
     for name, home in left:
         request, host = snapshot.requests[name], snapshot.nodes[home]
         for there in sorted(node for one, node in away if one == name):
