@@ -32,7 +32,7 @@ class Came:
     broken: tuple[Violation, ...] = ()
 
     def told(self, besides: tuple[str, ...] = ()) -> str:
-        """What it breaks, one sentence for each rule but those that are told already."""
+        """What it breaks, one sentence for each rule but those that are reported already."""
         firsts = {one.rule: one.text for one in reversed(self.broken) if one.rule not in besides}
         return "; besides, ".join(list(reversed(firsts.values()))[:_TOLD])
 
@@ -46,11 +46,11 @@ def came(
     *,
     whole: bool = True,
 ) -> Came:
-    """Why `back`, which ran there in `before`, perhaps in another size, does not stand there in `after`.
+    """Why `back`, which ran there in `before`, perhaps in another size, is not placed there in `after`.
 
     Without `whole` only its nodes are judged.
 
-    Where several left a node together, those are named without whom all of them would stand there.
+    Where several left a node together, those are named without whom all of them would be placed there.
     """
     found = Came()
     nodes = {each.node for each in back}

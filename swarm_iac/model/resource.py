@@ -163,7 +163,7 @@ class Resource(Noun):
     uplink: Uplink | None = None
     #: How a node enforces it; None: it does not.
     enforced: Enforced | None = None
-    #: Does a job keep it that came to its end?
+    #: Does a finished job keep it?
     files: bool = False
     #: The row whose pieces it counts in another way.
     part_of: str = ""

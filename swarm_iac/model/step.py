@@ -41,10 +41,10 @@ class Step(Value):
     verb                          id                want
     PREPARE, RESTORE              NODE/VERB         {}
     STOP, RELEASE                 NODE/VERB/ALLOC   {}; RELEASE gives everything of ALLOC back, its directories too
-    SETTINGS                      NODE/settings     {settings}: whole; what the ledger holds beyond it is given back
-    GPUS                          NODE/gpus[/ALLOC] {gpus: {index: …}}: only these GPUs; a null in it is given back
-    STORAGE                       NODE/storage      {disk}; empty: given back
-    TRAFFIC                       NODE/traffic      {interface, interface_bps}; empty: given back
+    SETTINGS                      NODE/settings     {settings}: whole; what the ledger holds beyond it is restored
+    GPUS                          NODE/gpus[/ALLOC] {gpus: {index: …}}: only these GPUs; a null in it is restored
+    STORAGE                       NODE/storage      {disk}; empty: restored
+    TRAFFIC                       NODE/traffic      {interface, interface_bps}; empty: restored
     SLICE, DIRECTORIES, TRAFFIC,  NODE/VERB/ALLOC   {interface, interface_bps, disk, allocations: {ALLOC: whole state}};
     START, HEALTH                                   each verb takes its own part: slice and gpus; scratch and cache; …
     SLICE, TRAFFIC                NODE/VERB/ALLOC/give   the same, with what it keeps while others take what it gives

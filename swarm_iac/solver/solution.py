@@ -35,7 +35,7 @@ class Fix(Value):
 
     kind: Literal["limit", "node", "move", "request", "together"]
     edits: tuple[Edit, ...]
-    was: tuple[str, ...] = Field(description="What stands there now, for each edit; empty for nothing.")
+    was: tuple[str, ...] = Field(description="The current value for each edit; empty if there is none.")
     moves: tuple[Move, ...] = Field(
         default=(), description="Running allocations that leave their node, or their part of a GPU."
     )
@@ -58,8 +58,8 @@ class Explanation(Value):
     workload: Name
     placed: int
     missing: int
-    fits: tuple[Reason, ...] = Field(default=(), description="Why each node that it stands on takes it.")
-    moved: tuple[Reason, ...] = Field(default=(), description="For whose sake its replicas left their nodes.")
+    fits: tuple[Reason, ...] = Field(default=(), description="Why each of its nodes fits.")
+    moved: tuple[Reason, ...] = Field(default=(), description="What caused its replicas to leave their nodes.")
     runner_up: RunnerUp | None = None
     reasons: tuple[Reason, ...] = Field(default=(), description="Rules and facts that together forbid what is missing.")
     fixes: tuple[Fix, ...] = Field(default=(), description="Changes that would place it, cheapest first in each kind.")

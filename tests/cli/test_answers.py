@@ -65,7 +65,7 @@ def test_what_if_tells_moves_and_for_whose_sake(fleet: Path) -> None:
     ended = swarm("what-if", "solve.moves=1", "--json", at=fleet)
     found = json.loads(ended.out)
     assert [(one["allocation"], one["note"]) for one in found["changes"]] == [("chat-1", "moves"), ("pretrain-0", "new")]
-    assert "for the sake of pretrain-0" in found["moves"][0]["text"]
+    assert "because of pretrain-0" in found["moves"][0]["text"]
     assert found["cost"] == {"before": "15.00 EUR/h", "after": "35.00 EUR/h", "difference": "20.00 EUR/h"}
     assert found["before"]["placement"]["unplaced"] and not found["after"]["placement"]["unplaced"]
 

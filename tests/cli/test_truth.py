@@ -64,7 +64,7 @@ def test_who_is_named_is_why(root: Path) -> None:
     stopped = why_stopped(now.stack, now.last, now.placement, TODAY)
     assert "big-0" in now.placement.by_name() and stopped
     for why in (*moved.values(), *stopped.values()):
-        names = re.fullmatch(r"(?:makes room for|preempted by) (.+)", why)
+        names = re.fullmatch(r"(?:frees capacity for|preempted by) (.+)", why)
         assert names, why
         assert set(names[1].split(" and ")) <= {"big", "hi"}
     without = decided(root, FLEET)
@@ -77,7 +77,7 @@ def test_a_move_is_never_for_whoever_stood_there_already(root: Path) -> None:
     told = swarm("what-if", "workloads.lo.replicas=9", "-s", "lab", at=root).out
     before = decided(root, FLEET).last.by_name()
     now = decided(root, with_big()).placement.by_name()
-    for node, names in re.findall(r"(n\d)(?: → n\d)?, for the sake of ([a-z0-9, -]+)", told):
+    for node, names in re.findall(r"(n\d)(?: → n\d)?, because of ([a-z0-9, -]+)", told):
         for name in names.split(", "):
             assert name.strip() not in before or before[name.strip()].node != node
             assert now[name.strip()].node == node
@@ -198,7 +198,7 @@ def test_a_stop_by_a_users_limit_names_who_used_it_up(tmp_path: Path) -> None:
     keep(decided(tmp_path, text))
     now = decided(tmp_path, text.replace("solve:", "  new: {user: ada, priority: high, each: {gpus: 8}}\nsolve:"))
     reasons = moved_for(now.stack, now.placement, "old", now.last, TODAY)
-    assert [one.text for one in reasons] == ["old-0: stopped on n1, for the sake of new-0"]
+    assert [one.text for one in reasons] == ["old-0: stopped on n1, because of new-0"]
     assert why_stopped(now.stack, now.last, now.placement, TODAY) == {"old-0": "preempted by new"}
 
 

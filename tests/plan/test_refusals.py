@@ -90,7 +90,7 @@ def test_what_has_a_safe_order_is_never_refused_and_nothing_else_is_tried(
 def test_a_swap_without_the_budget_for_a_detour_is_refused() -> None:
     places = (("n1", 0), ("n2", 0))
     (observed, _), (_, desired) = fleet(places, fleets.NODES, 1), fleet(places[::-1], fleets.NODES, 1)
-    with pytest.raises(Refused, match=r"no detour was found with solve\.moves: 0"):
+    with pytest.raises(Refused, match=r"no temporary placement was found with solve\.moves: 0"):
         steps(observed, desired, budget=Solve(moves=0))
     assert steps(observed, desired, budget=Solve(moves=1)).steps
 
@@ -104,12 +104,12 @@ def test_a_replica_stands_only_on_a_node_that_fits_it() -> None:
     assert {step.allocation for step in asked.steps if step.node == "n3"} == {"b-0"}
 
 
-def test_services_that_restart_need_one_detour_each_within_the_budget() -> None:
+def test_services_that_restart_need_one_temporary_placement_each_within_the_budget() -> None:
     def state(command: str) -> dict[str, NodeState]:
         held = {name: fleets.allocation(name, (gpu,), (), 1, command) for gpu, name in enumerate(("chat-0", "code-0"))}
         return {"n1": fleets.node(held), "n2": fleets.node({})}
 
     observed, desired = fleets.observed(state("x")), fleets.desired(state("y"))
-    with pytest.raises(Refused, match=r"solve\.moves: 1, and it takes at least 2"):
+    with pytest.raises(Refused, match=r"solve\.moves: 1, and at least 2 are needed"):
         steps(observed, desired, budget=Solve(moves=1))
     assert {step.allocation for step in steps(observed, desired).steps if step.node == "n2"} == {"chat-0", "code-0"}

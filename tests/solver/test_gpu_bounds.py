@@ -21,7 +21,7 @@ from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, classify, fixed_by, narrow
+from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, classify, fixed_by, repair_task
 from swarm_iac.solver.snapshot.value import size
 from tests.solver.oracle import accepted, every
 from tests.solver.test_oracle import fleets, fleets_of_parts
@@ -64,7 +64,7 @@ def check(change: bool, before: Stack, now: Stack) -> None:
     classified, most = classify(snapshot), possible(snapshot)
     if any(most[name] < min(len(ones), snapshot.requests[name].members) for name, ones in snapshot.running.items()):
         return  # what runs over several NUMA nodes may stay, and has no place of its own
-    task = narrow(snapshot, classified)
+    task = repair_task(snapshot, classified)
     counts: Pairs = fixed_by(task) + greedy(task)
     asked = PriorityBounds(snapshot, most, TimeLimit(left=10.0), classified)
     every_level = level_bounds(snapshot, counts, most, "normal", TimeLimit(left=10.0), classified=classified)

@@ -263,7 +263,7 @@ def test_who_is_in_the_way_only_by_its_devices_starts_anew_with_others() -> None
     (gone,) = solve(now, last).placement.unplaced
     assert gone.code == "Resources"
     assert [(reason.rule, reason.text) for reason in gone.reasons] == [
-        ("keeps_its_devices", "others take the devices that it held; on n it can only start anew, with other ones")
+        ("keeps_its_devices", "other workloads take the devices it held; on n it can only restart with different ones")
     ]
     found = solve_keeping(now, last)[1].placement
     assert {one.name: one.numa for one in found.allocations} == {"new-0": (0,), "new-1": (1,), "old-0": (0, 1)}

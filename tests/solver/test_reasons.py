@@ -128,7 +128,7 @@ def test_a_limit_has_its_code_and_its_line(tmp_path: Path, limits: str, code: st
 def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp_path: Path) -> None:
     text = HEAD + USERS.replace("gpus: 9", "gpus: 90") + FULL.replace("w: {user: ada,", "w: {user: ada, gang: 3,")
     assert texts(pending(tmp_path, text.replace("  old: {user: ada, priority: high, each: {gpus: 6}}\n", "")))[0] == (
-        "needs 4 GPUs on one node for each of 3 members; 2 find room (workloads.w.each.gpus)"
+        "needs 4 GPUs on one node for each of 3 members; 2 fit (workloads.w.each.gpus)"
     )
 
 

@@ -58,7 +58,7 @@ def test_who_changes_his_gpu_is_told_for_whose_sake() -> None:
     (move,) = found.moves
     assert (move.source, move.target) == ("n0", "n0")
     (reason,) = why(stack, found.placement, "half", last=last).moved
-    assert reason.text == f"{move.name}: another GPU of n0, for the sake of three-0"
+    assert reason.text == f"{move.name}: another GPU of n0, because of three-0"
 
 
 @pytest.mark.engine

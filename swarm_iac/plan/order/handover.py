@@ -79,7 +79,7 @@ def _by_schedules(
 
 def _one_by_one(all_of: Mapping[str, Machine], graph: Graph) -> None:
     """Chains within each service. A wait that would close a circle is left out: whether enough replicas are left then is
-    for plan.promise to see."""
+    for plan.order.availability to see."""
     waiting = waiting_for(graph)
     for replicas in services(all_of).values():
         found: list[tuple[int, str, str]] = []
@@ -122,5 +122,5 @@ def refusal(graph: Graph, found: list[str]) -> Refused:
     who = sorted({f"{graph[one].allocation} on {graph[one].node}" for one in found if graph[one].allocation})
     return Refused(
         f"deadlock: {', '.join(who)} each need the other's slot\n  " + "\n  ".join(links),
-        hint="make room for one of them elsewhere (one free place is enough), or let one stop first (on_update: recreate)",
+        hint="free capacity for one of them elsewhere (one free slot is enough), or let one stop first (on_update: recreate)",
     )

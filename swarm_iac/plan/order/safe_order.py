@@ -1,9 +1,9 @@
-"""Which order of the steps keeps every law, and does it need a detour?
+"""Which order of the steps keeps every law, and does it need a temporary placement?
 
 In this order, the first that keeps them:
     as it comes      every wait that a law asks for, in the plainest order
-    taking turns     the replicas of services in an order that was searched for (plan.turns)
-    with a detour    one replica stands elsewhere for a while (plan.parking), then two, and so on within the budget
+    taking turns     the replicas of services in an order that was searched for (plan.order.sequencing)
+    temporary        one replica is placed elsewhere for a while, then two, within the budget
     none             Refused, with the circle or the service that the plainest order fails on
 """
 
@@ -27,7 +27,7 @@ from swarm_iac.plan.step_graph.graph import circle as find_circle
 
 #: Situations that are looked at before giving up: each is a whole plan.
 ATTEMPTS = 40
-#: Moves that are made first, to make room for a detour.
+#: Moves that are made first, to free capacity for a temporary placement.
 AHEAD = 8
 
 
@@ -35,7 +35,7 @@ AHEAD = 8
 class _Trouble:
     """Why an order is not safe, and who could stand elsewhere for a while: at once, or in for itself.
 
-    `least`: no fewer detours than these mend it.
+    `least`: no fewer temporary placements than these resolve it.
     """
 
     refusal: Refused
@@ -46,7 +46,7 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class _Situation:
-    """What the fleet is after some detours."""
+    """What the fleet is after some temporary placements."""
 
     observed: Mapping[str, Observed]
     taken: tuple[tuple[TemporaryPlacement, Graph], ...] = ()
@@ -63,7 +63,7 @@ def safe(
     """Every node, and all steps with their waits. Raises Refused when no order is safe."""
     found = machines(observed, desired)
     guaranteed = availability.guaranteed(found)
-    # By the detours that it takes at least, those taken included; among equals the one that is further on.
+    # By the temporary placements it takes at least, those taken included; among equals the one that is further on.
     queue = [(0, 0, 0, _Situation(observed))]
     count = itertools.count(1)
     first: _Trouble | None = None
@@ -92,20 +92,20 @@ def safe(
             if moved is not None:
                 heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
     assert first is not None
-    told = f"no detour was found with solve.moves: {budget.moves}" + (
-        f", and it takes at least {first.least}" if first.least > budget.moves else ""
+    told = f"no temporary placement was found with solve.moves: {budget.moves}" + (
+        f", and at least {first.least} are needed" if first.least > budget.moves else ""
     )
     raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
 
 
 def _after(now: _Situation, all_of: Mapping[str, Machine], temporary: TemporaryPlacement) -> _Situation:
-    """The situation once the detour is taken too."""
+    """The situation once this temporary placement is taken too."""
     after = temporary_placement.take(now.observed, all_of, temporary)
     return _Situation(after, (*now.taken, (temporary, temporary_placement.steps(now.observed, after, temporary))))
 
 
 def _joined(graph: Graph, now: _Situation, served: Mapping[str, list[tuple[str, str]]]) -> Graph | None:
-    """All steps with those of the detours; None when two detours need the same place twice, or each other's."""
+    """All steps with those of the temporary placements; None if two of them need the same place twice, or each other's."""
     for temporary, ahead in reversed(now.taken):
         if ahead.keys() & graph.keys():
             return None

@@ -22,7 +22,7 @@ from swarm_iac.plan.step_graph.hand_over_order import Hold, Schedule, capacity, 
 #: Positions that are looked at.
 EFFORT = 3000
 _Kind = Literal["go", "up", "live", "come", "down"]
-#: First what gives room, last what makes a replica be missed.
+#: First what frees capacity, last what makes a replica be missed.
 _ORDER: tuple[_Kind, ...] = ("go", "up", "live", "come", "down")
 
 

@@ -1,8 +1,8 @@
 """Where can a replica stand for a while, so that the others can change around it?
 
-When no order of the wanted changes is safe, a detour may make one: a replica of a service first becomes healthy on a node
-that has room now. Either it leaves its old place at once (its place is what others wait for), or it stands in while the
-replica in its old place restarts. Then the plan goes on from there, as if the detour were done, with its steps ahead.
+When no order of the changes is safe, a temporary placement may make one: a replica of a service first becomes healthy on a node
+that has capacity now. Either it leaves its old place at once (its place is what others wait for), or it stands in while the
+replica in its old place restarts. Then the plan goes on from there, as if that were done, with its steps ahead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRIES = 3
 
 
 def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
-    """Would `place` and `gpus` of the workload that runs under this name let it stand there, and is the node open to new?"""
+    """Would `place` and `gpus` of the workload that runs under this name allow it there, and is the node open to newcomers?"""
     home = stack.nodes.get(node)
     found = next((one for name, one in stack.workloads.items() if (one.renamed_from or name) == runs_as), None)
     if home is None or found is None or home.state != "ready":
@@ -43,7 +43,7 @@ def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
 class TemporaryPlacement:
     """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself.
 
-    `final`: it is no detour but a move that is made first, so that its old place is room for a detour.
+    `final`: it is not temporary but a move that is made first, so that its old slot can be used temporarily.
     `twice`: it is up on `there` already, since a run was cut short, and all that is done is to leave `here`.
     `clears`: what is released on `there` before, since nobody wants it any more.
     """
@@ -61,7 +61,7 @@ class TemporaryPlacement:
 def temporaries(
     all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, stands: Fits
 ) -> Iterator[TemporaryPlacement]:
-    """Every detour that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
+    """Every temporary placement that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
     over = _over(all_of)
     for here, name in sorted(set(waiting)):
         machine = all_of[here]
@@ -71,7 +71,7 @@ def temporaries(
         found = 0
         for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
             place = all_of[there]
-            # What a run that was cut short left of a detour can be used again.
+            # What a run that was cut short left of a temporary placement can be used again.
             usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
             if there == here or not usable:
                 continue
@@ -86,7 +86,7 @@ def temporaries(
 def drops(all_of: Mapping[str, Machine]) -> Iterator[TemporaryPlacement]:
     """Each place that a replica could give up at once, since a run that was cut short left it up in another one too.
 
-    What it left stopped is such a place even where the replica is wanted: it comes there anew.
+    What it left stopped is such a place even where the replica is wanted: it comes there again.
     """
     goes_to = homes(all_of)[1]
     places: dict[str, list[str]] = {}
@@ -127,7 +127,7 @@ def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> 
 
 
 def _ways(over: Mapping[str, set[str]], there: str, name: str) -> Iterator[set[str]]:
-    """What may be released there for `name`: nothing, if it fits so, since what was begun may be a detour to be ended."""
+    """What may be released there for `name`. Nothing, if it fits so: a temporary placement may have to be ended."""
     yield set()
     yield over[there] - {name}
 
@@ -151,7 +151,7 @@ def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
 
 
 def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], temporary: TemporaryPlacement) -> dict[str, Observed]:
-    """What the fleet is once the detour is taken."""
+    """What the fleet is once this temporary placement is taken."""
     here, there = observed[temporary.here], observed[temporary.there]
     if temporary.twice:
         return {**observed, temporary.here: _with(here, temporary.name, None)}
@@ -168,7 +168,7 @@ def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], tempor
 
 
 def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], temporary: TemporaryPlacement) -> Graph:
-    """The steps of the detour itself: found as the plan from `observed` to `after`, and nothing else."""
+    """The steps of the temporary placement itself: found as the plan from `observed` to `after`, and nothing else."""
     desired = {
         name: Desired(
             node=name, address="local", fleet=name, state=after[name].state, handover={temporary.name: "healthy-first"}
@@ -180,7 +180,7 @@ def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], tempo
     for machine in all_of.values():
         mine = {temporary.name, *(temporary.clears if machine.name == temporary.there else ())}
         for one, draft in drafts(machine, "").items():
-            # What was begun in its old place is for the plan after the detour to end.
+            # What was begun in its old place is for the plan after it to end.
             leaves = temporary.leaves and draft.verb in (Verb.STOP, Verb.RELEASE)
             if draft.allocation in mine and (machine.name == temporary.there or leaves):
                 graph[one] = draft
@@ -196,7 +196,7 @@ def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], tempo
 
 
 def join(rest: Graph, ahead: Graph, temporary: TemporaryPlacement, services: Mapping[str, list[tuple[str, str]]]) -> Graph:
-    """The steps of the detour before those that count on it.
+    """The steps of the temporary placement before those that count on it.
 
     rest ∋ takes on `here`            wait for its release there
     rest ∋ takes on `there`           wait until it has its place, and what was in its way is released
@@ -232,10 +232,10 @@ def _with(seen: Observed, name: str, state: AllocationState | None) -> Observed:
 
 
 def _stand(place: Machine, home: Machine, name: str, clears: set[str]) -> AllocationState | None:
-    """What it would be there, where it has room once `clears` are released; None without.
+    """What it would be there, where it fits once `clears` are released; None without.
 
     It runs as it is wanted at last, else as it runs now.
-    Cores are shared there, with as much CPU time as it had: whoever shares has no cores to give.
+    Cores are shared there, with as much CPU time as it had: an allocation that shares has no cores to give.
     """
     wanted, found = home.new.allocations.get(name), home.old.allocations[name]
     shapes = (found if wanted is None else wanted, found)

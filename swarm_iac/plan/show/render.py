@@ -79,7 +79,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Section:
-    """One thing worth saying: some words, a table, or both. `minor`: for whoever asks further."""
+    """One thing worth saying: some words, a table, or both. `minor`: shown only in detail."""
 
     title: str
     words: str = ""
@@ -118,7 +118,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What waits for what", rows=_order(plan), minor=True),
         Section("What is left for later", rows=_left(plan)),
         Section("What is not placed", rows=_unplaced(context)),
-        Section("What keeps its size until there is room", rows=_growing(context)),
+        Section("What keeps its size until it can grow", rows=_growing(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("What it costs per hour", costs),
         _bound(context.proof),
@@ -349,7 +349,7 @@ def _bound(proof: Proof | None) -> Section:
     if proof is None:
         return Section(
             title,
-            "stale: it was proven for another placement or another stack file; `swarm solve` proves it anew",
+            "stale: it was proven for another placement or another stack file; `swarm solve` proves it again",
             style="yellow",
         )
     table = Rows(("goal", "reached", "at best"))

@@ -22,7 +22,7 @@ Rows = dict[tuple[str, str], Properties]
 def rows(nodes: Mapping[str, NodeState] | Mapping[str, Observed] | Mapping[str, Desired]) -> Rows:
     """A row ("Node", name) and one ("Allocation", name) for each, with values as people write them.
 
-    Equal states give equal rows, whether wanted or found; what is not managed is not there. A node to be given back has
+    Equal states give equal rows, whether wanted or found; what is not managed is not there. A node to be restored has
     none. Where an allocation is found on two nodes (it is moving), the one that runs is shown.
     """
     found: Rows = {}

@@ -32,7 +32,7 @@ HIGH = 95
 def desired(stack: Stack, placement: Placement) -> dict[str, Desired]:
     """The wanted state of every node that is not lost, by name.
 
-    A drained node keeps its settings and the files of jobs that came to their end, and nothing else. Raises KeyError for an
+    A drained node keeps its settings and the files of finished jobs, and nothing else. Raises KeyError for an
     allocation of an unknown workload.
     """
     standing: dict[str, list[Allocation]] = {name: [] for name in stack.nodes}

@@ -22,7 +22,7 @@ LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "time_limit_s", "heal
 def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Change, ...]:
     """Every value that differs, in order of path, e.g. `allocations["chat-0"].slice.memory_max`.
 
-    `old` must hold only what is managed (a ledger's view): what `new` does not name is then to be given back, and shows
+    `old` must hold only what is managed (a ledger's view): what `new` does not name is then to be released, and shows
     as a change to None. "", () and None are one: absent. `at` is the path of the two values themselves.
     """
     if old == new:
@@ -52,7 +52,7 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 
 def ended(observed: Observed, name: str) -> bool:
-    """Is it a job that has come to its end, well or not? Its end is no difference: it is not started again.
+    """Is it a finished job, whether it failed or not? Its end is no difference: it is not started again.
 
     Its time limit ends it for good, also where it is started again when it fails.
     """

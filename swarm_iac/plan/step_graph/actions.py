@@ -40,7 +40,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Machine:
-    """One node, as found and as wanted. `waits`: by the step that takes, for each allocation, who must give before it."""
+    """One node, found and desired. `waits`: by the step that takes, for each allocation, who must give before it."""
 
     seen: Observed
     old: NodeState
@@ -80,7 +80,7 @@ class Machine:
 def machines(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], schedules: Schedules | None = None
 ) -> dict[str, Machine]:
-    """Every node that is known, with what happens to each allocation on it. `turns`: see plan.turns."""
+    """Every node that is known, with what happens to each allocation on it. `schedules`: see plan.order.sequencing."""
     found: dict[str, Machine] = {}
     for name in sorted(observed.keys() | desired.keys()):
         seen = observed.get(name, Observed(node=name))
@@ -168,7 +168,7 @@ def _change(machine: Machine, name: str, old: AllocationState, new: AllocationSt
         by_lock = name in machine.wanted.ended
         return Action("end", "it has ended by the lock file" if by_lock else gang_failed(new.workload))
     if diff(old, new):
-        return Action("live", "came to its end" if over else "changes while it runs")
+        return Action("live", "finished" if over else "changes while it runs")
     return Action("stay")
 
 
@@ -208,7 +208,7 @@ def _states(all_of: Mapping[str, Machine]) -> Iterator[tuple[str, str, Allocatio
 def _with_gangs(all_of: dict[str, Machine]) -> dict[str, Machine]:
     """When one member comes, goes, restarts or fell, those that would stay restart too: a gang starts whole.
 
-    Who has come to its end is not run again for that.
+    A finished job is not run again for that.
     """
     forced: dict[str, dict[str, Action]] = {}
     for workload, members in gangs(all_of).items():

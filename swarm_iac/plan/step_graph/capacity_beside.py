@@ -1,4 +1,4 @@
-"""Has what was chosen room beside the rest, which stays as it was found?"""
+"""Does what was chosen fit beside the rest, which stays as it was found?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm_iac.plan.step_graph.hand_over_order import capacity, hold, numa_parts
 
 
 def within_power(observed: Mapping[str, Observed], mixed: dict[str, Desired]) -> None:
-    """Where what rises has no room in its rack beside what stays, it rises another time."""
+    """Where what rises exceeds its rack's budget beside what stays, it rises another time."""
     racks: dict[str, list[str]] = {}
     for name, each in mixed.items():
         if each.rack and each.managed:
@@ -39,7 +39,7 @@ def _rises(old: Mapping[int, GpuState], new: Mapping[int, GpuState], gpu: int) -
 
 
 def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], moving: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Of each node one allocation that has no room there, and why; the last by name, so that the first are served."""
+    """Of each node one allocation that does not fit there, and why; the last by name, so that the first are served."""
     moving = set(moving)
     for node, wanted in sorted(mixed.items()):
         here = moving & wanted.state.allocations.keys()

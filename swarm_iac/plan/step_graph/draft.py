@@ -65,7 +65,7 @@ def _restore(machine: Machine) -> dict[str, Draft]:
         found |= {draft.id: draft for draft in _allocation(machine, name, action)}
     _order(machine, found)
     bare = machine.old.model_copy(update={"allocations": {}})
-    last = Draft(machine.name, Verb.RESTORE, changes=diff(bare, None), why="given back", after=set(found))
+    last = Draft(machine.name, Verb.RESTORE, changes=diff(bare, None), why="restored", after=set(found))
     return {**found, last.id: last}
 
 
@@ -206,11 +206,11 @@ def _want(machine: Machine, name: str, state: AllocationState) -> dict[str, Any]
 
 
 def _order(machine: Machine, found: dict[str, Draft]) -> None:
-    """Waits within the node: stop → release | give; whoever gives → who takes; disk, interface and parts → start → health."""
+    """Waits within the node: stop → release | give; who gives → who takes; disk, interface and parts → start → health."""
     for draft in found.values():
         name = draft.allocation
         if not name:
-            if draft.verb is Verb.STORAGE and not machine.new.disk:  # a disk is given back when nobody stands on it
+            if draft.verb is Verb.STORAGE and not machine.new.disk:  # a disk is released when nothing is on it
                 draft.after |= {one.id for one in found.values() if one.verb in (Verb.RELEASE, Verb.DIRECTORIES)}
             draft.after &= found.keys()
             continue

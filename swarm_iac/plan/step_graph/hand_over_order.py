@@ -103,7 +103,7 @@ def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[
 
 
 def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
-    """Is there room for `wanted` beside all others on a node?"""
+    """Does `wanted` fit beside all others on a node?"""
     others = list(others)
     if any(part + sum(each.devices.get(at, 0) for each in others) > WHOLE for at, part in wanted.devices.items()):
         return False
@@ -199,7 +199,7 @@ def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -
     """What an allocation keeps while others take what it gives: the lesser of old and new in everything it holds.
 
     `verb`: only what that step takes. A cpuset cannot be empty (that means all), so with no core in common the new list
-    stands; whoever calls this has stopped the allocation then.
+    stands; the caller has stopped the allocation then.
     """
     values: dict[str, Any] = {}
     for _, how in COUNTED:

@@ -1,7 +1,7 @@
 """What is wanted when only a part is asked for?
 
 What was chosen becomes as it is wanted, the rest stays as it was found, and the plan is made between the two: so every law
-holds for the part as for the whole. What was chosen and has no room beside the rest as it is now stays as well, and says
+holds for the part as for the whole. What was chosen and does not fit beside the rest as it is now stays as well, and says
 why. A gang is chosen whole, and what moves is chosen with both of its places.
 """
 
@@ -172,7 +172,7 @@ def _as_found(old: NodeState, new: NodeState, mine: Mapping[str, AllocationState
 
 
 def _cores(ones: Mapping[str, AllocationState], mine: Mapping[str, AllocationState]) -> dict[str, AllocationState]:
-    """Who shares cores makes room for those that come and pin some, and those that come and share stay off pinned ones."""
+    """Allocations that share cores yield those that newcomers pin, and those that come and share stay off pinned ones."""
     taken = {cpu for state in mine.values() if (held := hold(state)).pinned for cpu in held.cpus}
     pinned = taken | {cpu for state in ones.values() if (held := hold(state)).pinned for cpu in held.cpus}
     return {one: _without(state, taken) for one, state in ones.items()} | {

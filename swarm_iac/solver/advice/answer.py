@@ -75,7 +75,7 @@ def why(
 
 
 def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tuple[Reason, ...]:
-    """The conflict in words: its rules, the closed nodes, who holds the room, and why those stay."""
+    """The conflict in words: its rules, the closed nodes, who holds the capacity, and why those stay."""
     if not found.rules or request.members < request.wanted:
         return causes.of(request)
     capacity = causes.seen(request)

@@ -1,7 +1,7 @@
 """When could what is pending start at the earliest, as far as the ends of running jobs are known?
 
 Running jobs are taken away in the order in which they end, each at its time limit, else when it is expected to. The first
-moment at which the pending workload fits is told, by the test that also decides its reasons. That holds if nothing new
+moment at which the pending workload fits is reported, by the test that also decides its reasons. That holds if nothing new
 arrives, nothing else ends before, and nothing is moved or preempted for it. No clock is read here: `now` is an argument.
 """
 
@@ -95,7 +95,7 @@ def earliest(
     alike: dict[WorkloadRequest, list[str]] = {}
     found: dict[str, Start] = {}
     for name in workloads:
-        if capacity.counts[name]:  # what itself has a place and ends makes no room for more of it
+        if capacity.counts[name]:  # what itself has a place and ends frees no capacity for more of it
             others = tuple(end for end in ends if end.allocation.workload != name)
             found.update(_first(capacity.copy(), {snapshot.requests[name]: [name]}, others))
         else:

@@ -3,7 +3,7 @@
 Relaxations lift the rules of the conflict one at a time, cheapest first. Where no single one is enough, the conflict that is
 left after it is lifted as well, and so on to DEPTH edits: a hitting set of the conflicts, grown breadth first.
 
-On a fleet of more than TINY pairs (workload, node) a whole solve takes a second, most of it in search of room for what else
+On a fleet of more than TINY pairs (workload, node) a whole solve takes a second, most of it in search of capacity for what else
 is pending. There, what finds a place at once is looked for first: all that runs stays, and what is new takes what is free,
 by priority. Only so many solves as SEARCHES search. On a LARGE fleet an answer at once is one.
 """
@@ -32,7 +32,7 @@ from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.solver.solution import Fix, Solution
 
 KINDS: tuple[Kind, ...] = ("limit", "node", "move", "request")
-#: So many mends of each kind are told.
+#: So many fixes of each kind are shown.
 MOST = 3
 #: So many offers of each kind are solved.
 TRIES = 6
@@ -71,7 +71,7 @@ class Bench:
         self.searches = 0
 
     def fix(self, kind: Kind | Literal["together"], edits: tuple[Edit, ...], *, at_once: bool = False) -> Fix | None:
-        """The edits as a mend, when solving with them places the workload whole; `at_once`: without a search."""
+        """The edits as a fix, if solving with them places the workload whole; `at_once`: without a search."""
         if self.watch.stopped:
             return None
         stack = self.stack
@@ -106,9 +106,9 @@ class Bench:
         }  # fmt: skip
 
     def needed_moves(self, conflict: Conflict) -> int | None:
-        """How many moves would make room, if there were no budget; None where moving does not help.
+        """How many moves would free enough capacity, if there were no budget; None where moving does not help.
 
-        What else is pending is left out: room is made for this workload alone.
+        What else is pending is left out: capacity is freed for this workload alone.
         """
         if self.watch.stopped or (conflict.rules and UNMOVED.issuperset(conflict.rules)):
             return None
@@ -141,7 +141,7 @@ _MOVING = Edit(path="solve.moves", value=ENDLESS_MOVES)
 def fixes(
     bench: Bench, capacity: FreeCapacity, conflict: Conflict, moves: int | None, so_far: Callable[[tuple[Fix, ...]], None]
 ) -> tuple[Fix, ...]:
-    """The cheapest mends of each kind, for the conflict in the room. `so_far` hears them whenever there is one more.
+    """The cheapest fixes of each kind, for the conflict at this capacity. `so_far` receives them whenever there is one more.
 
     `moves`: what `needed_moves` found.
     """
@@ -159,7 +159,7 @@ def fixes(
 
 
 class _Found:
-    """The mends so far, of offers in the order in which they are best tried."""
+    """The fixes so far, from relaxations in the order in which they are best tried."""
 
     def __init__(self, relaxations: Sequence[Relaxation], so_far: Callable[[tuple[Fix, ...]], None]) -> None:
         self.relaxations, self.so_far = relaxations, so_far
@@ -185,9 +185,9 @@ class _Found:
 
 
 def _tried(bench: Bench, found: _Found) -> None:
-    """What finds a place at once, and then, as far as SEARCHES reach, the same with a search: only that is told.
+    """What finds a place at once, and then, as far as SEARCHES reach, the same with a search: only that is reported.
 
-    On a LARGE fleet the first is told, and searches are for where that gives nothing.
+    On a LARGE fleet the first is reported, and searches are for where that gives nothing.
     """
     large = bench.pairs > LARGE
     sure: list[tuple[bool, int, Relaxation]] = []

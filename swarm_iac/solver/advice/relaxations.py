@@ -26,14 +26,14 @@ from swarm_iac.units import Bytes
 Kind = Literal["limit", "node", "move", "request"]
 #: How long an exception that has ended would go on.
 EXTENSION = datetime.timedelta(days=30)
-#: So many of those who hold the room could be asked for less.
+#: So many of those who hold the capacity could be asked for less.
 HOLDERS = 5
 _STATES = {"cordon": 1, "drain": 2, "lost": 3}
 
 
 @dataclass(frozen=True)
 class Relaxation:
-    """One edit. `change` is its size in thousandths of what stands there now; `whole`: counting says that it suffices."""
+    """One edit. `change` is its size in thousandths of the current value; `whole`: counting says that it suffices."""
 
     kind: Kind
     edit: Edit
@@ -67,7 +67,7 @@ class Relaxations:
             yield from self._where(rule)
 
     def _fits(self, capacity: FreeCapacity | None = None, request: WorkloadRequest | None = None) -> bool:
-        """Does all that is missing find room, by counting?"""
+        """Does all that is missing fit, by counting?"""
         return reach(capacity or self.capacity, request or self.request) >= self.goal
 
     def _nodes(self) -> Iterator[Relaxation]:
@@ -80,7 +80,7 @@ class Relaxations:
                 tally.close(name)
 
     def _less(self, budget: Budget) -> Iterator[Relaxation]:
-        """The most of one thing that would find room, in round figures."""
+        """The most of one thing that would fit, in round figures."""
         i, row, workload = budget.place, MACHINE[budget.place], self.stack.workloads[self.request.name]
         if row.part_of:
             yield self._request(*row.edit(workload, 0), 500)
@@ -108,7 +108,7 @@ class Relaxations:
             yield self._request(key, written, 1000 * (share - value) // share)
 
     def _where(self, rule: str) -> Iterator[Relaxation]:
-        """Wishes about the place that can be given up."""
+        """Placement requirements that can be dropped."""
         workload = self.stack.workloads[self.request.name]
         if rule == "selector_matches":
             for key, _ in self.request.select:
@@ -147,7 +147,7 @@ class Relaxations:
         return replace(asked, members=self.request.members, wanted=self.request.wanted)
 
     def _fewer(self) -> Iterator[Relaxation]:
-        """As many replicas, or members, as find room."""
+        """As many replicas, or members, as fit."""
         count = self.capacity.counts[self.request.name].total()
         more = reach(self.capacity, self.request)
         least, most = count + more, self.request.wanted
@@ -170,7 +170,7 @@ class Relaxations:
                 yield Relaxation("request", Edit(path=f"{self.here}.priority", value=name), change, whole)
 
     def _given_up(self, holder: str) -> Iterator[Relaxation]:
-        """Another workload asks for fewer replicas; a gang goes as a whole. The dearest wish, since it is someone else's."""
+        """Another workload asks for fewer replicas; a gang goes as a whole. The costliest edit: it is someone else's."""
         counts, other = self.capacity.counts[holder], self.capacity.snapshot.requests[holder]
         if other.gang:
             whole = self._fits(without(self.capacity, {holder}))

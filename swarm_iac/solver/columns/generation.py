@@ -71,8 +71,8 @@ def generate(
 ) -> Generated:
     """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
 
-    A round prices the shapes that promised most last time; every EVERY-th round, and whenever those find nothing,
-    prices all and gives a bound, which is told.
+    A round prices the shapes that were worth most last time; every EVERY-th round, and whenever those find nothing,
+    prices all and gives a bound, which is reported.
     """
     shapes = problem.shapes
     others = hosts(shapes)
@@ -155,7 +155,7 @@ def _priced(
 ) -> Iterator[tuple[int, Priced]]:
     """What each shape carries best at its charges; shapes that are alike and charged alike are priced once.
 
-    Where kinds count and there is no time for all shapes, those that promise least are bounded only.
+    Where kinds count and there is no time for all shapes, those likely to be worth least are bounded only.
     """
     alike: dict[tuple[object, ...], list[int]] = {}
     for h, at in charges.items():

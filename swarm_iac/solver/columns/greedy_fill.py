@@ -22,7 +22,7 @@ Preference = Callable[["Floor", Kind], Floats]
 
 
 class Floor:
-    """What is free on every node, and what stands there."""
+    """What is free on every node, and what is placed there."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -66,7 +66,7 @@ class Floor:
         return np.maximum(caps, 0)
 
     def take(self, index: int, node: int, count: int) -> None:
-        """Put `count` replicas on a node; shares go to the fullest card that has room."""
+        """Put `count` replicas on a node; shares go to the fullest card that has capacity."""
         kind = self.problem.kinds[index]
         cards = self.cards[node]
         if kind.cards and kind.share == WHOLE:

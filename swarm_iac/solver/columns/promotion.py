@@ -37,7 +37,7 @@ def promote(floor: Floor, stop: Callable[[], bool] = never) -> None:
 
 
 def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
-    """Nodes with room for the replica if all of lower levels left; those with the most free cards first."""
+    """Nodes with capacity for the replica if all of lower levels left; those with the most free cards first."""
     kinds, kind = floor.problem.kinds, floor.problem.kinds[k]
     held = floor.counts[:, lower].astype(np.int64)
     capacity = floor.free + held @ np.array([kinds[j].need for j in lower], dtype=np.int64).reshape(len(lower), -1)
@@ -53,7 +53,7 @@ def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
 
 
 def _option(floor: Floor, k: int, lower: list[int], node: int) -> tuple[int, int, tuple[tuple[int, int], ...]] | None:
-    """(Worth that goes, node, what it carries then); the least valued go first, and whoever need not go comes back."""
+    """(Worth that goes, node, what it carries then); the least valued go first, and those that need not go come back."""
     kinds = floor.problem.kinds
     carried = Counter(dict(floor.pattern(node)))
     carried[k] += 1

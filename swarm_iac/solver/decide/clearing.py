@@ -1,6 +1,6 @@
 """Who moves so that the next finds a place, where one search over all does not tell?
 
-Room is made for one unplaced workload after the other, a few nodes at a time; what that moved without need goes home.
+Capacity is freed for one unplaced workload after the other, a few nodes at a time; what that moved without need goes home.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def cleared(
 ) -> tuple[Pairs, int]:
     """A placement that is worth at least as much as `counts`, and the rounds that it took.
 
-    `left`: deterministic time. When it is used up no more rounds are begun. `gpus`: room is made for nobody of a priority
+    `left`: deterministic time. When it is used up no more rounds are begun. `gpus`: no capacity is freed for a priority
     that holds already what it could.
     """
     rounds = 0

@@ -1,4 +1,4 @@
-"""Does what runs keep running while there is no room for it to grow?
+"""Does what runs keep running while it cannot grow?
 
 A replica whose workload asks for another size may find no place with it. Then the workload keeps the size that it has, all
 its replicas together, and the rest is decided beside that. So a job ends for its own growth only where it says so
@@ -37,9 +37,9 @@ def solve_keeping(
     """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow.
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
-    is never lost. Then those keep their size that found no place, a few times anew; where that is not enough, all do.
-    Who lost its place since others take its devices starts anew with other ones, beside all that was decided; and who waits
-    to grow does so where others that lost their places left it room.
+    is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
+    enough, all do. A replica that lost its slot since others take its devices restarts with different ones, beside all that
+    was decided; and what waits to grow does so where others that lost their slots left it capacity.
     """
     now, found = _growing(stack, last, today, watch)
     anew = any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons)
@@ -131,7 +131,7 @@ def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: da
 
 
 def _of_replicas(reason: Reason, name: str) -> Reason:
-    """What is told of a gang, of replicas that grow together."""
+    """The reason of a gang, of replicas that grow together."""
     text = reason.text.replace("members run or none", "members grow or none").replace(" members", " replicas")
     path = f"workloads.{name}.replicas" if reason.rule == GANG else reason.path
     return reason.model_copy(update={"text": text, "path": path})

@@ -75,7 +75,7 @@ def fill(
     filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
     found = _admitted(capacity, _named(seen, capacity, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
-    rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards anew
+    rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards again
     more = greedy(replace(task, base=capacity, free=rest), stop)
     return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
 

@@ -30,7 +30,7 @@ TRIED = 200
 def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones) -> tuple[Pairs, Ones]:
     """The placement with as many split replicas made whole as one after the other can be; as it is where none can.
 
-    Whoever left may have made room for another, so it is tried again until nobody is made whole.
+    A replica that left may have freed capacity for another, so it is tried again until nobody is made whole.
     """
     before = needless(snapshot, classified, ones)
     if not before:

@@ -20,7 +20,7 @@ from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves
 from swarm_iac.solver.snapshot.capacity import capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload, fixed_by, narrow, wide
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
 
 #: Part of it that narrow searches have where a wide one follows.
@@ -65,7 +65,7 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
 def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Answer:
     """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
     watch.phase("placing what is new")
-    task = narrow(snapshot, classified)
+    task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
     left = in_all(snapshot, CHANGE)
     if watch.stopped or complete(counts, most) or not classified.stay:
@@ -73,7 +73,7 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     first = _eased(snapshot, classified, task, most, attempt(snapshot, task, most, counts, True, watch, left=left * NARROW))
     if not _lacking(first[0].scores) or watch.stopped:
         return first
-    watch.phase("making room for what has no place")
+    watch.phase("freeing capacity for pending work")
     return _all_at_once(snapshot, classified, most, first[1], watch, left - first[0].spent)
 
 
@@ -104,11 +104,11 @@ def _all_at_once(
     `counts`: all that runs stays, and what has no place takes what is free.
     """
     gpus = PriorityBounds(snapshot, most, columns(snapshot, watch), classified)
-    first = best = attempt(snapshot, wide(snapshot, classified), most, counts, True, watch, gpus=gpus, left=left * WIDE)
+    first = best = attempt(snapshot, full_task(snapshot, classified), most, counts, True, watch, gpus=gpus, left=left * WIDE)
     left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:
-        return _better(snapshot, wide(snapshot, classified), most, best, other, first[0].scores)
+        return _better(snapshot, full_task(snapshot, classified), most, best, other, first[0].scores)
 
     best = better(best, counts)  # a search that ended early may have lost what it began with
 

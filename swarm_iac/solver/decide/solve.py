@@ -1,11 +1,11 @@
 """Where does everything go? From a stack and the last placement to the next one, with its proof.
 
-1  settle   what runs and may stay
-2  narrow   decide only what has no place, greedily first; if everything finds one, no wider search can do better
+1  classify what runs and may stay
+2  repair   decide only what has no place, greedily first; if everything finds one, no wider search can do better
    fill     where nothing runs columns decide on a large fleet, and are a second start on a small one
-3  wide     all workloads at once, where the model is small enough to be exact
-   mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
-            and evicting what stands there
+3  full     all workloads at once, where the model is small enough to be exact
+   cleared  else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
+            and evicting what is placed there
 4  devices  replicas get indices, GPUs and CPUs; new ones that are split over NUMA nodes go where they are whole
 
 Each step begins from an answer and keeps it where it finds no better one, so a search that fails or is ended costs a
@@ -49,7 +49,7 @@ from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, narrow, wide
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Move, Solution, digest
 
@@ -111,7 +111,7 @@ def solve(
 
 
 def _with_ends(solution: Solution, snapshot: Snapshot) -> Solution:
-    """With the jobs that came to their end, about which nothing was decided."""
+    """With the jobs that finished, about which nothing was decided."""
     if not snapshot.ended:
         return solution
     allocations = sorted((*solution.placement.allocations, *snapshot.ended), key=lambda a: a.name)
@@ -149,7 +149,7 @@ def _filled_again(
     goals: dict[str, Goal],
     watch: Watch,
 ) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
-    """Whoever went to another node may have made room: who left goes home, and what never ran takes it; nobody is split."""
+    """A replica that moved may have freed capacity: those that left go home, and what never ran takes it; nobody is split."""
     home = undo_moves(snapshot, classified, counts)
     if by_workload(home) != by_workload(counts):
         home = counts
@@ -203,7 +203,7 @@ def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
     """What stays and a greedy pass for the rest, bounded by counting; the proof says what failed."""
-    task = narrow(snapshot, classified)
+    task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
@@ -225,13 +225,13 @@ def _best(
 ) -> Solution:
     large = len(snapshot.requests) * len(snapshot.nodes) > scale.pairs
     if not repair:
-        task = replace(wide(snapshot, classified), budget=moves)
+        task = replace(full_task(snapshot, classified), budget=moves)
         left = in_all(snapshot, FROM_NOTHING)
         found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=large, left=left, enough=never)
     elif not snapshot.running and (large or len(snapshot.nodes) > scale.nodes):
         return _filled(snapshot, classified, most, watch)
     elif not snapshot.running:
-        found, counts, cut = from_nothing(snapshot, narrow(snapshot, classified), most, watch)
+        found, counts, cut = from_nothing(snapshot, repair_task(snapshot, classified), most, watch)
     elif large:
         return _mended(snapshot, classified, most, watch)
     else:
@@ -247,7 +247,7 @@ def _best(
 def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet on which nothing runs yet."""
     effort = snapshot.stack.solve.effort
-    task = narrow(snapshot, classified)
+    task = repair_task(snapshot, classified)
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
     rounds = 0
@@ -280,7 +280,7 @@ def _mended(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     """A large fleet with a change."""
     effort = snapshot.stack.solve.effort
     watch.phase("placing what is new")
-    task = narrow(snapshot, classified)
+    task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
     rounds = 0
     bounds = Bounds()
@@ -290,7 +290,7 @@ def _mended(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         bounds = level_bounds(
             snapshot, counts, most, effort, columns(snapshot, watch, large=True).part(BOUNDS["change"]), classified=classified
         )
-        watch.phase("making room for what has no place")
+        watch.phase("freeing capacity for pending work")
         before = counts
         counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
@@ -400,7 +400,7 @@ def _recarded(snapshot: Snapshot, was: Allocation, now: Allocation) -> bool:
 
 
 def _left(snapshot: Snapshot, gang: str) -> str:
-    """A node that a member of the gang cannot stay on, whoever else is there; empty if there is none."""
+    """A node that a member of the gang cannot stay on, whatever else is there; empty if there is none."""
     nodes = (a.node for a in snapshot.running.get(gang, ()))
     return next((node for node in nodes if node not in snapshot.nodes or snapshot.nodes[node].state in ("drain", "lost")), "")
 
@@ -418,4 +418,4 @@ def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
         return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
     if target == was.node:
         return "changes its GPU, since parts of GPUs fit there in no other way"
-    return "makes room for others" if target else "stops for a higher priority"
+    return "frees capacity for others" if target else "stops for a higher priority"

@@ -32,7 +32,7 @@ Values = dict[int, int]
 
 
 class FleetModel:
-    """The CP-SAT model of one task, with room for the placement `start`. Rules add constraints, goals read the variables."""
+    """The CP-SAT model of one task, wide enough for the placement `start`. Rules add constraints, goals read the variables."""
 
     def __init__(self, task: Task, start: Pairs) -> None:
         self.task = task
@@ -98,7 +98,7 @@ class FleetModel:
         return sorted(must | set(order[:widest]))
 
     def _open(self, node: str) -> cp_model.IntVar:
-        """open[n] ≥ x[w,n] / top[w,n]; constant 1 when something fixed stands there."""
+        """open[n] ≥ x[w,n] / top[w,n]; constant 1 if something fixed is placed there."""
         if self.task.base.load[node]:
             return self.new(1, 1, f"open[{node}]", lambda values: 1)
         inside = [self.x[name, node] for name in self.by_node[node]]
@@ -125,7 +125,7 @@ class FleetModel:
         return [self.x[workload, node] for node in self.by_request.get(workload, ())]
 
     def at_most(self, terms: Terms, capacity: int, factor: cp_model.IntVar | None = None) -> None:
-        """Σ coefficient · variable ≤ room (· factor), unless it holds anyway. Divided by the common divisor first."""
+        """Σ coefficient · variable ≤ capacity (· factor), unless it holds anyway. Divided by the common divisor first."""
         terms = [(var, coefficient) for var, coefficient in terms if coefficient]
         capacity = max(capacity, 0)
         if not terms or sum(c * self.top_of(var) for var, c in terms) <= capacity:

@@ -279,7 +279,7 @@ class _Players:
 
     All others are left out of its model. Without them nothing is in the way of anybody, so its optimum is the same, and a
     model without the lower priorities and without what has no GPUs is often a tenth as large. What is found is completed:
-    they go back to where they stand, as far as there is room, and take what else is free.
+    they go back to where they ran, as far as there is capacity, and take what else is free.
     """
 
     def __init__(self, fleet: FleetModel, table: list[Aim]) -> None:

@@ -159,7 +159,7 @@ class Causes:
         return self.told[alike][1] or self._unspent(request)
 
     def _unspent(self, request: WorkloadRequest) -> tuple[Reason, ...]:
-        """Room was left. One that ran may have it only by a move, and those are counted."""
+        """Capacity was left. One that ran may use it only by a move, and those are counted."""
         snapshot = self.capacity.snapshot
         ran = sum(allocation.workload == request.name for allocation in self.classified.stay.values())
         counts = Counter({(n, node): k for n, each in self.capacity.counts.items() for node, k in each.items()})
@@ -168,11 +168,11 @@ class Causes:
             return (budget_spent(snapshot, spent),)
         if nodes := self._only_anew(request):
             return (devices_taken(request, nodes),)
-        text = "room was left, and the solver's effort ended before it was used"
+        text = "capacity is free, but the solver reached its effort limit before using it"
         return (Reason(rule="effort", text=text, path="solve.effort"),)
 
     def _only_anew(self, request: WorkloadRequest) -> set[str]:
-        """The nodes with room for it, where it ran on each, and its devices stand in the way of others within a NUMA node."""
+        """The nodes with capacity for it, if it ran on each, and its devices are in the way of others within a NUMA node."""
         ran = {allocation.node for allocation in self.classified.stay.values() if allocation.workload == request.name}
         if not ran or request.gang or self.capacity.single is None:
             return set()
@@ -187,9 +187,9 @@ class Causes:
         return classify(self.capacity.snapshot)
 
     def seen(self, request: WorkloadRequest) -> FreeCapacity:
-        """The room without what a lower priority holds, since that would be stopped for it and is no obstacle.
+        """The capacity without what a lower priority holds, since that would be stopped for it and is no obstacle.
 
-        Where that alone would be enough, the effort ended too early to see it, and the room is told as it is.
+        Where that alone would be enough, the effort ended too early to see it, and the capacity is reported as it is.
         """
         if request.priority not in self.capacities:
             lower = {name for name, other in self.capacity.snapshot.requests.items() if other.priority < request.priority}
@@ -211,7 +211,7 @@ def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason
 
 
 def without(capacity: FreeCapacity, workloads: set[str]) -> FreeCapacity:
-    """The same room, as if these workloads had no allocations."""
+    """The same capacity, as if these workloads had no allocations."""
     other = capacity.copy()
     for name in sorted(workloads):
         for node, count in list(other.counts[name].items()):
@@ -234,7 +234,7 @@ def _told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ..
 
 
 def told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
-    """A conflict in words, each rule with what has to go with it. `lower`: the room leaves out what a lower priority holds."""
+    """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
     also = {
         rule: tuple(o for o in others if not _same(o, (rule, *others)))

@@ -108,7 +108,7 @@ def by_numa(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity
 
 
 class Tally:
-    """`reach`, kept up to date while the room changes: only the nodes that changed, and their racks, are counted again.
+    """`reach`, kept up to date while the capacity changes: only the nodes that changed, and their racks, are counted again.
 
     `nodes`: the only ones that are counted, if not all.
     """
@@ -169,7 +169,7 @@ class Tally:
 class Ruled:
     """`reach` of one workload under many sets of rules: what each rule leaves of each node is worked out once.
 
-    The room must not change meanwhile.
+    The capacity must not change meanwhile.
     """
 
     def __init__(self, capacity: FreeCapacity, request: WorkloadRequest) -> None:

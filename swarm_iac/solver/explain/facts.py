@@ -21,7 +21,7 @@ from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 class Conflict:
     """Rules, closed nodes and other workloads that together forbid one more replica (all of a gang). Irreducible.
 
-    `places`: the nodes that would take a replica if nobody else stood there; it is on them that the holders are in the way.
+    `places`: the nodes that would take a replica if they were empty; it is on them that the holders are in the way.
     """
 
     rules: tuple[str, ...] = ()

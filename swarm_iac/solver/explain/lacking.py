@@ -22,7 +22,7 @@ _FIT = {
     "numa_node_suffices": "NUMA nodes that are too small",
 }
 _LACKS = {
-    **{one.rule: one.noun.noun if one.level == "machine" else "room under limits.node" for one in NODE},
+    **{one.rule: one.noun.noun if one.level == "machine" else "capacity under limits.node" for one in NODE},
     **{one.rule: f"{one.key} of the rack" for one in RACK},
 }
 #: Short codes, in the order in which one is chosen. Those that Slurm has are Slurm's;
@@ -75,7 +75,7 @@ def _first(
     if request.single and capacity.by_numa(request, host, 1) < 1:
         return "have", "it free only over several NUMA nodes"
     outside = request.within and groups[request.within] - {group_of(host, request.within)}
-    return ("are", f"outside its {request.within}") if outside else ("have", "room for one")
+    return ("are", f"outside its {request.within}") if outside else ("have", "capacity for one")
 
 
 def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> str:

@@ -27,7 +27,7 @@ _WHICH = {
 
 
 def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
-    """One rule of a conflict as a reason. `lower`: the room leaves out what a lower priority holds."""
+    """One rule of a conflict as a reason. `lower`: the capacity leaves out what a lower priority holds."""
     told = _forbids(capacity, request, rule, core)
     counted = lower and rule in BUDGETS
     return told.model_copy(update={"text": f"{told.text}, not counting what a lower priority holds"}) if counted else told
@@ -44,10 +44,10 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         "gpu_model_matches": (f"needs {request.model}, which the nodes that would do have not", f"{here}.each.gpus"),
         "gpu_memory_suffices": (f"needs GPUs of {Bytes(request.gpu_memory)} or more", f"{here}.each.gpus"),
         "spread_keeps_apart": (
-            f"no two replicas on one {request.spread}: no other {request.spread} has room",
+            f"no two replicas on one {request.spread}: no other {request.spread} has capacity",
             f"{here}.place.spread",
         ),
-        "within_keeps_together": (f"all in one {request.within}: no {request.within} has room for all", f"{here}.place.within"),
+        "within_keeps_together": (f"all in one {request.within}: no {request.within} fits all", f"{here}.place.within"),
         "gang_is_whole_or_absent": (_gang(capacity, request), f"{here}.gang"),
     }
     if rule == "node_is_ready":
@@ -77,8 +77,8 @@ def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, c
     if request.gang:
         enough = best is not None and capacity.free[best.name][i] >= request.need[i]
         each = f" for each of {request.members} members" if enough else ""
-        found = f"{reach(capacity, request)} of {request.members} members find room"
-        least = f"{reach(capacity, request)} find room" if enough else f"{least}; {found}"
+        found = f"{reach(capacity, request)} of {request.members} members fit"
+        least = f"{reach(capacity, request)} fit" if enough else f"{least}; {found}"
     limited = budget.level == "node"
     path = f"limits.node.{budget.key}" if limited else f"workloads.{request.name}.{MACHINE[i].key}"
     under = " under the node limit" if limited else ""
@@ -91,7 +91,7 @@ def _part(capacity: FreeCapacity, request: WorkloadRequest, able: list[NodeCapac
     best = max(left, key=lambda name: (left[name], name), default="")
     least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
     share = f"{GpuCount(request.share)} x {request.model}" if request.model else f"{GpuCount(request.share)} of a GPU"
-    each = f" for each of {request.members} members; {reach(capacity, request)} find room" if request.gang else ""
+    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang else ""
     path = f"workloads.{request.name}.{MACHINE[GPUS].key}"
     return Reason(rule=GPU_RULE, text=f"needs {share} on one card{each}; {those}{least}", path=path)
 
@@ -109,7 +109,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
     nodes = _able(capacity, request, rule, EVERY)[0]
     if request.gang and any(by_numa(capacity, request, host, 1) > 0 for host in nodes):
         fit = reach(capacity, request)
-        text = f"needs {_needed(request)} on one NUMA node for each of {request.members} members; {fit} find room"
+        text = f"needs {_needed(request)} on one NUMA node for each of {request.members} members; {fit} fit"
         return Reason(rule=rule, text=text, path=path)
     frees = {host.name: _free(capacity, host) for host in nodes}
     node = max(frees, key=lambda name: (max(frees[name]), name), default="")
@@ -119,7 +119,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
         row, total = _NUMA[i], sum(part[i] for part in frees[node])
         text = f"{row.amount(max(0, total))} {'are' if row.many else 'is'} free on {node}, but at most "
         text += f"{row.text(max(part[i] for part in frees[node]))} on one NUMA node"
-    found = f"; {reach(capacity, request)} of {request.members} members find room" if request.gang else ""
+    found = f"; {reach(capacity, request)} of {request.members} members fit" if request.gang else ""
     return Reason(rule=rule, text=f"needs {_needed(request, i)} on one NUMA node; {text}{found}", path=path)
 
 
@@ -157,7 +157,7 @@ def _able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: fro
             rest = [b for b in nodes if capacity.free[b.name][i] >= request.need[i]]
             if rest and len(rest) < len(nodes):
                 nodes = rest
-                what = other.noun.noun if other.level == "machine" else "room under limits.node"
+                what = other.noun.noun if other.level == "machine" else "capacity under limits.node"
                 enough += [what] if what not in enough else []
     which += [f"with enough {_listed(enough)}"] if enough else []
     return nodes, f"of those {_listed(which)} " if which else ""
@@ -214,12 +214,12 @@ def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> R
 def _selected(capacity: FreeCapacity, request: WorkloadRequest) -> str:
     labels = ", ".join(f"{key}: {value}" for key, value in request.select)
     count = sum(all(b.labels.get(key) == value for key, value in request.select) for b in capacity.snapshot.nodes.values())
-    have = f"{count} of {len(capacity.snapshot.nodes)} have it, and they have no room" if count else "no node has it"
+    have = f"{count} of {len(capacity.snapshot.nodes)} have it, and none of them has capacity" if count else "no node has it"
     return f"asks for nodes with {labels}; {have}"
 
 
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:
-    return f"all {request.members} members run or none; {reach(capacity, request)} find room"
+    return f"all {request.members} members run or none; {reach(capacity, request)} fit"
 
 
 def _states(capacity: FreeCapacity, request: WorkloadRequest) -> Reason:
@@ -341,20 +341,20 @@ def not_stopped(capacity: FreeCapacity, request: WorkloadRequest, holders: tuple
 
 
 def budget_spent(snapshot: Snapshot, spent: int) -> Reason:
-    """Why it has no other place, though there is room."""
+    """Why it has no other place, although there is capacity."""
     allowed = snapshot.stack.solve.moves
     text = f"lost its slot; placing it elsewhere would exceed `solve.moves`: {spent} of {allowed} are used"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")
 
 
 def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:
-    """Why it has no place where it ran, though there is room: only with other devices, as a new one."""
-    text = f"others take the devices that it held; on {' and '.join(sorted(nodes))} it can only start anew, with other ones"
+    """Why it has no place where it ran, although there is capacity: only with other devices, as a new one."""
+    text = f"other workloads take the devices it held; on {' and '.join(sorted(nodes))} it can only restart with different ones"
     return Reason(rule=ANEW, text=text, path=f"workloads.{request.name}.each")
 
 
 def budget(snapshot: Snapshot, needed: int) -> Reason:
-    """Why nobody makes room for it."""
+    """Why no capacity is freed for it."""
     allowed = snapshot.stack.solve.moves
-    text = f"one change may move {allowed} running allocations; moving {needed} would make room"
+    text = f"one change may move {allowed} running allocations; moving {needed} would free enough capacity"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")

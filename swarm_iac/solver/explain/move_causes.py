@@ -1,4 +1,4 @@
-"""For whose sake did a running allocation leave its node?
+"""What caused a running allocation to leave its node?
 
 Put back where it stood, beside all that stands now, it would be in somebody's way: the fewest newcomers without whom it
 would fit are those it moved for.
@@ -77,12 +77,12 @@ def _beside(
         return _broken(head, was, found, resized=resized)
     if now and (better := gain(snapshot.stack, placement, was, now)):
         return Reason(rule="tidier", text=f"{head}, which leaves {better}", path="solve")
-    text = f"{head}, and {was.node} has room for it still: the search ended before that was seen"
+    text = f"{head}, and {was.node} still has capacity for it: the search ended before finding that"
     return Reason(rule="effort", text=text, path="solve.effort")
 
 
 def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
-    """It broke a rule where it ran, whoever else came."""
+    """It broke a rule where it ran, regardless of newcomers."""
     if not resized and any(one.rule == "sizes_equal_wish" for one in found.broken):
         text = f"{head}, because its new size has no place"
         return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
@@ -102,7 +102,7 @@ def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, n
         states = [f"{node}: {state}" for node in left if (state := _state(snapshot, node)) in ("drain", "lost")]
         forced = f", which had to leave ({'; '.join(states)})" if states else ""
         parts.append(", ".join(here) + forced)
-    text = f"{head}, for the sake of {' and '.join(parts)}"
+    text = f"{head}, because of {' and '.join(parts)}"
     return Reason(rule="makes_room", text=text, path=f"workloads.{names[0]}")
 
 

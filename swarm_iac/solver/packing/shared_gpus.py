@@ -70,7 +70,7 @@ def pack(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
 
 
 def _searched(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
-    """The same by trying, the largest first, each on cards with different room; gives up after STEPS."""
+    """The same by trying, the largest first, each on cards with different free shares; gives up after STEPS."""
     order = sorted(range(len(shares)), key=lambda i: -shares[i])
     left, chosen, steps = list(free), [-1] * len(shares), 0
 

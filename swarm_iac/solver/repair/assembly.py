@@ -3,7 +3,7 @@
 A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
 free index, over nodes in the order of their names. Memory of what stays is bound to more NUMA nodes where theirs do
 not hold it. Where parts of GPUs fit in no other way, as few as possible of those that stay change their card. Who starts
-anew where it ran, in another size, keeps as many of its GPUs as that has. Who has to be on one NUMA node (`single`) gets
+where it ran, in another size, keeps as many of its GPUs as that has. Who has to be on one NUMA node (`single`) gets
 its devices before others that are new.
 """
 
@@ -152,7 +152,7 @@ def _empty(snapshot: Snapshot, free: list[int], new: list[New], before: Used) ->
 
 
 def _cards_of_before(snapshot: Snapshot, new: list[New]) -> dict[str, tuple[int, ...]]:
-    """Of those that start anew with a part of a GPU, where they had one."""
+    """Of those that restart with a part of a GPU, where they had one."""
     return {f"{name}-{index}": was.cards for name, index, was in new if was and was.gpus and snapshot.requests[name].shared}
 
 
@@ -164,7 +164,7 @@ def _as_before(
     gpus: set[int],
     cpus: set[int],
 ) -> tuple[dict[str, Allocation], list[New]]:
-    """Of those that start anew where they stood, who has the same devices as before, and the others.
+    """Of those that restart where they ran, who has the same devices as before, and the others.
 
     A gang that loses a member is one: nothing is gained by other GPUs or another binding for those that come back. What
     they have is added to `gpus` and `cpus`, which are taken.
@@ -234,7 +234,7 @@ def _parts(
     left: int,
     had: dict[str, tuple[int, ...]],
 ) -> tuple[dict[str, int], list[Allocation]]:
-    """A card for each part of a GPU, and what stands there on another card than before. `left`: cards beside whole ones."""
+    """A card for each part of a GPU, and what is placed there on another card than before. `left`: cards beside whole ones."""
     parts: dict[int, int] = {}
     for a in stands.values():
         if a.name not in loose:

@@ -1,7 +1,7 @@
 """How few moves could a change need at least? Counted, in milliseconds.
 
 Take the number of whole GPUs that some new replica wants, two or more, and all that is placed and holds at least as
-many: the large ones. Each needs at least their least wish, resource by resource. What else stands on a node and may
+many: the large ones. Each needs at least their smallest request, resource by resource. What else stands on a node and may
 stay is in the way: for c large ones there at least `leave(c)` of it has to go, by the cards and by each other resource.
 The cheapest way to spread the large ones over all nodes, which is a small dynamic program, bounds the moves of every
 placement that places as much and stops nobody. The best of these bounds counts. Source: the relaxation of bin packing

@@ -97,7 +97,7 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
         key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
     homes = _homes(task)
-    full: set[tuple[object, ...]] = set()  # what found no place: room only shrinks, so its like finds none either
+    full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
     for done, request in enumerate(requests):
         if done >= FIRST and stop():
             break

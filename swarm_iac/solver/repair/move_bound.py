@@ -1,7 +1,7 @@
 """How few moves could a change need, and which nodes would those change? The scene as `columns.stay` sees it.
 
 Workloads that are alike are one kind here whatever their priority, since one is moved as well as the other; nodes with
-the same room and the same replicas are one shape. What binds replicas of different nodes (gangs, racks, ceilings) is left
+the same capacity and the same replicas are one shape. What binds replicas of different nodes (gangs, racks, ceilings) is left
 out, which can only make the bound weaker.
 """
 

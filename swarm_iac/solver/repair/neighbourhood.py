@@ -1,7 +1,7 @@
 """Which few nodes should be cleared for what found no place? For fleets too large to decide all at once.
 
 One workload at a time, by priority: the nodes that suit it where the fewest and least important replicas stand in the
-way. What stands there may go to the freest nodes.
+way. What is placed there may go to the freest nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def short(snapshot: Snapshot, counts: Pairs) -> list[WorkloadRequest]:
 def neighbourhood(
     snapshot: Snapshot, classified: Classified, counts: Pairs, request: WorkloadRequest, attempt: int
 ) -> Task | None:
-    """The task of making room for `ask`, or None when no node is left that suits it. Each attempt takes the next nodes."""
+    """The task of freeing capacity for `request`; None if no suitable node is left. Each attempt takes the next nodes."""
     capacity = capacity_beside(snapshot, classified, counts)
     standing: dict[str, list[WorkloadRequest]] = {}
     for (name, node), count in sorted(counts.items()):
@@ -65,12 +65,12 @@ def _may(snapshot: Snapshot, request: WorkloadRequest, node: str) -> bool:
 
 
 class _Weights:
-    """What it weighs that one replica has to leave: MOVED where some other node has room for it now, else more."""
+    """What it weighs that one replica has to leave: MOVED where some other node has capacity for it now, else more."""
 
     def __init__(self, capacity: FreeCapacity, request: WorkloadRequest) -> None:
         self.capacity, self.request = capacity, request
         self.known: dict[str, int] = {}
-        self.capacities: dict[tuple[object, ...], bool] = {}  # of those that are alike, has any node room for one?
+        self.capacities: dict[tuple[object, ...], bool] = {}  # of those that are alike, does one fit any node?
 
     def of(self, other: WorkloadRequest) -> int:
         """The weight of one replica of another workload."""

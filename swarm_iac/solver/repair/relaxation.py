@@ -7,7 +7,7 @@
                                                                nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
                                                                t = 1 … TURNS; with t = 1 what is over a half counts one
     Σ_h y[k,h] = Σ_w members_w · whole_w + single_k − off_k    gangs run whole or not at all; off: on nodes that are not here
-    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                who stands there and may stay leaves it at the cost of a move
+    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                what runs there and may stay leaves it at the cost of a move
     Σ_k gain_k · y[k,h] ≤ count_h · best_h(gain)               caps: what one node carries at most at the prices of columns
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 

@@ -1,7 +1,7 @@
-"""Which replica goes where, when only kinds of replicas are told for each node?
+"""Which replica goes where, when only kinds of replicas are known for each node?
 
 What stands on a node stays as far as the node is to carry its kind, and parts of GPUs stay on their card; what has to
-leave and what is new takes the places that are told. Columns pack the parts on a node anew, so here and there one that
+leave and what is new takes the given places. Columns pack the parts on a node again, so here and there one that
 comes finds no card: it takes any place that is free. The answer is taken only if all find one, by every rule that is
 arithmetic on one node, and if only such workloads move whose replicas stand each for itself.
 """
@@ -63,7 +63,7 @@ def _differences(
 
 
 def _classified(snapshot: Snapshot, classified: Classified, stays: Pairs, comes: Pairs) -> Pairs | None:
-    """All that stays and all that comes, each on its node as far as there is room, else where there is."""
+    """All that stays and all that comes, each on its node as far as it has capacity, else where there is some."""
     capacity = FreeCapacity(snapshot)
     for a in classified.stay.values():
         if capacity.counts[a.workload][a.node] < stays[a.workload, a.node]:

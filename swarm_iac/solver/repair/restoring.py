@@ -1,6 +1,6 @@
-"""What was stopped, or found no place, though there is room? It takes what is free in the end.
+"""What was stopped, or found no place, although there is capacity? It takes what is free in the end.
 
-A search that was ended has made room for one and not yet looked at whom that stopped: those go home where they can, and
+A search that was ended has freed capacity for one and not yet looked at what that stopped: those go home where they can, and
 everything else that has no place takes what is left, within the move budget.
 """
 

@@ -1,4 +1,4 @@
-"""Who left without need? What moved or stopped and finds room where it stood goes back.
+"""Who left without need? What moved or stopped and fits where it ran goes back.
 
 A search that was ended early has placed what it could, and has not yet looked at what that moved and stopped. Those that
 came stay where they are; of those that left as many as fit go home, by priority, the largest first. Who cannot keeps the
@@ -19,7 +19,7 @@ from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import MOVE, total
 
-#: So often all who left are asked anew: each who goes home makes room for others.
+#: So often all that left are asked again: each that goes home frees capacity for others.
 TURNS = 4
 
 
@@ -64,7 +64,7 @@ def net(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
 
 
 def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
-    """The same, with every replica that had to change at home again, if its node has room for what it is now."""
+    """The same, with every replica that had to change at home again, if its node has capacity for what it is now."""
     stood: Pairs = Counter((a.workload, a.node) for a in (*classified.stay.values(), *classified.soft.values()))
     soft = {(a.workload, a.node) for a in classified.soft.values()}
     left = [pair for pair in sorted(stood - counts) if pair in soft]
@@ -107,9 +107,9 @@ def _all_anew(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: C
 
 
 def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
-    """All stand where they were given, and each that finds room at home goes there. Those that stopped, too.
+    """All stand where they were given, and each that fits at home goes there. Those that stopped, too.
 
-    Who has to stay near the others of its workload finds room only with all of them.
+    Who has to stay near the others of its workload fits only with all of them.
     """
     given = Counter({pair: place.put(*pair, count) for pair, count in sorted(comes.items())})
     left, back = Counter(gone), 1
@@ -149,7 +149,7 @@ class _Place:
                 self.cards.setdefault(pair, []).append(a.cards[0])
 
     def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
-        """Put up to `count` there; returns how many found room."""
+        """Put up to `count` there; returns how many fit."""
         request, host = self.snapshot.requests[name], self.snapshot.nodes[node]
         fits = min(count, self.capacity.most(request, host)) if count > 0 else 0
         if home and request.shared:

@@ -14,7 +14,7 @@ from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixed_by, narrow
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixed_by, repair_task
 
 
 def split(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:
@@ -32,7 +32,7 @@ def unsplit(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Cal
     before, after = by_workload(counts), by_workload(found)
     if all(after[a.workload] == before[a.workload] for a in classified.stay.values()):
         return found
-    task = narrow(snapshot, classified)
+    task = repair_task(snapshot, classified)
     return _elsewhere(snapshot, classified, fixed_by(task) + greedy(task, stop), stop)
 
 

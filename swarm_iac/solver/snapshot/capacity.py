@@ -74,7 +74,7 @@ class FreeCapacity:
         return max(self.by_numa(request, host, fit), 0)
 
     def by_numa(self, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
-        """Of `fit` that the node has room for in all, how many leave each that asks for one NUMA node on one."""
+        """Of `fit` that the node has capacity for in all, how many leave each that asks for one NUMA node on one."""
         if self.single is None or fit <= 0 or len(host.parts) == 1:
             return fit
         if not request.single:
@@ -85,7 +85,7 @@ class FreeCapacity:
         return single_numa.most(self, request, host, fit)
 
     def fits(self, request: WorkloadRequest, host: NodeCapacity) -> bool:
-        """Does the node have room for one more, whatever is wanted and wherever its others stand?"""
+        """Does the node have capacity for one more, whatever is wanted and wherever its others stand?"""
         free = self.free[host.name]
         return (
             all(need <= left for need, left in zip(request.need, free, strict=True))
@@ -131,9 +131,9 @@ class FreeCapacity:
         return ENDLESS
 
     def take(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: tuple[int, ...] = ()) -> None:
-        """Put `count` replicas on the node; a negative count gives them back.
+        """Put `count` replicas on the node; a negative count releases them.
 
-        A part of a GPU goes to the card `gpus` where one is named, else to the fullest that has room, else to an empty
+        A part of a GPU goes to the card `gpus` where one is named, else to the fullest that has capacity, else to an empty
         one, which gets a negative number of its own.
         """
         if request.shared:
@@ -162,7 +162,7 @@ class FreeCapacity:
                 del ones[request.name]
 
     def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[int]) -> int:
-        """Put up to `count` parts on those of the cards `own`, one each, that have room still. Returns how many."""
+        """Put up to `count` parts on those of the cards `own`, one each, that still have capacity. Returns how many."""
         done = 0
         for card in own:
             empty = WHOLE if self.free[host.name][GPUS] > 0 else 0

@@ -1,6 +1,6 @@
 """How is a stack read into plain integers?
 
-A user over a limit keeps what runs and adds nothing; a job that came to its end holds storage alone.
+A user over a limit keeps what runs and adds nothing; a finished job holds storage alone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _seats(snapshot: Snapshot) -> dict[str, tuple[Allocation, ...]]:
 
 
 def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
-    """Jobs that came to their end and are still asked for, at most as many as are. Each holds its storage alone."""
+    """Finished jobs that are still requested, at most as many as are. Each holds its storage alone."""
     found: dict[str, list[Allocation]] = {}
     for one in last.allocations:
         wish = stack.workloads.get(one.workload) if one.ended else None
@@ -88,7 +88,7 @@ def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
 
 
 def _less(requests: dict[str, WorkloadRequest], ended: tuple[Allocation, ...]) -> dict[str, WorkloadRequest]:
-    """The asks, of which so many replicas have come to their end."""
+    """The requests, of which so many replicas have finished."""
     for one in ended:
         request = requests[one.workload]
         requests[one.workload] = replace(
@@ -98,7 +98,7 @@ def _less(requests: dict[str, WorkloadRequest], ended: tuple[Allocation, ...]) -
 
 
 def _beside(host: NodeCapacity, ended: Allocation) -> NodeCapacity:
-    """The node, less the files of what came to its end there."""
+    """The node, less the files of jobs that finished there."""
     capacity = host.capacity
     for place in FILES_ON_NODE:
         row = NODE[place].row
@@ -222,7 +222,7 @@ def _over(
         request = requests[name]
         for one in ones:
             if one.user not in (None, request.user):
-                continue  # it starts anew, under another account
+                continue  # it restarts under another account
             for i, (has, use) in enumerate(zip(_holds(one), request.usage, strict=True)):
                 sums[request.user][i] += min(has, use)
                 sums[""][i] += min(has, use)

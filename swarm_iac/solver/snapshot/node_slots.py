@@ -1,6 +1,7 @@
 """Which nodes could take one more replica now? `FreeCapacity` for all nodes at once, in numpy.
 
-Rows are nodes in the order of their names. `caps` bounds what `FreeCapacity.most` says of each node; whoever takes asks `most`.
+Rows are nodes in the order of their names. `caps` bounds what `FreeCapacity.most` says of each node, and
+`most` has the last word.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who finds room on one NUMA node, as `place.numa: single` asks, beside what stands there?
+"""What fits on one NUMA node, as `place.numa: single` asks, beside what is placed there?
 
 What stays keeps its devices (its seat). All that asks for one NUMA node gets its devices before others that are new: those
 may lie over several, so beside the seats only the totals of the node count for them, and what is left to find is
@@ -149,7 +149,7 @@ def homes_of(free: Parts, items: Sequence[Item], kept: Sequence[Sequence[int]] =
 
 
 def most(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
-    """Of `fit` replicas more that the node has room for in all, how many leave each of `single` on one NUMA node."""
+    """Of `fit` replicas more that the node has capacity for in all, how many leave each of `single` on one NUMA node."""
     low, high = 0, fit
     if high and _packs(capacity, request, host, high):
         return high
@@ -193,7 +193,7 @@ def seats_for(
 ) -> list[Devices] | None:
     """Devices of one NUMA node for one new replica of each of these, in their order; None where not all find one.
 
-    Who starts anew where it was has the devices of `before` again, where they are of one NUMA node and free. What others
+    A replica restarted where it was has the devices of `before` again, where they are of one NUMA node and free. What others
     had (`spare`) is taken last. `free` is used up.
     """
     found: dict[int, Devices] = {}

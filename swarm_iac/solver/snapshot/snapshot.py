@@ -138,7 +138,7 @@ class Snapshot:
     given: dict[tuple[str, int], str] = field(default_factory=dict)
     #: What stood last time, wanted still or not.
     last: tuple[Allocation, ...] = ()
-    #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
+    #: Finished jobs: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
     #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
@@ -155,14 +155,14 @@ class Snapshot:
 
     @functools.cached_property
     def done(self) -> dict[str, frozenset[int]]:
-        """Numbers of the replicas that came to their end, by workload."""
+        """Numbers of the finished replicas, by workload."""
         found: dict[str, set[int]] = {}
         for one in self.ended:
             found.setdefault(one.workload, set()).add(one.index)
         return {name: frozenset(numbers) for name, numbers in found.items()}
 
     def numbers(self, request: WorkloadRequest) -> list[int]:
-        """The numbers that its replicas get, the first first, less those that came to their end."""
+        """The numbers that its replicas get, the first first, less those that finished."""
         done = self.done.get(request.name)
         return [i for i in range(request.wanted + len(done)) if i not in done] if done else list(range(request.wanted))
 
@@ -171,7 +171,7 @@ class Snapshot:
         return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.requests[name].user))
 
     def files(self, user: str, resource: int) -> int:
-        """What jobs that came to their end hold of a ceiling (a place in COUNTED); `user` is empty for the cluster."""
+        """What finished jobs hold of a ceiling (a place in COUNTED); `user` is empty for the cluster."""
         if resource not in FILES:
             return 0
         known = (a for a in self.ended if a.node in self.nodes and user in ("", self.requests[a.workload].user))

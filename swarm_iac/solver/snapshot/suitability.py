@@ -51,7 +51,7 @@ FIT: tuple[tuple[str, Callable[[WorkloadRequest, NodeCapacity], bool]], ...] = (
 
 
 def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May a new replica stand there?"""
+    """May a new replica be placed there?"""
     return host.state == "ready" and suits_but_state(request, host)
 
 
@@ -65,7 +65,7 @@ def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 
 def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May a replica that stands there stay? Also over several NUMA nodes: nobody is stopped by a rule that came later."""
+    """May a replica that is placed there stay? Also over several NUMA nodes: nobody is stopped by a rule that came later."""
     return host.state in ("ready", "cordon") and _matches(request, host)
 
 

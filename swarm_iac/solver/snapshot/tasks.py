@@ -92,7 +92,7 @@ def classify(snapshot: Snapshot) -> Classified:
             host = snapshot.nodes.get(allocation.node)
             if host is None or not may_stay(request, host):
                 continue
-            if allocation.user not in (None, request.user):  # it starts anew, under another account
+            if allocation.user not in (None, request.user):  # it restarts under another account
                 if host.state != "cordon":
                     classified.soft[allocation.name] = allocation
                 continue
@@ -115,7 +115,7 @@ def classify(snapshot: Snapshot) -> Classified:
 
 
 def _with_gangs(snapshot: Snapshot, classified: Classified) -> Classified:
-    """Of a gang that loses a member where it runs the others start anew as well: they prefer their nodes, free of charge."""
+    """Of a gang that loses a member where it runs the others restart as well: they prefer their nodes, free of charge."""
     stays = Counter(a.workload for a in classified.stay.values())
     torn = {name for name, ones in snapshot.running.items() if snapshot.requests[name].gang and stays[name] < len(ones)}
     stay = {name: a for name, a in classified.stay.items() if a.workload not in torn}
@@ -126,14 +126,14 @@ def _free(wanted: tuple[int, ...], size: int, taken: set[int]) -> bool:
     return all(0 <= i < size for i in wanted) and len(set(wanted)) == len(wanted) and taken.isdisjoint(wanted)
 
 
-def narrow(snapshot: Snapshot, classified: Classified) -> Task:
+def repair_task(snapshot: Snapshot, classified: Classified) -> Task:
     """Everything that may stay is fixed, except members of a gang that is not whole."""
     stays: Counter[str] = Counter(a.workload for a in classified.stay.values())
     whole = {n for n, request in snapshot.requests.items() if not request.gang or stays[n] == request.members}
     return _task(snapshot, classified, {name for name, a in classified.stay.items() if a.workload in whole})
 
 
-def wide(snapshot: Snapshot, classified: Classified) -> Task:
+def full_task(snapshot: Snapshot, classified: Classified) -> Task:
     """Nothing is fixed; the budget alone holds what runs."""
     return _task(snapshot, classified, set())
 

@@ -74,7 +74,7 @@ class Decided:
             for reason in moved_for(self.stack, self.now, workload, self.last, self.today):
                 yield self._sake(workload, reason)
 
-    # What waits for room.
+    # What waits for capacity.
 
     def _waits(self, kind: str, one: Waiting) -> Iterator[Said]:
         if not one.reasons:
@@ -168,7 +168,7 @@ class Decided:
         named = wish.model is not None and wish.model in text
         others = [n for n in stack.nodes if not named or stack.hardware_of(n).gpus.model in str(wish.model).split("|")]
         most = round(1000 * float(match[1]))
-        short = most < wish.share or "members find room" in text or "for each of" in text
+        short = most < wish.share or "members fit" in text or "for each of" in text
         return short and left[match[2]] == most and (" those " in text or most >= max(left[n] for n in others))
 
     # What leaves its node.
@@ -267,7 +267,7 @@ class Decided:
     def _sake(self, workload: str, reason: Reason) -> Said:
         name = reason.text.partition(":")[0]
         why = reason.text.partition(" because ")[2] or re.split(r", (?:and )?", reason.text, maxsplit=1)[1]
-        return Said(f"for the sake of: {reason.rule}", name, reason.text, self._because(self.ran[name], why))
+        return Said(f"because of: {reason.rule}", name, reason.text, self._because(self.ran[name], why))
 
 
 def _all(stack: Stack, workload: str, reasons: list[Reason]) -> Stack:
@@ -278,9 +278,9 @@ def _all(stack: Stack, workload: str, reasons: list[Reason]) -> Stack:
 
 def _names(why: str) -> set[str]:
     """The workloads that a sentence names as those for which something leaves."""
-    if found := re.match(r"(?:makes room for|preempted by|its place went to) (.+)", why):
+    if found := re.match(r"(?:frees capacity for|preempted by|its place went to) (.+)", why):
         return set(found[1].split(" and "))
-    if found := re.match(r"for the sake of (.+)", why):
+    if found := re.match(r"because of (.+)", why):
         text = re.sub(r", which had to leave \([^)]*\)", "", found[1])
         return {name.rpartition("-")[0] for part in text.split(" and ") for name in part.split(", ")}
     return set()
@@ -289,7 +289,7 @@ def _names(why: str) -> set[str]:
 def _kind(why: str) -> str:
     """A sentence without the names in it."""
     known = (
-        "makes room for", "preempted by", "its place went to", "removed from the stack file", "scaled down", "left the stack", "has to leave",
+        "frees capacity for", "preempted by", "its place went to", "removed from the stack file", "scaled down", "left the stack", "has to leave",
         "does not fit", "its new size has no place", "fewer nodes in use", "no place was found for it",
     )  # fmt: skip
     if found := next((text for text in known if text in why), ""):

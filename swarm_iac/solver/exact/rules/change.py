@@ -1,4 +1,4 @@
-"""What may a change do to what runs? Cordoned nodes are bounded in `FleetModel`: x[w,n] ≤ what stood there."""
+"""What may a change do to what runs? Cordoned nodes are bounded in `FleetModel`: x[w,n] ≤ what was placed there."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def parts_fit_cards(fleet: FleetModel) -> None:
     """For every node n:  Σ_{w whole} gpus_w · x[w,n] + cards that parts open ≤ empty cards of n,  by an arc flow.
 
     What cards carry of a share s is Σ_{w of share s} x[w,n]. Cards that fixed parts hold start at their height; those of
-    parts that may stay are told apart, so that it is known who keeps his: Σ_c keep[w,c] ≤ x[w,n].
+    parts that may stay are separate variables, so that it is known which are kept: Σ_c keep[w,c] ≤ x[w,n].
     """
     for node in fleet.by_node:
         shares, cards = fleet.parts(node)
