@@ -19,7 +19,7 @@ from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.reconcile.request import Request
 from swarm_iac.stackfile import Loaded, Source, load
-from swarm_iac.stackfile.checks.orphans import stakes
+from swarm_iac.stackfile.checks.orphans import orphan_problem
 from swarm_iac.stackfile.locks import finished, lock
 from swarm_iac.stackfile.locks import proof as proofs
 from swarm_iac.stackfile.locks.atomic_write import write_whole
@@ -139,7 +139,7 @@ def running(
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",))
     if not last.placement.growing or lock.outgrown(last, loaded.stack):
         return now
-    waits = Placement(growing=growth.told(loaded.stack, last.placement).growing)
+    waits = Placement(growing=growth.with_sizes(loaded.stack, last.placement).growing)
     return replace(now, stack=growth.held(loaded.stack, last.placement), declared=loaded.stack, placement=waits)
 
 
@@ -193,7 +193,7 @@ def _load(files: Files, today: datetime.date, progress: Progress | None) -> Load
         found = None
         with contextlib.suppress(OSError, SwarmError):  # nothing is known if the lock cannot be read
             raw = texts.read(files.stack, str(files.stack))
-            found = stakes(raw, str(relative(files.stack)), read_lock(files.lock).placement)
+            found = orphan_problem(raw, str(relative(files.stack)), read_lock(files.lock).placement)
         raise StackFileError((*error.problems, *([found] if found else []))) from None
 
 
@@ -224,7 +224,7 @@ def _decide(
     candidate = read_candidate(files, needed=bool(stale)) if stale or waits else lock.Lock()
     if stale or waits:
         last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
-        stale = stale or proofs.room_came(waits, over)
+        stale = stale or proofs.capacity_freed(waits, over)
     before = finished.of_now(last, loaded.stack)
     dropped = () if before is last.placement else tuple(set(last.placement.allocations) - set(before.allocations))
     now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
@@ -299,7 +299,7 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
 def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
     """The decision of a valid lock or candidate."""
     declared = None if stack is now.stack else now.stack
-    told = growth.told(now.stack, proofs.explained(placement, proof))
+    told = growth.with_sizes(now.stack, proofs.explained(placement, proof))
     return replace(now, stack=stack, declared=declared, placement=told, proof=proof)
 
 

@@ -31,7 +31,7 @@ class Came:
     names: tuple[str, ...] = ()
     broken: tuple[Violation, ...] = ()
 
-    def told(self, besides: tuple[str, ...] = ()) -> str:
+    def text(self, besides: tuple[str, ...] = ()) -> str:
         """What it breaks, one sentence for each rule but those that are reported already."""
         firsts = {one.rule: one.text for one in reversed(self.broken) if one.rule not in besides}
         return "; besides, ".join(list(reversed(firsts.values()))[:_TOLD])
@@ -76,7 +76,7 @@ def besides(
     node = stack.nodes[one.node].model_copy(update={"state": "ready"})
     ready = stack.model_copy(update={"nodes": {**stack.nodes, one.node: node}})
     found = came(ready, before, after, (one,), today, whole=whole)
-    more = found.told(("sizes_equal_wish",))
+    more = found.text(("sizes_equal_request",))
     return f"; besides, {more}" if more else ""
 
 
@@ -85,7 +85,7 @@ def torn(stack: Stack, gang: tuple[Allocation, ...], found: Came) -> str:
     for one in gang:
         node = stack.nodes.get(one.node)
         if node is None or node.state in ("drain", "lost"):
-            more = found.told(("states_allow", "everything_is_known"))
+            more = found.text(("states_allow", "everything_is_known"))
             text = f"{one.name} has to leave {one.node} ({node.state if node else 'gone'}), and a gang runs whole or not at all"
             return f"{text}; besides, {more}" if more else text
     return ""
@@ -125,8 +125,8 @@ class _Scope:
         nodes, known = {each.node for each in back}, {each.name for each in back}
         found = []
         for one in self.before.allocations:
-            wish, node = self.stack.workloads.get(one.workload), self.stack.nodes.get(one.node)
-            if one.node not in nodes or one.name in known or wish is None or node is None or one.index >= wish.members:
+            request, node = self.stack.workloads.get(one.workload), self.stack.nodes.get(one.node)
+            if one.node not in nodes or one.name in known or request is None or node is None or one.index >= request.members:
                 continue
             now = self.now.get(one.name)
             if (now is None or now.node != one.node) and node.state in ("ready", "cordon") and self.came((one,)).names:
@@ -153,8 +153,8 @@ class _Scope:
 
 def _user(stack: Stack, one: Allocation) -> str | None:
     """Whose its workload is now."""
-    wish = stack.workloads.get(one.workload)
-    return wish.user if wish else one.user
+    request = stack.workloads.get(one.workload)
+    return request.user if request else one.user
 
 
 def _seated(stack: Stack, stays: list[Allocation], come: list[Allocation]) -> list[Allocation]:

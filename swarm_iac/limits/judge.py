@@ -15,9 +15,9 @@ from swarm_iac.model.stack import Stack
 RULES = (
     requests.everything_is_known,
     requests.indices_are_unique,
-    requests.sizes_equal_wish,
+    requests.sizes_equal_request,
     machines.gpus_have_one_owner,
-    machines.gpus_match_wish,
+    machines.gpus_match_request,
     machines.cpus_have_one_owner,
     machines.nodes_carry_what_is_placed,
     numa.memory_fits_numa,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from swarm_iac.limits.index import PlacementIndex, Violation
-from swarm_iac.model.device import told
+from swarm_iac.model.device import format_devices
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import RESOURCES
 from swarm_iac.units import Watts
@@ -61,22 +61,22 @@ def cpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:
                     yield _on(one, "cpus_have_one_owner", text, "each")
 
 
-def gpus_match_wish(placed: PlacementIndex) -> Iterator[Violation]:
+def gpus_match_request(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a with GPUs:  model_n ∈ models_a, where a names some,  memory_a ≤ gpu_memory_n,  and  part_a,g = share_a"""
     for one in placed.known:
         if not one.gpus:
             continue
-        wish = placed.stack.workloads[one.workload].each.gpus
-        if other := next((gpu for gpu in one.gpus if gpu.part != wish.share), None):
-            text = f"{one.name} has {told([other])}, and it asks for {wish}"
-            yield _on(one, "gpus_match_wish", text, "each.gpus")
+        request = placed.stack.workloads[one.workload].each.gpus
+        if other := next((gpu for gpu in one.gpus if gpu.part != request.share), None):
+            text = f"{one.name} has {format_devices([other])}, and it asks for {request}"
+            yield _on(one, "gpus_match_request", text, "each.gpus")
         hardware = placed.stack.hardware_of(one.node)
-        if not wish.allows(hardware.gpus.model):
-            text = f"{one.name} asks for {wish.model}, and {one.node} has {hardware.gpus.model}"
-            yield _on(one, "gpus_match_wish", text, "each.gpus")
-        elif wish.memory and wish.memory > hardware.gpu_memory:
-            text = f"{one.name} asks for GPUs of {wish.memory}, and those of {one.node} have {hardware.gpu_memory}"
-            yield _on(one, "gpus_match_wish", text, "each.gpus")
+        if not request.allows(hardware.gpus.model):
+            text = f"{one.name} asks for {request.model}, and {one.node} has {hardware.gpus.model}"
+            yield _on(one, "gpus_match_request", text, "each.gpus")
+        elif request.memory and request.memory > hardware.gpu_memory:
+            text = f"{one.name} asks for GPUs of {request.memory}, and those of {one.node} have {hardware.gpu_memory}"
+            yield _on(one, "gpus_match_request", text, "each.gpus")
 
 
 def nodes_carry_what_is_placed(placed: PlacementIndex) -> Iterator[Violation]:

@@ -45,23 +45,23 @@ def indices_are_unique(placed: PlacementIndex) -> Iterator[Violation]:
                 yield Violation(rule="indices_are_unique", text=text, subject=f"{name}-{index}", path=path)
 
 
-def sizes_equal_wish(placed: PlacementIndex) -> Iterator[Violation]:
+def sizes_equal_request(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a of w and resource r:  r_a = r_w; pieces (GPUs, pinned cores) are counted
 
     Of one that has ended all but its files is 0, and those are what they were.
     """
-    wishes = {name: demand_of(placed.stack.workloads[name]) for name in placed.by_workload}
+    requests = {name: demand_of(placed.stack.workloads[name]) for name in placed.by_workload}
     for one in placed.known:
         held = held_of(one)
-        if held == wishes[one.workload] and not one.ended:
+        if held == requests[one.workload] and not one.ended:
             continue
-        for row, has, asked in zip(RESOURCES, held, wishes[one.workload], strict=True):
-            wish = asked if not one.ended else has if row.files else 0
-            if has != wish:
-                text = f"{one.name} holds {row.text(has)} of {row.noun}, and its workload asks for {row.text(wish)}"
+        for row, has, asked in zip(RESOURCES, held, requests[one.workload], strict=True):
+            request = asked if not one.ended else has if row.files else 0
+            if has != request:
+                text = f"{one.name} holds {row.text(has)} of {row.noun}, and its workload asks for {row.text(request)}"
                 text = f"{one.name} has ended, and holds {row.text(has)} of {row.noun}" if one.ended else text
                 path = f"workloads.{one.workload}.{row.path(placed.stack.workloads[one.workload])}"
-                yield Violation(rule="sizes_equal_wish", text=text, subject=one.name, path=path)
+                yield Violation(rule="sizes_equal_request", text=text, subject=one.name, path=path)
 
 
 def gangs_are_whole(placed: PlacementIndex) -> Iterator[Violation]:

@@ -36,7 +36,7 @@ def _held(stack: Stack, placement: Placement) -> Counter[str]:
     return held
 
 
-def told(stack: Stack, before: Placement, after: Placement) -> str:
+def format_change(stack: Stack, before: Placement, after: Placement) -> str:
     """`25.00 EUR/h, before 20.00 EUR/h: +5.00 EUR/h`; empty where the stack has no prices."""
     now, then = cost(stack, after), cost(stack, before)
     if now is None or then is None:

@@ -30,7 +30,7 @@ def waiting(stack: Stack) -> Iterator[Node]:
     return (node for node in stack.nodes.values() if node.drain_by and node.state == "cordon")
 
 
-def told(moment: datetime.datetime) -> str:
+def format_moment(moment: datetime.datetime) -> str:
     """A moment as it is written in a stack file, in UTC and to the minute."""
     return moment.astimezone(datetime.UTC).strftime(_FORM)
 

@@ -103,7 +103,7 @@ def share_text(part: int) -> str:
     return f"{Decimal(part) / WHOLE:f}".rstrip("0").rstrip(".")
 
 
-def told(devices: Iterable[Device]) -> str:
+def format_devices(devices: Iterable[Device]) -> str:
     """For people: whole cards by number, neighbours as one, and parts: `0-3,6`, `0.25 of GPU 3`. Empty where there are none."""
     ones = sorted(devices)
     whole = [one.index for one in ones if one.whole]
@@ -123,6 +123,6 @@ def sharing(devices: Iterable[Device]) -> str:
 
 
 def marked(devices: Iterable[Device]) -> str:
-    """As `told`, and that it is shared: `0.25 of GPU 3 (time-shared, not isolated)`."""
+    """As `format_devices`, and that it is shared: `0.25 of GPU 3 (time-shared, not isolated)`."""
     ones = tuple(devices)
-    return f"{told(ones)} ({SHARED})" if sharing(ones) else told(ones)
+    return f"{format_devices(ones)} ({SHARED})" if sharing(ones) else format_devices(ones)

@@ -12,15 +12,15 @@ from swarm_iac.model.workload import Workload
 _MEMBERS = Noun(int, "members")
 
 
-def at_size(wish: Workload, one: Allocation, count: int) -> Workload:
+def at_size(request: Workload, one: Allocation, count: int) -> Workload:
     """The request with no more of anything than what runs holds, so that nobody has more than the stack file says.
 
     `one`: any of the `count` replicas that run. More replicas than that are no matter of size; more members of a gang are.
     """
     for row in RESOURCES:
-        if (held := row.held(one)) < row.demand(wish):
-            wish = row.lowered(wish, held)
-    return wish if wish.gang is None or wish.gang <= count else wish.model_copy(update={"gang": count})
+        if (held := row.held(one)) < row.demand(request):
+            request = row.lowered(request, held)
+    return request if request.gang is None or request.gang <= count else request.model_copy(update={"gang": count})
 
 
 def held(stack: Stack, placement: Placement) -> Stack:
@@ -33,11 +33,11 @@ def held(stack: Stack, placement: Placement) -> Stack:
     return stack.model_copy(update={"workloads": {**stack.workloads, **smaller}})
 
 
-def told(stack: Stack, placement: Placement) -> Placement:
+def with_sizes(stack: Stack, placement: Placement) -> Placement:
     """The placement, with what each that waits to grow keeps and wants, in words. `stack`: as it is written."""
     first, count = _running(placement)
     growing = tuple(
-        _told(one, stack.workloads[one.workload], first[one.workload], count[one.workload])
+        _with_sizes(one, stack.workloads[one.workload], first[one.workload], count[one.workload])
         for one in placement.growing
         if one.workload in first
     )
@@ -50,9 +50,9 @@ def _running(placement: Placement) -> tuple[dict[str, Allocation], Counter[str]]
     return first, Counter(one.workload for one in placement.allocations)
 
 
-def _told(growing: Growing, wish: Workload, one: Allocation, count: int) -> Growing:
-    sizes = [(_MEMBERS, count, count if wish.gang is None else wish.gang)]
-    sizes += [(row, row.held(one), row.demand(wish)) for row in RESOURCES]
+def _with_sizes(growing: Growing, request: Workload, one: Allocation, count: int) -> Growing:
+    sizes = [(_MEMBERS, count, count if request.gang is None else request.gang)]
+    sizes += [(row, row.held(one), row.demand(request)) for row in RESOURCES]
     pairs = [(noun.amount(was), noun.amount(now)) for noun, was, now in sizes if was < now]
     keeps, wants = (", ".join(pair) for pair in zip(*pairs, strict=True)) if pairs else ("", "")
     return growing.model_copy(update={"keeps": keeps, "wants": wants})

@@ -57,7 +57,7 @@ class Allocation(_Sized):
         """Thousandths of GPUs."""
         return sum([one.part for one in self.gpus])
 
-    def given_back(self) -> Allocation:
+    def released(self) -> Allocation:
         """The same after its end: its files stay, and others may have the rest."""
         nothing = {row.field: () if row.pieces else row.unit(0) for row in RESOURCES if not row.files}
         return self.model_copy(update={**nothing, "numa": (), "ended": True})

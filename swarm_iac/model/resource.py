@@ -326,16 +326,16 @@ _BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidt
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
 RESOURCES: tuple[Resource, ...] = (
     Resource(
-        GpuCount, "GPUs", "gpus", "each.gpus", lambda wish: wish.each.gpus.milli, milli_step,
+        GpuCount, "GPUs", "gpus", "each.gpus", lambda request: request.each.gpus.milli, milli_step,
         pieces="gpus", measured="gpu_milli",
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node", per=WHOLE),
-        taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == WHOLE else 0,  # parts are counted by cards
+        taken=lambda request: request.each.gpus.count if request.each.gpus.share == WHOLE else 0,  # parts are counted by cards
         limit=LimitKey(GpuCount, "GPUs", "gpus", "GPUs; a part of one counts as much as it is."),
         enforced=Enforced({"gpus": "gpus"}, Verb.SLICE, "GPUs", live=False),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
     Resource(
-        Cpus, "vCPUs", "vcpus", "each.vcpus", lambda wish: int(wish.each.vcpus), milli_step,
+        Cpus, "vCPUs", "vcpus", "each.vcpus", lambda request: int(request.each.vcpus), milli_step,
         capacity=Capacity("vcpus", lambda has: int(has.vcpus), "vcpus_fit_node", "vcpus_fit_node"),
         limit=LimitKey(Cpus, "vCPUs", "vcpus", "vCPUs."),
         zero="lock and JSON", head="CPUs",
@@ -345,10 +345,10 @@ RESOURCES: tuple[Resource, ...] = (
         pieces="cpus", part_of="vcpus",
         capacity=Capacity("vcpus", lambda has: int(has.vcpus) // 1000, "cores_fit_node"),
         enforced=Enforced({"slice.cpus": "cpus"}, Verb.SLICE, "cores"),
-        editing=lambda wish, amount: ("each.pinned", False), lowering=_unpinned,
+        editing=lambda request, amount: ("each.pinned", False), lowering=_unpinned,
     ),
     Resource(
-        Bytes, "memory", "memory", "each.memory", lambda wish: int(wish.each.memory), giga_step,
+        Bytes, "memory", "memory", "each.memory", lambda request: int(request.each.memory), giga_step,
         capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
         limit=LimitKey(Bytes, "memory", "memory", "RAM."),
         enforced=Enforced(
@@ -384,7 +384,7 @@ RESOURCES: tuple[Resource, ...] = (
         key_in=_rate_key("ingress"), editing=_rate_edit("ingress"), lowering=_lower_rate("ingress"),
     ),
     Resource(
-        int, "licences", "licences", "each.licences", lambda wish: wish.each.licences, one_by_one,
+        int, "licences", "licences", "each.licences", lambda request: request.each.licences, one_by_one,
         limit=LimitKey(int, "licences", "licences", "Licences held at once; no machine has any."),
     ),
 )  # fmt: skip

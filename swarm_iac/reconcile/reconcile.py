@@ -149,7 +149,7 @@ class Reconciliation:
             name: each for name, each in self.claims.items()
             if name in desired and not self.observed[name].error and (self.only is None or name in self.only.nodes)
         }  # fmt: skip
-        return ownership.given_back(plan, named)
+        return ownership.released(plan, named)
 
     def guard(self, allowed: int) -> None:
         """Raises Refused if more would stop than can be intended. `allowed`: number of stops that a person allowed."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.stack import Ceiling, Limits, Stack
-from swarm_iac.stackfile.checks.feasibility import wishes
+from swarm_iac.stackfile.checks.feasibility import feasibility_problems
 from swarm_iac.stackfile.checks.references import check
 from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.reading.compose import YamlNode, compose
@@ -56,7 +56,7 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
     source = Source(document, policy, merged.places)
     problems += check(stack, shape, source, touched)
     if not touched and not merged.problems and all(node.hardware in stack.hardware for node in stack.nodes.values()):
-        problems += wishes(stack, source, functools.cache(lambda: lock.beside(file, stack)))
+        problems += feasibility_problems(stack, source, functools.cache(lambda: lock.beside(file, stack)))
     if problems:
         raise StackFileError(tuple(dict.fromkeys(problems)))
     return Loaded(stack, source)

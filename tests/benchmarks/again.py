@@ -179,8 +179,8 @@ def _stopped(now: Decision, today: datetime.date) -> Iterator[tuple[str, str]]:
     high = max((_rank(stack, one.workload) for one in new), default=-1)
     capacity_only = now.stale and all(" since that was decided" in text or "no proof says" in text for text in now.stale)
     for one in lost:
-        wish = stack.workloads[one.workload]
-        if wish.gang is None and one.index >= wish.replicas.least:
+        request = stack.workloads[one.workload]
+        if request.gang is None and one.index >= request.replicas.least:
             continue  # only the least of a range is guaranteed
         if capacity_only and _rank(stack, one.workload) >= high:
             yield "dropped", f"{one.name} ran on {one.node} and loses its slot, since: {'; '.join(now.stale)}"
@@ -188,10 +188,10 @@ def _stopped(now: Decision, today: datetime.date) -> Iterator[tuple[str, str]]:
     # Growth: would its old size fit where it was, beside all that stands now?
     counts = Counter(one.workload for one in now.last.allocations)
     for one in lost:
-        wish = stack.workloads[one.workload]
-        kept = growth.at_size(wish, one, counts[one.workload])
+        request = stack.workloads[one.workload]
+        kept = growth.at_size(request, one, counts[one.workload])
         node = stack.nodes.get(one.node)
-        grows = wish.on_grow == "keep" and kept != wish and wish.gang is None and wish.replicas.least > one.index
+        grows = request.on_grow == "keep" and kept != request and request.gang is None and request.replicas.least > one.index
         if not grows or node is None or node.state not in ("", "ready"):
             continue
         smaller = now.stack.model_copy(update={"workloads": {**now.stack.workloads, one.workload: kept}})

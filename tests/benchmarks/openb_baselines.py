@@ -88,12 +88,12 @@ def assignment(trace: Trace, seconds: float) -> tuple[Where, float | None]:
     do not fit on cards are left out.
     """
     model = cp_model.CpModel()
-    wishes = workloads(trace)
-    names = [name for name, (shape, _) in wishes.items() if shape.gpus]
+    requests = workloads(trace)
+    names = [name for name, (shape, _) in requests.items() if shape.gpus]
     x: dict[tuple[str, int], cp_model.IntVar] = {}
     by_node: list[list[str]] = [[] for _ in trace.nodes]
     for name in names:
-        shape, count = wishes[name]
+        shape, count = requests[name]
         for n, (_, machine) in enumerate(trace.nodes):
             if shape.models and machine.model not in shape.models:
                 continue
@@ -105,13 +105,13 @@ def assignment(trace: Trace, seconds: float) -> tuple[Where, float | None]:
                 by_node[n].append(name)
         model.add(sum(x[name, n] for n in range(len(trace.nodes)) if (name, n) in x) <= count)
     for n, (_, machine) in enumerate(trace.nodes):
-        inside = [(x[name, n], wishes[name][0]) for name in by_node[n]]
+        inside = [(x[name, n], requests[name][0]) for name in by_node[n]]
         shared = model.new_int_var(0, machine.gpus, "")
         model.add(sum(var * shape.cpu for var, shape in inside) <= machine.cpu)
         model.add(sum(var * (shape.memory >> 20) for var, shape in inside) <= machine.memory >> 20)
         model.add(sum(var * shape.gpus for var, shape in inside if shape.milli == 1000) + shared <= machine.gpus)
         model.add(sum(var * shape.milli for var, shape in inside if shape.milli < 1000) <= 1000 * shared)
-    model.maximize(sum(var * wishes[name][0].size for (name, _), var in x.items()))
+    model.maximize(sum(var * requests[name][0].size for (name, _), var in x.items()))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 2
     solver.parameters.max_time_in_seconds = seconds
@@ -119,8 +119,8 @@ def assignment(trace: Trace, seconds: float) -> tuple[Where, float | None]:
     where: Where = []
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         machines = Machines(trace)
-        for (name, n), var in sorted(x.items(), key=lambda pair: (pair[0][1], -wishes[pair[0][0]][0].milli)):
-            pod = wishes[name][0]
+        for (name, n), var in sorted(x.items(), key=lambda pair: (pair[0][1], -requests[pair[0][0]][0].milli)):
+            pod = requests[name][0]
             for _ in range(solver.value(var)):
                 if (machines.cards[n] >= pod.milli).sum() >= pod.gpus:
                     where.append((name, trace.nodes[n][0], machines.take(pod, n)))

@@ -45,7 +45,7 @@ def fleet(gpus: int, shapes: int, seed: int = 0) -> Stack:
         name = f"n{len(nodes):06d}"
         nodes[name] = {"name": name, "hardware": f"m{kind}", "ssh": "local"}
         held += MACHINES[kind][0]
-    wishes: dict[str, dict[str, Any]] = {}
+    requests: dict[str, dict[str, Any]] = {}
     for i in range(shapes):
         ((count, share, _),) = rng.choices(SIZES, [size[2] for size in SIZES])
         vcpus = max(1, round(count * share / 1000 * rng.choice((3, 6, 8, 10, 11.5, 12, 15, 18)) + rng.randrange(3)))
@@ -54,12 +54,16 @@ def fleet(gpus: int, shapes: int, seed: int = 0) -> Stack:
         replicas = max(1, round(1.3 * held / shapes / (count * share / 1000)))
         for part, left in enumerate(range(replicas, 0, -MOST)):
             least = min(left, MOST)
-            wishes[f"w{i:04d}-{part}"] = {"user": "all", "each": each, "replicas": {"least": least, "most": least}}
+            requests[f"w{i:04d}-{part}"] = {
+                "user": "all",
+                "each": each,
+                "replicas": {"least": least, "most": least},
+            }
     hardware = {
         f"m{i}": {"gpus": {"count": count, "model": f"G{i}"}, "vcpus": vcpus, "memory": f"{memory} GB"}
         for i, (count, vcpus, memory, _) in enumerate(MACHINES)
     }
-    return Stack.model_validate({"fleet": "scale", "hardware": hardware, "nodes": nodes, "workloads": wishes})
+    return Stack.model_validate({"fleet": "scale", "hardware": hardware, "nodes": nodes, "workloads": requests})
 
 
 def measured(gpus: int, shapes: int) -> Row:

@@ -307,14 +307,14 @@ def test_a_sound_answer_has_nothing_wrong_and_an_error_is_a_row() -> None:
 def test_a_finished_job_keeps_its_files_and_nothing_else() -> None:
     """It may not go, move, hold more than its files, or come to be by a decision; and its files count."""
     stack = stack_of({"w": {"replicas": 2, "each": {"gpus": 4, "scratch": "600 GB"}}, "v": {"each": {"scratch": "600 GB"}}})
-    over, runs = put(stack, "w-0", "a1", (0, 1, 2, 3)).given_back(), put(stack, "w-1", "a2", (0, 1, 2, 3))
+    over, runs = put(stack, "w-0", "a1", (0, 1, 2, 3)).released(), put(stack, "w-1", "a2", (0, 1, 2, 3))
     last, beside = placed(over, runs), put(stack, "v-0", "c1")
     assert broken(stack, placed(over, runs, beside), last, TODAY) == []
     for wrong in (
         [runs],
         [runs, over.model_copy(update={"node": "c1"})],
         [runs, over.model_copy(update={"gpus": whole_gpus((0,))})],
-        [over, runs.given_back()],
+        [over, runs.released()],
     ):
         assert "finished" in {one.rule for one in broken(stack, placed(*wrong), last, TODAY)}
     full = broken(stack, placed(over, runs, put(stack, "v-0", "a1")), last, TODAY)

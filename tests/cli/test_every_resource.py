@@ -129,10 +129,10 @@ def test_a_placement_beyond_a_limit_is_refused_apart_from_the_solver(key: str, l
     stack = loads(written(key, **{level: limiting(key, 3)}), "lab.yaml", today=datetime.date(2026, 6, 1)).stack
     ones = tuple(
         Allocation(
-            name=f"{name}-0", workload=name, index=0, node="gpu-01", **sizes(wish),
+            name=f"{name}-0", workload=name, index=0, node="gpu-01", **sizes(request),
             **({"gpus": ((0, 1), (2, 3))[name == "second"]} if key == "gpus" else {}),
         )
-        for name, wish in stack.workloads.items()
+        for name, request in stack.workloads.items()
     )  # fmt: skip
     rule = {"user": "users_stay_under_limit", "node": "nodes_stay_under_limit", "cluster": "cluster_stays_under_limit"}[level]
     (found,) = judge(stack, Placement(allocations=ones))

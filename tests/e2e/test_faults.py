@@ -83,7 +83,7 @@ def trouble(fleet: Fleet) -> Iterator[Trouble]:
         text["nodes"].setdefault(node, {})["labels"] = {"at": label}
     one = Trouble(fleet, text)
     one.put_recorder()
-    one.wish()
+    one.request()
     try:
         fleet.swarm("up", "--yes", "--skip-preview").ok()
         yield one
@@ -96,7 +96,7 @@ def trouble(fleet: Fleet) -> Iterator[Trouble]:
 def test_a_fault_hurts_nobody_else_is_told_and_is_mended_by_the_next_run(trouble: Trouble, fault: Fault) -> None:
     fleet = trouble.fleet
     trouble.turn += 1
-    trouble.wish()
+    trouble.request()
     others = trouble.processes()
     trouble.watch()
     try:

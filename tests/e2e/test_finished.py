@@ -30,17 +30,17 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 def whole_node(stage: Stage, command: str) -> dict[str, Any]:
     """A job with every GPU of its node."""
     shape = stage.text["hardware"][stage.text["nodes"][TWO]["hardware"]]
-    wish = job(command, "two")
-    wish["each"]["gpus"] = int(str(shape["gpus"]).split()[0])
-    return wish
+    request = job(command, "two")
+    request["each"]["gpus"] = int(str(shape["gpus"]).split()[0])
+    return request
 
 
 def test_who_waits_starts_where_a_job_finished(stage: Stage) -> None:
     first = whole_node(stage, "sh -c 'echo ran >> log; until test -e end; do sleep 0.2; done'")
     then = whole_node(stage, "/bin/sleep infinity")
-    stage.wish({"first": first})
+    stage.request({"first": first})
     stage.up()
-    stage.wish({"first": first, "then": then})
+    stage.request({"first": first, "then": then})
     assert "1 pending" in stage.fleet.swarm("plan").ok().text
     stage.up()
     assert stage.runs("then-0") == {}

@@ -49,7 +49,7 @@ class Stage:
         for label, node in PLACES.items():
             self.text["nodes"].setdefault(node, {})["labels"] = {"at": label}
 
-    def wish(self, workloads: dict[str, Any], **nodes: str) -> None:
+    def request(self, workloads: dict[str, Any], **nodes: str) -> None:
         self.text["workloads"] = workloads
         for label, state in nodes.items():
             self.text["nodes"][PLACES[label]]["state"] = state
@@ -97,7 +97,7 @@ ENDS = {
 
 
 def test_ends_give_back_what_they_hold_unless_they_hold_it(stage: Stage) -> None:
-    stage.wish(ENDS)
+    stage.request(ENDS)
     stage.up()
     stage.settle()
     two = PLACES["two"]
@@ -147,21 +147,21 @@ def test_after_a_loss_of_power_services_are_back_jobs_wait_and_ends_last(stage: 
 
 
 def test_a_machine_given_up_as_lost_never_runs_its_old_job_again(stage: Stage) -> None:
-    wish: dict[str, Any] = {"solo": job("/bin/sleep infinity", "two"), "web": WEB}
-    stage.wish(wish)
+    request: dict[str, Any] = {"solo": job("/bin/sleep infinity", "two"), "web": WEB}
+    stage.request(request)
     stage.fleet.swarm("up", "--yes", "--skip-preview", "--allow-stop", "20").ok()
     two = PLACES["two"]
     assert stage.runs("solo-0").keys() == {two}
     stage.fleet.sandbox.power_off(two)
-    wish = {"solo": {**job("/bin/sleep infinity"), "place": {}}}
-    stage.wish(wish, two="lost")
+    request = {"solo": {**job("/bin/sleep infinity"), "place": {}}}
+    stage.request(request, two="lost")
     stage.up()
     home = stage.fleet.placed()["solo-0"]["node"]
     assert home != two
     stage.fleet.sandbox.power_on(two)
     there = stage.runs("solo-0")
     assert there.keys() == {home}, "it waits on the machine that came back"
-    stage.wish(wish, two="ready")
+    stage.request(request, two="ready")
     stage.up()
     assert stage.runs("solo-0") == there, "and who runs is not disturbed"
     assert "solo" not in stage.fleet.node(two, "cat /var/lib/swarm/ledger.json; ls /sys/fs/cgroup/swarm.slice")

@@ -26,7 +26,7 @@ def look(fleet: Fleet) -> dict[str, str]:
 
 
 @pytest.fixture
-def wished(fleet: Fleet) -> Iterator[Fleet]:
+def requested(fleet: Fleet) -> Iterator[Fleet]:
     """A new power limit and a new kernel setting for all three nodes, in both tunings."""
     before = fleet.stack.read_text()
     fleet.swarm("up", "--yes", "--skip-preview").ok()
@@ -40,8 +40,8 @@ def wished(fleet: Fleet) -> Iterator[Fleet]:
     fleet.swarm("up", "--yes", "--skip-preview", "--retry").ok()
 
 
-def test_a_value_that_fails_on_the_canary_goes_no_further_and_is_put_back(wished: Fleet) -> None:
-    fleet, before = wished, look(wished)
+def test_a_value_that_fails_on_the_canary_goes_no_further_and_is_put_back(requested: Fleet) -> None:
+    fleet, before = requested, look(requested)
     steps = json.loads(fleet.swarm("plan", "--json").ok().text)["steps"]
     (order,) = {tuple(step["rollout"]) for step in steps if step["rollout"]}
     assert set(order) == set(NODES)

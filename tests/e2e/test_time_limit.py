@@ -33,7 +33,7 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 
 
 def test_a_job_is_ended_at_its_limit_and_started_no_more(stage: Stage) -> None:
-    stage.wish(WISH)
+    stage.request(WISH)
     stage.up()
     end = time.monotonic() + 90
     while stage.runs("brief-0"):
@@ -53,7 +53,7 @@ def test_a_job_is_ended_at_its_limit_and_started_no_more(stage: Stage) -> None:
 
 def test_another_limit_is_heeded_by_what_runs(stage: Stage) -> None:
     before, two = stage.runs("long-0"), PLACES["two"]
-    stage.wish({**WISH, "long": job(SLEEPS, "two", time={"limit": "2 h"})})
+    stage.request({**WISH, "long": job(SLEEPS, "two", time={"limit": "2 h"})})
     stage.up()
     assert stage.runs("long-0") == before, "it was not stopped for it"
     assert stage.fleet.node(two, "systemctl show -P RuntimeMaxUSec swarm-long_0.service") == "1h 59min 55s"

@@ -99,7 +99,7 @@ class Stage:
     fleet: Fleet
     text: dict[str, Any]
 
-    def wish(self, workloads: dict[str, Any], **nodes: dict[str, Any]) -> None:
+    def request(self, workloads: dict[str, Any], **nodes: dict[str, Any]) -> None:
         self.text["workloads"] = workloads
         for node, more in nodes.items():
             self.text["nodes"].setdefault(node.replace("_", "-"), {}).update(more)
@@ -135,9 +135,9 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 
 
 def test_two_trainings_that_fill_two_nodes_trade_places(stage: Stage) -> None:
-    stage.wish({"left": train("ada", "8 x H100", "one"), "right": train("bo", "8 x H100", "two"), "web": web("three")})
+    stage.request({"left": train("ada", "8 x H100", "one"), "right": train("bo", "8 x H100", "two"), "web": web("three")})
     stage.up()
-    stage.wish({"left": train("ada", "8 x H100", "two"), "right": train("bo", "8 x H100", "one"), "web": web("three")})
+    stage.request({"left": train("ada", "8 x H100", "two"), "right": train("bo", "8 x H100", "one"), "web": web("three")})
     record = stage.up()
     assert (stage.place("left-0"), stage.place("right-0")) == (PLACES["two"], PLACES["one"])
     assert record.owners() == []
@@ -153,7 +153,7 @@ def test_two_trainings_that_fill_two_nodes_trade_places(stage: Stage) -> None:
 @pytest.mark.slow
 def test_a_service_moves_onto_a_place_that_another_leaves_without_a_gap(stage: Stage) -> None:
     pair = {**train("ada", "2", ""), "gang": 2, "place": {"spread": "node"}}
-    stage.wish({"right": train("bo", "8 x H100", "one"), "web": web("two"), "pair": pair})
+    stage.request({"right": train("bo", "8 x H100", "one"), "web": web("two"), "pair": pair})
     record = stage.up()
     assert stage.place("web-0") == PLACES["two"]
     assert {stage.place("pair-0"), stage.place("pair-1")} == {PLACES["two"], PLACES["three"]}
@@ -166,7 +166,7 @@ def test_a_service_moves_onto_a_place_that_another_leaves_without_a_gap(stage: S
 @pytest.mark.slow
 def test_a_gang_that_moves_one_member_stops_whole_and_starts_whole(stage: Stage) -> None:
     pair = {**train("ada", "2", ""), "gang": 2, "place": {"spread": "node"}}
-    stage.wish({"web": web("two"), "pair": pair}, gpu_03={"state": "drain", "why": "fan"})
+    stage.request({"web": web("two"), "pair": pair}, gpu_03={"state": "drain", "why": "fan"})
     record = stage.up()
     assert {stage.place("pair-0"), stage.place("pair-1")} == {PLACES["one"], PLACES["two"]}
     assert record.owners() == [] and record.dark() < 2 * BLUR
@@ -187,10 +187,10 @@ def test_three_moves_in_a_chain_free_a_place(stage: Stage) -> None:
         "d": four("bo", "two"),
         "e": four("cy", "three"),
     }
-    stage.wish(first, gpu_03={"state": "ready", "why": ""})
+    stage.request(first, gpu_03={"state": "ready", "why": ""})
     stage.up()
     del first["e"]
-    stage.wish({**first, "c": four("bo", "three"), "a": four("ada", "two"), "new": four("cy", "one")})
+    stage.request({**first, "c": four("bo", "three"), "a": four("ada", "two"), "new": four("cy", "one")})
     record = stage.up()
     assert {name: stage.place(f"{name}-0") for name in ("c", "a", "new")} == {
         "c": PLACES["three"], "a": PLACES["two"], "new": PLACES["one"],

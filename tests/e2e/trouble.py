@@ -59,7 +59,7 @@ class Trouble:
         """What the witness may hold after this turn. [bytes]"""
         return (64 + 8 * (self.turn % 2)) * 10**6
 
-    def wish(self) -> None:
+    def request(self) -> None:
         """Write this turn's wish. The power limit differs, so that each turn sets something on the cards too."""
         workloads = {name: one for name, one in self.text["workloads"].items() if name not in ("left", "right", "witness")}
         power = {"left": "600 W", "right": "500 W"}[self.new]

@@ -56,9 +56,9 @@ def put(
 ) -> Allocation:
     """An allocation with the sizes that its workload asks for."""
     key, _, index = name.rpartition("-")
-    wish = of.workloads[key]
+    request = of.workloads[key]
     values: dict[str, Any] = {
-        "workload": key, "index": int(index), **sizes(wish),
+        "workload": key, "index": int(index), **sizes(request),
     } | other  # fmt: skip
     return Allocation(name=name, node=node, gpus=gpus, cpus=cpus, **values)
 
@@ -102,22 +102,22 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("indices_are_unique", {"workloads__free__replicas": 1}, lambda s: [put(s, "free-0", "n1"), put(s, "free-9", "n1")]),
     ("indices_are_unique", {"workloads__free": {"user": "bo", "gang": 1}}, lambda s: [put(s, "free-9", "n1")]),
     ("indices_are_unique", {}, lambda s: [put(s, "free-0", "n1", index=1)]),
-    ("sizes_equal_wish", {}, lambda s: [put(s, "free-0", "n1", memory="2 GB")]),
-    ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0,), (0, 1))]),
-    ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0,))]),
-    ("sizes_equal_wish", {}, lambda s: [put(s, "w-0", "n1").given_back().model_copy(update={"memory": Bytes(1)})]),
+    ("sizes_equal_request", {}, lambda s: [put(s, "free-0", "n1", memory="2 GB")]),
+    ("sizes_equal_request", {}, lambda s: [put(s, "w-0", "n1", (0,), (0, 1))]),
+    ("sizes_equal_request", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0,))]),
+    ("sizes_equal_request", {}, lambda s: [put(s, "w-0", "n1").released().model_copy(update={"memory": Bytes(1)})]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (1, 2), (2, 3))]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (7, 8), (0, 1))]),
     ("gpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (3, 3), (0, 1))]),
     ("gpus_have_one_owner", HALF, lambda s: [put(s, "free-0", "n1", ("0:0.5",)), put(s, "w-0", "n1", (0, 1), (0, 1))]),
     ("gpus_have_one_owner", HALF, lambda s: [put(s, f"free-{i}", "n1", ("0:0.5",)) for i in range(3)]),
-    ("sizes_equal_wish", HALF, lambda s: [put(s, "free-0", "n1", ())]),
-    ("gpus_match_wish", {}, lambda s: [put(s, "w-0", "n1", (0, "1:0.5", "2:0.5"), (0, 1))]),
+    ("sizes_equal_request", HALF, lambda s: [put(s, "free-0", "n1", ())]),
+    ("gpus_match_request", {}, lambda s: [put(s, "w-0", "n1", (0, "1:0.5", "2:0.5"), (0, 1))]),
     ("users_stay_under_limit", {**HALF, "limits__user__gpus": 0.9}, halves),
     ("nodes_stay_under_limit", {**HALF, "limits__node__gpus": 0.9}, halves),
     ("cluster_stays_under_limit", {**HALF, "limits__cluster__gpus": 0.9}, halves),
-    ("gpus_match_wish", {}, lambda s: [put(s, "w-0", "n3", (0, 1), (0, 1))]),
-    ("gpus_match_wish", {"workloads__w__each__gpus": {"count": 2, "memory": "141 GB"}}, lambda s: pair(s)[:1]),
+    ("gpus_match_request", {}, lambda s: [put(s, "w-0", "n3", (0, 1), (0, 1))]),
+    ("gpus_match_request", {"workloads__w__each__gpus": {"count": 2, "memory": "141 GB"}}, lambda s: pair(s)[:1]),
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (2, 3), (1, 2))]),
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (15, 16))]),
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1), numa=(2,))]),
@@ -168,7 +168,7 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n3")],
     ),
     ("gangs_are_whole", {"workloads__w__gang": 3}, pair),
-    ("gangs_are_whole", {"workloads__w__gang": 4}, lambda s: [*pair(s), put(s, "w-2", "n9").given_back()]),
+    ("gangs_are_whole", {"workloads__w__gang": 4}, lambda s: [*pair(s), put(s, "w-2", "n9").released()]),
     ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),
     ("users_stay_under_limit", {"limits__user__bandwidth": "1 Gbit/s"}, pair),
     ("nodes_stay_under_limit", {"limits__node__vcpus": 3}, lambda s: pair(s, "n1", "n1")),
@@ -224,13 +224,13 @@ def test_every_rule_has_a_case_and_an_equation() -> None:
 )
 def test_files_of_finished_jobs_break_no_rule(changes: dict[str, Any]) -> None:
     of = stack(**changes)
-    ends = [put(stack(), f"w-{i}", "n1", (0, 1), (0, 1)).given_back() for i in range(2)]
+    ends = [put(stack(), f"w-{i}", "n1", (0, 1), (0, 1)).released() for i in range(2)]
     assert rules(of, *ends) == []
     assert rules(of, *(one.model_copy(update={"node": "n9"}) for one in ends)) == [], "and none where their node is gone"
 
 
 def test_who_comes_finds_the_disk_less_the_files_of_finished_jobs() -> None:
-    files = put(stack(), "w-0", "n1").given_back()
+    files = put(stack(), "w-0", "n1").released()
     for changes, rule in (
         ({"hardware__h__nvme": "150 GB"}, "storage_fits_node"),
         ({"limits__user__storage": "150 GB"}, "users_stay_under_limit"),

@@ -34,5 +34,5 @@ def test_only_the_node_with_a_deadline_waits_for_it(minutes: int, state: str) ->
 
 def test_a_moment_is_written_in_utc_and_read_as_the_same() -> None:
     there = BY.astimezone(datetime.timezone(datetime.timedelta(hours=-5)))
-    assert deadline.told(there) == "2026-11-22T08:00Z"
-    assert datetime.datetime.fromisoformat(deadline.told(there)) == BY
+    assert deadline.format_moment(there) == "2026-11-22T08:00Z"
+    assert datetime.datetime.fromisoformat(deadline.format_moment(there)) == BY

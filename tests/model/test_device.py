@@ -26,7 +26,7 @@ DEVICES = TypeAdapter(tuple[Device, ...])
 def test_it_is_written_and_read_back_as_it_was(one: Device, plain: int | str, text: str) -> None:
     assert one.plain == plain and Device.parse(plain) == one and Device.parse(one) is one
     assert DEVICES.validate_json(DEVICES.dump_json((one,))) == (one,)
-    assert device.told([one]) == text
+    assert device.format_devices([one]) == text
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_what_is_no_device_is_refused(wrong: Any) -> None:
 
 def test_people_read_neighbours_as_one_and_parts_by_name() -> None:
     ones = (gpu(6), gpu(2, 125), *whole_gpus((0, 1)), gpu(3))
-    assert device.told(ones) == "0-1,3,6, 0.125 of GPU 2"
-    assert device.told(()) == ""
+    assert device.format_devices(ones) == "0-1,3,6, 0.125 of GPU 2"
+    assert device.format_devices(()) == ""
 
 
 def test_an_allocation_knows_its_cards_and_how_much_it_has_of_them() -> None:

@@ -155,30 +155,30 @@ def test_every_row_has_a_case_and_every_size_a_row() -> None:
 
 def facts(row: Resource) -> dict[str, Any]:
     """What a case says, as the row has it."""
-    wish, one, shape = Workload.model_validate(WISH), Allocation.model_validate(HELD), Hardware.model_validate(SHAPE)
+    request, one, shape = Workload.model_validate(WISH), Allocation.model_validate(HELD), Hardware.model_validate(SHAPE)
     there = row.capacity
     return {
-        "demand": row.demand(wish),
+        "demand": row.demand(request),
         "held": row.held(one),
         "has": there and there.amount(shape),
         "hardware": there and there.key,
-        "reads": row.amount(row.demand(wish)),
-        "path": row.path(wish),
+        "reads": row.amount(row.demand(request)),
+        "path": row.path(request),
         "key": row.key,
         "name": row.name,
         "limit": row.limit and row.limit.key,
-        "less": tuple(row.demand(row.lowered(wish, amount)) for amount in (1, 0)),
-        "edit": row.edit(wish, 1),
+        "less": tuple(row.demand(row.lowered(request, amount)) for amount in (1, 0)),
+        "edit": row.edit(request, 1),
         "column": row.title,
-        "step": row.step(row.demand(wish)),
+        "step": row.step(row.demand(request)),
         "files": row.files,
         "rules": (there.rule if there else "", there.judged if there else "", row.uplink.rule if row.uplink else ""),
         "verb": row.uplink.verb if row.uplink else "",
-        "limited": f"{row.limit.amount(row.demand(wish))}: {row.limit.description}" if row.limit else "",
+        "limited": f"{row.limit.amount(row.demand(request))}: {row.limit.description}" if row.limit else "",
         "zero": row.zero,
         "part_of": row.part_of,
         "pieces": row.pieces,
-        "taken": row.taken(_with_part(wish)) if row.taken else None,
+        "taken": row.taken(_with_part(request)) if row.taken else None,
         "enforced": _enforced(row.enforced) if row.enforced else None,
     }
 
@@ -201,10 +201,10 @@ def _enforced(how: Enforced) -> dict[str, Any]:
     }
 
 
-def _with_part(wish: Workload) -> Workload:
+def _with_part(request: Workload) -> Workload:
     """The same with a part of one GPU."""
     gpus = Gpus(count=1, share=GpuCount(300))
-    return wish.model_copy(update={"each": wish.each.model_copy(update={"gpus": gpus})})
+    return request.model_copy(update={"each": request.each.model_copy(update={"gpus": gpus})})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -214,11 +214,11 @@ def test_a_row_says_what_its_case_does(name: str) -> None:
 
 #: Another value for each of a row, as a slip of the pen would write it.
 SLIPS: dict[str, Any] = {
-    "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda wish: 999,
+    "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda request: 999,
     "step": lambda need: 7, "pieces": "numa", "measured": "index", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
-    "taken": lambda wish: 999, "enforced": Enforced({"slice.swap_max": "swap"}, Verb.PREPARE, "things"), "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
-    "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda wish: "each.other",
-    "editing": lambda wish, amount: ("each.other", 999), "lowering": lambda wish, amount: wish,
+    "taken": lambda request: 999, "enforced": Enforced({"slice.swap_max": "swap"}, Verb.PREPARE, "things"), "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
+    "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda request: "each.other",
+    "editing": lambda request, amount: ("each.other", 999), "lowering": lambda request, amount: request,
 }  # fmt: skip
 
 
@@ -268,34 +268,34 @@ def test_what_is_enforced_is_shown_and_read_in_its_unit(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_lowered_wish_asks_for_no_more_of_it_and_no_more_of_anything(name: str) -> None:
-    wish, row = Workload.model_validate(WISH), ROWS[name]
-    for amount in (0, 1, row.demand(wish) - 1):
-        less = row.lowered(wish, amount)
+    request, row = Workload.model_validate(WISH), ROWS[name]
+    for amount in (0, 1, row.demand(request) - 1):
+        less = row.lowered(request, amount)
         assert row.demand(less) <= amount or name == "cores", "fewer cores are fewer vCPUs"
-        assert all(each.demand(less) <= each.demand(wish) for each in RESOURCES)
-    assert row.demand(row.lowered(wish, 0)) == 0
+        assert all(each.demand(less) <= each.demand(request) for each in RESOURCES)
+    assert row.demand(row.lowered(request, 0)) == 0
 
 
 def test_of_what_has_ended_only_files_are_left() -> None:
-    left = Allocation.model_validate(HELD).given_back()
+    left = Allocation.model_validate(HELD).released()
     assert {name: row.held(left) for name, row in ROWS.items() if row.held(left)} == {"storage": 29 * G}
 
 
 def test_where_a_wish_is_written_in_another_way_its_path_and_edit_follow() -> None:
     other = {"gpus": {"count": 2, "memory": "80 GB"}, "cache": "5 GB"}
-    wish = Workload.model_validate({"user": "ada", "each": other, "network": {"between": "2 Gbit/s"}})
+    request = Workload.model_validate({"user": "ada", "each": other, "network": {"between": "2 Gbit/s"}})
     for name, path, edit in (
         ("gpus", "each.gpus", ("each.gpus.share", "0.001")),
         ("storage", "each.cache", ("each.cache", "1 B")),
         ("egress", "network.between", ("network.between", "1 bit/s")),
         ("ingress", "network.between", ("network.between", "1 bit/s")),
     ):
-        assert (ROWS[name].path(wish), ROWS[name].edit(wish, 1)) == (path, edit)
-    assert ROWS["gpus"].edit(wish, 1500) == ("each.gpus.count", 1)
+        assert (ROWS[name].path(request), ROWS[name].edit(request, 1)) == (path, edit)
+    assert ROWS["gpus"].edit(request, 1500) == ("each.gpus.count", 1)
     plain = Workload.model_validate({"user": "ada", "each": {"gpus": 2}})
     assert [ROWS["gpus"].edit(plain, n) for n in (2000, 1000, 250)] == [("each.gpus", n) for n in (2, 1, 0.25)]
-    taken, part = ROWS["gpus"].taken, _with_part(wish)
-    assert taken and (taken(part), taken(wish), ROWS["gpus"].demand(part)) == (0, 2, 300)
+    taken, part = ROWS["gpus"].taken, _with_part(request)
+    assert taken and (taken(part), taken(request), ROWS["gpus"].demand(part)) == (0, 2, 300)
 
 
 def test_machines_have_whole_gpus_and_replicas_may_have_parts() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan import steps
-from swarm_iac.plan.state.completion import given_back
+from swarm_iac.plan.state.completion import released
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet
@@ -92,22 +92,24 @@ def recorded(
 ) -> tuple[dict[str, Observed], dict[str, Desired]]:
     """`before` with those jobs as they are found, and `after` with their room given to others, since they have ended."""
     found = {node: dict(state.allocations) for node, state in before.items()}
-    wished = {node: {one: state for one, state in each.allocations.items() if one not in how} for node, each in after.items()}
+    requested = {
+        node: {one: state for one, state in each.allocations.items() if one not in how} for node, each in after.items()
+    }
     ended: dict[str, list[str]] = {node: [] for node in before}
     for node, one in [(node, one) for node, ones in found.items() for one in ones if one in how]:
         state = found[node].pop(one)
-        beside = sum(each.scratch.quota for each in wished[node].values() if each.scratch)
+        beside = sum(each.scratch.quota for each in requested[node].values() if each.scratch)
         if state.scratch and beside + state.scratch.quota > fleets.DISK:  # the solver leaves room for its files
             state = state.model_copy(update={"scratch": None})
-        wished[node][one] = given_back(state)
+        requested[node][one] = released(state)
         ended[node].append(one)
         if how[one] != "gone":
             unit = state.unit.model_copy(update={"active": FOUND[how[one]], "restart": False})
             found[node][one] = state.model_copy(update={"unit": unit})
     seen = {node: state.model_copy(update={"allocations": found[node]}) for node, state in before.items()}
-    wish = {node: after[node].model_copy(update={"allocations": wished[node]}) for node in after}
+    request = {node: after[node].model_copy(update={"allocations": requested[node]}) for node in after}
     desired = {
-        node: each.model_copy(update={"ended": tuple(ended[node])}) for node, each in fleets.desired(wish, seen).items()
+        node: each.model_copy(update={"ended": tuple(ended[node])}) for node, each in fleets.desired(request, seen).items()
     }  # fmt: skip
     return fleets.observed(seen, how), desired
 

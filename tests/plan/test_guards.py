@@ -102,9 +102,9 @@ def test_a_replica_stands_only_where_its_wish_lets_it() -> None:
         "n3": Node(name="n3", hardware="h", ssh="n3", site="muc"),
         "n4": Node(name="n4", hardware="h", ssh="n4", site="fra", state="drain"),
     }
-    wish = Workload(
+    request = Workload(
         user="ada", each=Each(gpus=Gpus(count=1, model="H100")), place=Where(select={"site": "fra"}), renamed_from="old"
     )
-    stack = Stack(fleet="f", hardware=gpus, nodes=nodes, workloads={"chat": wish})
+    stack = Stack(fleet="f", hardware=gpus, nodes=nodes, workloads={"chat": request})
     assert [node for node in nodes if may_stand(stack, "old", node)] == ["n1"]
     assert not may_stand(stack, "chat", "n1"), "nothing runs under that name"

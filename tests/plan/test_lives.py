@@ -32,8 +32,8 @@ def fleet(
     """Each allocation has two GPUs of a node of its own, and is asked for there."""
     homes = dict(zip(fleets.NODES, health, strict=False))
     found = {node: fleets.node({name: one(name, (0, 1), health=health[name], restart=restart)}) for node, name in homes.items()}
-    wished = {node: fleets.node({name: one(name, (0, 1), restart=restart)}) for node, name in homes.items()}
-    desired = {node: wish.model_copy(update={"hold": hold}) for node, wish in fleets.desired(wished, found).items()}
+    requested = {node: fleets.node({name: one(name, (0, 1), restart=restart)}) for node, name in homes.items()}
+    desired = {node: request.model_copy(update={"hold": hold}) for node, request in fleets.desired(requested, found).items()}
     return fleets.observed(found, health), desired
 
 
@@ -103,8 +103,8 @@ def test_a_gang_that_may_restart_stops_whole_and_starts_whole(one_is: str, other
 
 def test_another_command_is_another_gang() -> None:
     observed, desired = fleet({"gang-0": "failed", "gang-1": "stopped"})
-    wished = {node: fleets.node({f"gang-{index}": job(f"gang-{index}", (0, 1), "y")}) for index, node in enumerate(desired)}
-    plan = steps(observed, fleets.desired(wished))
+    requested = {node: fleets.node({f"gang-{index}": job(f"gang-{index}", (0, 1), "y")}) for index, node in enumerate(desired)}
+    plan = steps(observed, fleets.desired(requested))
     assert {step.allocation for step in plan.steps if step.verb is Verb.START} == {"gang-0", "gang-1"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm_iac.model.state import Observed
-from swarm_iac.plan.state.completion import given_back
+from swarm_iac.plan.state.completion import released
 from swarm_iac.provider.operations import fleet_rows
 from swarm_iac.provider.operations.failures import row_of
 from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
@@ -16,10 +16,10 @@ ROW = ("Allocation", "train-0")
 
 
 def reconciled(health: str, *, hold: bool = False) -> Reconciliation:
-    wish = fleets.node({"train-0": one("train-0", (0, 1))})
+    request = fleets.node({"train-0": one("train-0", (0, 1))})
     desired = {
         name: each.model_copy(update={"hold": ("train-0",) if hold else ()})
-        for name, each in fleets.desired({"n1": wish}).items()
+        for name, each in fleets.desired({"n1": request}).items()
     }
     found = fleets.observed({"n1": fleets.node({"train-0": one("train-0", (0, 1), health=health)})}, {"train-0": health})
     seen: dict[str, Observed] = {"n1": found["n1"].model_copy(update={"booted": 1_795_287_780})}
@@ -43,8 +43,8 @@ def test_who_holds_keeps_its_row() -> None:
 def recorded(health: str) -> Reconciliation:
     """By the lock train-0 has ended, and train-1 has its GPUs."""
     state = one("train-0", (0, 1), health=health)
-    wish = fleets.node({"train-0": given_back(one("train-0", (0, 1))), "train-1": one("train-1", (0, 1))})
-    desired = {name: each.model_copy(update={"ended": ("train-0",)}) for name, each in fleets.desired({"n1": wish}).items()}
+    request = fleets.node({"train-0": released(one("train-0", (0, 1))), "train-1": one("train-1", (0, 1))})
+    desired = {name: each.model_copy(update={"ended": ("train-0",)}) for name, each in fleets.desired({"n1": request}).items()}
     seen = fleets.observed({"n1": fleets.node({"train-0": state})}, {"train-0": health})
     return Reconciliation(Transition.of(Target(desired, "l"), Records(), None), seen)
 

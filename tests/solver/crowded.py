@@ -23,7 +23,7 @@ OWN = {"gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress"}
 MORE = [limiting(key, 3) for key, rows in LIMITED.items() if rows[0].name not in OWN]
 
 
-def _wish(rng: random.Random) -> dict[str, Any]:
+def _request(rng: random.Random) -> dict[str, Any]:
     gpus = rng.choice([0, 1, 1, 2, 2, 4, "1 x H100", "2 x H100", "1 x L40S", {"count": 1, "memory": "60 GB"}])
     each = {
         "gpus": gpus,
@@ -34,20 +34,20 @@ def _wish(rng: random.Random) -> dict[str, Any]:
     }
     if gpus and rng.random() < 0.3:
         each["gpu_power"] = rng.choice(["300 W", "700 W"])
-    wish: dict[str, Any] = {
+    request: dict[str, Any] = {
         "user": rng.choice(["ada", "bo"]),
         "priority": rng.choice(["low", "normal", "normal", "high"]),
         "each": each,
         rng.choice(["gang", "replicas"]): rng.choice([1, 2, 2, 3]),
     }
     for row in (row for row in RESOURCES if row.name not in OWN):
-        wish = asking(wish, row, rng.choice([1, 2])) if rng.random() < 0.4 else wish
+        request = asking(request, row, rng.choice([1, 2])) if rng.random() < 0.4 else request
     if rng.random() < 0.3:
-        wish["network"] = {rng.choice(["egress", "ingress"]): rng.choice(["4 Gbit/s", "7 Gbit/s"])}
+        request["network"] = {rng.choice(["egress", "ingress"]): rng.choice(["4 Gbit/s", "7 Gbit/s"])}
     if rng.random() < 0.4:
-        wish["place"] = rng.choice([{"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"},
+        request["place"] = rng.choice([{"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"},
                                     {"select": {"zone": "a"}}, {"select": {"zone": "a", "disk": "fast"}}])  # fmt: skip
-    return wish
+    return request
 
 
 def crowded(seed: int) -> tuple[Stack, Stack]:
@@ -58,7 +58,7 @@ def crowded(seed: int) -> tuple[Stack, Stack]:
     for i in range(count):
         labels = {key: value for key, value in (("zone", rng.choice("ab")), ("disk", rng.choice(["fast", "slow"])))}
         nodes[f"n{i}"] = {"hardware": rng.choice(sorted(HARDWARE)), "rack": rng.choice(["r1", "r2"]), "labels": labels}
-    wishes = {f"w{i}": _wish(rng) for i in range(rng.choice([2, 3, 4]))}
+    requests = {f"w{i}": _request(rng) for i in range(rng.choice([2, 3, 4]))}
     limits = {
         "user": rng.choice([{}, {}, {"gpus": 3}, {"memory": "9 GB"}, {"bandwidth": "8 Gbit/s"}, *MORE]),
         "node": rng.choice([{}, {}, {"gpus": 3}, {"vcpus": 6}, *MORE]),
@@ -71,18 +71,18 @@ def crowded(seed: int) -> tuple[Stack, Stack]:
         "limits": limits,
         "solve": {"moves": rng.choice([0, 0, 1, 4]), "effort": "quick"},
     }
-    before = stack_of(nodes, wishes, **rest)
+    before = stack_of(nodes, requests, **rest)
     state = [rng.choice(["ready", "ready", "ready", "cordon", "drain"]) for _ in nodes]
     nodes = {name: node | {"state": state[i]} for i, (name, node) in enumerate(nodes.items())}
-    more = _wish(rng)
+    more = _request(rng)
     while not _able(more, [node["hardware"] for node in nodes.values()]):
-        more = _wish(rng)
-    return before, stack_of(nodes, wishes | {"more": more}, **rest)
+        more = _request(rng)
+    return before, stack_of(nodes, requests | {"more": more}, **rest)
 
 
-def _able(wish: dict[str, Any], shapes: list[str]) -> bool:
+def _able(request: dict[str, Any], shapes: list[str]) -> bool:
     """Could one replica stand on one of the machines? Else a stack file would be refused."""
-    asked = Stack.model_validate({"fleet": "x", "workloads": {"w": wish}}).workloads["w"].each
+    asked = Stack.model_validate({"fleet": "x", "workloads": {"w": request}}).workloads["w"].each
     machines = Stack.model_validate({"fleet": "x", "hardware": HARDWARE}).hardware
     return any(
         asked.gpus.count <= one.gpus.count

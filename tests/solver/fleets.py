@@ -18,10 +18,10 @@ HARDWARE: dict[str, dict[str, Any]] = {
 ONE: dict[type[int], int] = {int: 1, GpuCount: 1000, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9}
 
 
-def asking(wish: dict[str, Any], row: Resource, count: int) -> dict[str, Any]:
+def asking(request: dict[str, Any], row: Resource, count: int) -> dict[str, Any]:
     """The wish with so many of ONE of a resource for each replica."""
     section, _, field = row.key.partition(".")
-    return wish | {section: wish.get(section, {}) | {field: row.written(count * ONE[row.unit])}}
+    return request | {section: request.get(section, {}) | {field: row.written(count * ONE[row.unit])}}
 
 
 def with_all(shapes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -43,7 +43,7 @@ def stack_of(nodes: dict[str, dict[str, Any]], workloads: dict[str, dict[str, An
             "fleet": "test",
             "hardware": HARDWARE,
             "nodes": {name: {"name": name, "ssh": "local", "hardware": "h100", **node} for name, node in nodes.items()},
-            "workloads": {name: {"user": "ada", **wish} for name, wish in workloads.items()},
+            "workloads": {name: {"user": "ada", **request} for name, request in workloads.items()},
             **rest,
         }
     )
@@ -54,10 +54,10 @@ def some_fleet(nodes: int, workloads: int, seed: int = 1, **rest: Any) -> Stack:
     rng = random.Random(seed)
     kinds = ("l40s", "h100", "h100", "cpu", "h100", "h100")
     machines = {f"n-{i:04d}": {"hardware": kinds[i % 6], "rack": f"r{i // 10}"} for i in range(nodes)}
-    wishes: dict[str, dict[str, Any]] = {}
+    requests: dict[str, dict[str, Any]] = {}
     for i in range(workloads):
         gpus, model = rng.choice([0, 0, 1, 1, 2, 4, 8]), rng.choice([None, None, "H100"])
-        wish: dict[str, Any] = {
+        request: dict[str, Any] = {
             "user": f"u{i % 20}",
             "priority": rng.choice(["low", "normal", "high"]),
             "each": {
@@ -67,9 +67,9 @@ def some_fleet(nodes: int, workloads: int, seed: int = 1, **rest: Any) -> Stack:
                 "pinned": rng.random() < 0.2,
             },
         }
-        wish |= {"gang": rng.choice([2, 4])} if rng.random() < 0.2 else {"replicas": rng.choice([1, 2, 3])}
+        request |= {"gang": rng.choice([2, 4])} if rng.random() < 0.2 else {"replicas": rng.choice([1, 2, 3])}
         if rng.random() < 0.2:
-            wish["place"] = rng.choice([{"spread": "node"}, {"within": "rack"}])
-        wishes[f"w{i:04d}"] = wish
+            request["place"] = rng.choice([{"spread": "node"}, {"within": "rack"}])
+        requests[f"w{i:04d}"] = request
     racks = {f"r{i}": {"uplink": "800 Gbit/s"} for i in range(nodes // 10 + 1)}
-    return stack_of(machines, wishes, racks=racks, **rest)
+    return stack_of(machines, requests, racks=racks, **rest)

@@ -69,9 +69,9 @@ def test_a_tally_counts_what_is_reached_whoever_leaves_and_whichever_node_opens(
 
 def test_who_has_another_user_now_may_not_stay_on_a_cordoned_node() -> None:
     """It would start anew there, so the proof does not say that it could have a place."""
-    wish = {"each": {"vcpus": 1}}
-    last = solve(stack_of({"n": {}}, {"w": wish, "x": wish})).placement
-    now = stack_of({"n": {"state": "cordon"}}, {"w": {"each": {"gpus": 1, "vcpus": 1}, "user": "bo"}, "x": wish})
+    request = {"each": {"vcpus": 1}}
+    last = solve(stack_of({"n": {}}, {"w": request, "x": request})).placement
+    now = stack_of({"n": {"state": "cordon"}}, {"w": {"each": {"gpus": 1, "vcpus": 1}, "user": "bo"}, "x": request})
     found = solve(now, last)
     assert [gone.workload for gone in found.placement.unplaced] == ["w"]
     assert found.proof.optimal and all(goal.value == goal.bound for goal in found.proof.goals)

@@ -20,9 +20,9 @@ def fragmented() -> tuple[Stack, Placement]:
     """Two nodes with 3 + 3 of 8 GPUs taken, a third with 1 + 1: room for 8 in all, and on no node."""
     homes = {"w0": "0", "w1": "0", "w2": "1", "w3": "1", "v0": "2", "v1": "2"}
     nodes = {f"n{i}": {"labels": {"n": str(i)}} for i in range(3)}
-    wishes = {name: {"each": {"gpus": 3 if name[0] == "w" else 1}} for name in homes}
-    pinned = {name: {**wish, "place": {"select": {"n": homes[name]}}} for name, wish in wishes.items()}
-    return stack_of(nodes, wishes | {"big": {"each": {"gpus": 8}}}), solve(stack_of(nodes, pinned)).placement
+    requests = {name: {"each": {"gpus": 3 if name[0] == "w" else 1}} for name in homes}
+    pinned = {name: {**request, "place": {"select": {"n": homes[name]}}} for name, request in requests.items()}
+    return stack_of(nodes, requests | {"big": {"each": {"gpus": 8}}}), solve(stack_of(nodes, pinned)).placement
 
 
 @pytest.mark.parametrize("seed", range(12))

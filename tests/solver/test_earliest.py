@@ -25,8 +25,8 @@ QUIET = settings(max_examples=300, deadline=None, derandomize=True, suppress_hea
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> dict[str, Any]:
-    wish: dict[str, Any] = {
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    request: dict[str, Any] = {
         "user": draw(st.sampled_from(["ada", "bo"])),
         "each": {"gpus": draw(st.sampled_from([1, 1, 2, 3, "1 x H100"])), "vcpus": draw(st.sampled_from([1, 2])),
                  "memory": draw(st.sampled_from(["1 GB", "5 GB"]))},
@@ -35,10 +35,10 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
         "hold": draw(st.sampled_from([False, False, False, True])),
         "on_grow": "stop",
     }  # fmt: skip
-    wish["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 1, 2, 3]))
+    request["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 1, 2, 3]))
     place = draw(st.sampled_from([{}, {}, {"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"}]))
     egress = draw(st.sampled_from([None, None, "4 Gbit/s"]))
-    return wish | ({"place": place} if place else {}) | ({"network": {"egress": egress}} if egress else {})
+    return request | ({"place": place} if place else {}) | ({"network": {"egress": egress}} if egress else {})
 
 
 @st.composite
@@ -49,7 +49,7 @@ def crowded(draw: st.DrawFn) -> tuple[Stack, Placement, dict[str, int], set[str]
         f"n{i}": {"hardware": one, "rack": draw(st.sampled_from(["r1", "r2"])), "state": draw(st.sampled_from(["ready"] * 5 + ["cordon"]))}
         for i, one in enumerate(shapes)
     }  # fmt: skip
-    works = {f"w{i}": wish for i, wish in enumerate(draw(st.lists(wishes(), min_size=2, max_size=5)))}
+    works = {f"w{i}": request for i, request in enumerate(draw(st.lists(requests(), min_size=2, max_size=5)))}
     limits = draw(st.sampled_from([{}, {"user": {"gpus": 3}}, {"cluster": {"gpus": 5}}]))
     stack = stack_of(nodes, works, hardware=HARDWARE, racks={"r1": {"uplink": "8 Gbit/s"}, "r2": {}}, limits=limits)
     placement = solve(stack, reasons=False).placement
@@ -60,10 +60,10 @@ def crowded(draw: st.DrawFn) -> tuple[Stack, Placement, dict[str, int], set[str]
 
 def fits(stack: Stack, stands: tuple[Allocation, ...], workload: str) -> bool:
     """Can one more replica (all of a gang) be added beside these? Every choice of nodes is judged apart from the solver."""
-    wish = stack.workloads[workload]
+    request = stack.workloads[workload]
     have = {one.index for one in stands if one.workload == workload}
-    missing = [index for index in range(wish.members) if index not in have]
-    missing = missing if wish.gang is not None else missing[:1]
+    missing = [index for index in range(request.members) if index not in have]
+    missing = missing if request.gang is not None else missing[:1]
     kept = frozenset(one.name for one in stands)
     broken = judge(stack, Placement(allocations=stands), kept=kept)  # a gang of which a member has ended
     for nodes in itertools.combinations_with_replacement(sorted(stack.nodes), len(missing)):
@@ -74,11 +74,11 @@ def fits(stack: Stack, stands: tuple[Allocation, ...], workload: str) -> bool:
             more.append(
                 Allocation(
                     name=f"{workload}-{index}", workload=workload, index=index, node=node,
-                    gpus=tuple(free[: wish.each.gpus.count]), **sizes(wish),
+                    gpus=tuple(free[: request.each.gpus.count]), **sizes(request),
                 )
             )  # fmt: skip
         then = Placement(allocations=tuple(sorted((*stands, *more), key=lambda one: one.name)))
-        whole = all(len(one.gpus) == wish.each.gpus.count for one in more)
+        whole = all(len(one.gpus) == request.each.gpus.count for one in more)
         if whole and all(one in broken for one in judge(stack, then, kept=kept)):
             return True
     return False
@@ -156,9 +156,9 @@ def test_the_end_of_a_run(time: Any, more: dict[str, Any], began: dict[str, int]
 
 def test_an_end_elsewhere_in_the_rack_gives_bandwidth_to_a_node() -> None:
     """Both members need the uplink of the rack, and the one node with the label."""
-    wish = {"each": {"gpus": 1}, "network": {"egress": "4 Gbit/s"}}
-    works = {"a": {**wish, "time": "1 h"}, "b": {**wish, "time": "2 h"}, "c": {**wish, "time": "3 h"},
-             "pair": {**wish, "gang": 2, "place": {"within": "node", "select": {"at": "x"}}}}  # fmt: skip
+    request = {"each": {"gpus": 1}, "network": {"egress": "4 Gbit/s"}}
+    works = {"a": {**request, "time": "1 h"}, "b": {**request, "time": "2 h"}, "c": {**request, "time": "3 h"},
+             "pair": {**request, "gang": 2, "place": {"within": "node", "select": {"at": "x"}}}}  # fmt: skip
     nodes = {f"n{i}": {"rack": "r1", "labels": {"at": "x" if i == 2 else "y"}} for i in range(3)}
     stack = stack_of(nodes, works, racks={"r1": {"uplink": "16 Gbit/s"}})
     placement = placed(a="n0", b="n1", c="n1")

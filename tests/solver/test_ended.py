@@ -22,11 +22,11 @@ def some(seed: int) -> tuple[Stack, Placement, set[str]]:
     """A full fleet of which some jobs have ended, on some nodes that are left or gone, and more that come."""
     rng = random.Random(seed)
     stack = some_fleet(8, 30, seed)
-    wishes = {}
-    for name, wish in stack.workloads.items():
-        each = wish.each.model_copy(update={"scratch": Bytes(rng.choice([0, 0, 1, 2]) * TB)})
-        wishes[name] = wish.model_copy(update={"each": each, "user": "ada"})
-    before = {name: wish for name, wish in wishes.items() if rng.random() < 0.8}
+    requests = {}
+    for name, request in stack.workloads.items():
+        each = request.each.model_copy(update={"scratch": Bytes(rng.choice([0, 0, 1, 2]) * TB)})
+        requests[name] = request.model_copy(update={"each": each, "user": "ada"})
+    before = {name: request for name, request in requests.items() if rng.random() < 0.8}
     first = solve(stack.model_copy(update={"workloads": before}), reasons=False).placement
     over = {one.name for one in first.allocations if rng.random() < 0.3}
     states = rng.choices(["ready", "ready", "ready", "ready", "cordon", "drain", "lost"], k=len(stack.nodes))
@@ -34,11 +34,11 @@ def some(seed: int) -> tuple[Stack, Placement, set[str]]:
         name: node.model_copy(update={"state": state})
         for (name, node), state in zip(stack.nodes.items(), states, strict=True)
     }  # fmt: skip
-    return stack.model_copy(update={"workloads": wishes, "nodes": nodes}), first, over
+    return stack.model_copy(update={"workloads": requests, "nodes": nodes}), first, over
 
 
 def ending(placement: Placement, over: set[str]) -> Placement:
-    ones = tuple(one.given_back() if one.name in over else one for one in placement.allocations)
+    ones = tuple(one.released() if one.name in over else one for one in placement.allocations)
     return placement.model_copy(update={"allocations": ones})
 
 
@@ -52,13 +52,13 @@ def without(stack: Stack, placement: Placement, over: set[str]) -> tuple[Stack, 
         hardware[f"{name}-own"] = shape.model_copy(update={"nvme": Bytes(int(shape.nvme) - less)})
         nodes[name] = node.model_copy(update={"hardware": f"{name}-own"})
     workloads, number = {}, {}
-    for name, wish in stack.workloads.items():
+    for name, request in stack.workloads.items():
         done = {one.index for one in ended if one.workload == name}
-        number |= {(name, i): k for k, i in enumerate(i for i in range(wish.members) if i not in done)}
-        left = wish.members - len(done)
-        replicas = wish.replicas.model_copy(update={"least": left, "most": left})
+        number |= {(name, i): k for k, i in enumerate(i for i in range(request.members) if i not in done)}
+        left = request.members - len(done)
+        replicas = request.replicas.model_copy(update={"least": left, "most": left})
         if left:
-            workloads[name] = wish.model_copy(update={"gang": left} if wish.gang else {"replicas": replicas})
+            workloads[name] = request.model_copy(update={"gang": left} if request.gang else {"replicas": replicas})
     ones = [one for one in placement.allocations if one.name not in over]
     last = placement.model_copy(update={"allocations": tuple(numbered(one, number) for one in ones)})
     return stack.model_copy(update={"hardware": hardware, "nodes": nodes, "workloads": workloads}), last, number
@@ -84,7 +84,7 @@ def test_it_is_decided_as_if_it_had_never_been(seed: int) -> None:
     named = {(one.name.rpartition("-")[0], int(one.name.rpartition("-")[2])) for one in found.moves}
     assert {f"{name}-{number[name, i]}" for name, i in named} == {one.name for one in plain.moves}
     ends = [one for one in found.placement.allocations if one.ended]
-    assert {one.name for one in ends} == over and all(one == first.by_name()[one.name].given_back() for one in ends)
+    assert {one.name for one in ends} == over and all(one == first.by_name()[one.name].released() for one in ends)
     kept = frozenset(one.name for one in first.allocations)
     assert not judge(stack, found.placement, kept=kept)
     # Deciding again from the answer changes nothing.
@@ -104,14 +104,14 @@ def test_nothing_is_decided_of_a_workload_that_has_ended_whole() -> None:
 
 
 def test_a_disk_that_shrank_and_a_limit_that_was_lowered_stop_nobody_for_files() -> None:
-    wish: dict[str, Any] = {"each": {"gpus": 1, "scratch": "6 TB"}, "replicas": 2}
+    request: dict[str, Any] = {"each": {"gpus": 1, "scratch": "6 TB"}, "replicas": 2}
     bare: dict[str, Any] = {"each": {"gpus": 1}}
     more: dict[str, Any] = {"each": {"gpus": 1, "scratch": "1 GB"}}
-    stack = stack_of({"n1": {}}, {"a": wish, "b": bare})
+    stack = stack_of({"n1": {}}, {"a": request, "b": bare})
     last = ending(solve(stack).placement, {"a-0", "a-1"})
     small = {**HARDWARE, "h100": {**HARDWARE["h100"], "nvme": "10 TB"}}
     for rest in ({"hardware": small}, {"limits": {"user": {"storage": "10 TB"}}}, {"limits": {"node": {"storage": "10 TB"}}}):
-        now = stack_of({"n1": {}}, {"a": wish, "b": bare, "c": bare, "d": more}, **rest)
+        now = stack_of({"n1": {}}, {"a": request, "b": bare, "c": bare, "d": more}, **rest)
         found = solve(now, last)
         assert {one.workload for one in found.placement.going()} == {"b", "c"}, "d has no place for its files"
         assert not judge(now, found.placement)
@@ -119,8 +119,8 @@ def test_a_disk_that_shrank_and_a_limit_that_was_lowered_stop_nobody_for_files()
 
 
 def test_its_files_count_for_its_user() -> None:
-    wish: dict[str, Any] = {"each": {"gpus": 8, "scratch": "1 TB"}}
-    stack = stack_of({"n1": {}, "n2": {}}, {"a": wish, "b": wish}, limits={"user": {"gpus": 8, "storage": "3 TB"}},
+    request: dict[str, Any] = {"each": {"gpus": 8, "scratch": "1 TB"}}
+    stack = stack_of({"n1": {}, "n2": {}}, {"a": request, "b": request}, limits={"user": {"gpus": 8, "storage": "3 TB"}},
                      teams={"t": {"users": ["ada"]}})  # fmt: skip
     alone = stack.model_copy(update={"workloads": {"a": stack.workloads["a"]}})
     found = solve(stack, ending(solve(alone).placement, {"a-0"}))

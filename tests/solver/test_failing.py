@@ -39,7 +39,7 @@ REASONS = (
 CALLS = 6
 
 
-def wished(level: str, gpus: Any, replicas: int = 2, **rest: Any) -> dict[str, Any]:
+def requested(level: str, gpus: Any, replicas: int = 2, **rest: Any) -> dict[str, Any]:
     """A workload of one vCPU a replica."""
     return {"priority": level, "replicas": replicas, "each": {"gpus": gpus, "vcpus": 1, "memory": "1 GB"}} | rest
 
@@ -48,9 +48,9 @@ def fleet(more: dict[str, Any]) -> Stack:
     """Three levels and parts of GPUs on two nodes, and what is new."""
     nodes = {"n0": {"hardware": "large", "rack": "r1"}, "n1": {"hardware": "small", "rack": "r2"}}
     works = {
-        "a": wished("high", 2, 1),
-        "b": wished("normal", {"count": 1, "share": 0.5}),
-        "c": wished("low", 1, network={"egress": "3 Gbit/s"}),
+        "a": requested("high", 2, 1),
+        "b": requested("normal", {"count": 1, "share": 0.5}),
+        "c": requested("low", 1, network={"egress": "3 Gbit/s"}),
     }
     racks: dict[str, Any] = {"r1": {"uplink": "4 Gbit/s"}, "r2": {}}
     return stack_of(nodes, works | more, hardware=HARDWARE, racks=racks, solve={"moves": 2})
@@ -63,7 +63,7 @@ def before() -> Stack:
 
 def after() -> Stack:
     """More than fits: a high one that needs room made for it, and a gang."""
-    return fleet({"d": wished("high", 3, 1), "e": {"gang": 2, "each": {"gpus": 1, "vcpus": 1, "memory": "1 GB"}}})
+    return fleet({"d": requested("high", 3, 1), "e": {"gang": 2, "each": {"gpus": 1, "vcpus": 1, "memory": "1 GB"}}})
 
 
 class Failing:

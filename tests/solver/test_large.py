@@ -28,16 +28,16 @@ def test_low_priority_gets_what_is_left_and_nothing_that_a_higher_one_could_use(
     rng = random.Random(seed)
     nodes: dict[str, dict[str, Any]] = {f"n{i:03d}": {"hardware": rng.choice(["h100", "h100", "l40s"])} for i in range(120)}
     total = sum(8 if node["hardware"] == "h100" else 4 for node in nodes.values())
-    wishes: dict[str, dict[str, Any]] = {}
+    requests: dict[str, dict[str, Any]] = {}
     for i in range(45):
         gpus: Any = rng.choice([1, 1, 2, 3, 4, {"count": 1, "share": rng.choice([0.3, 0.5, 0.7])}])
         size = gpus["share"] if isinstance(gpus, dict) else gpus
-        wishes[f"w{i:02d}"] = {
+        requests[f"w{i:02d}"] = {
             "priority": ("high", "normal", "low")[i % 3],
             "replicas": max(1, round((0.25, 0.5, 0.6)[i % 3] * total / 15 / size)),
             "each": {"gpus": gpus, "vcpus": max(1, round(size * rng.choice((3, 6, 10, 15, 22, 28)))), "memory": "32 GB"},
         }
-    stack = stack_of(nodes, wishes)
+    stack = stack_of(nodes, requests)
     solution = solve(stack)
     assert judge(stack, solution.placement) == ()
     goals = {goal.name: goal for goal in solution.proof.goals}
@@ -102,7 +102,10 @@ def test_a_small_fleet_is_filled_no_worse_than_a_large_one() -> None:
 
 def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     """Pricing left him out, since others of his size were there: one of them, on a node for two. The bound was too low."""
-    wishes = {"one": {"each": {"gpus": 2}}, "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
-    stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
+    requests = {
+        "one": {"each": {"gpus": 2}},
+        "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}},
+    }
+    stack = stack_of({"n": {"hardware": "l40s"}}, requests)
     snapshot = snapshot_of(stack, Placement())
     assert level_bounds(snapshot, Counter(), possible(snapshot), "normal", TimeLimit()).together == {1: 4000}

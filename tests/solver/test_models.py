@@ -47,8 +47,8 @@ def test_what_would_help_can_be_written_as_it_is_told() -> None:
 
 @pytest.mark.parametrize(("site", "nodes"), [("fra", {"h-1", "l-1"}), ("ams", {"a-1"})])
 def test_a_site_is_a_label_wherever_it_is_asked(site: str, nodes: set[str]) -> None:
-    wish = f"w: {{user: ada, each: {{vcpus: 1}}, place: {{select: {{site: {site}}}}}"
-    text = STACK.replace("w: {user: ada, replicas: 2, each: {gpus: 2 x A100|H100}", wish)
+    request = f"w: {{user: ada, each: {{vcpus: 1}}, place: {{select: {{site: {site}}}}}"
+    text = STACK.replace("w: {user: ada, replicas: 2, each: {gpus: 2 x A100|H100}", request)
     stack = loads(text, "lab.yaml", today=TODAY).stack
     found = solve(stack, today=TODAY).placement
     assert found.allocations[0].node in nodes and not judge(stack, found, TODAY)

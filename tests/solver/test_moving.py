@@ -31,10 +31,10 @@ def _changes(seeds: range) -> Iterator[tuple[int, Stack, Placement, Pairs]]:
     for seed in seeds:
         rng = random.Random(seed)
         nodes = {f"n{i}": {"hardware": rng.choice(["l40s", "h100", "h100"])} for i in range(3)}
-        old = {f"old{i}": _wish(rng) for i in range(3)}
+        old = {f"old{i}": _request(rng) for i in range(3)}
         last = solve(stack_of(nodes, old)).placement
         nodes["n0"]["state"] = rng.choice(["ready", "ready", "cordon", "drain"])
-        stack = stack_of(nodes, old | {"new": _wish(rng)}, solve={"moves": 100})
+        stack = stack_of(nodes, old | {"new": _request(rng)}, solve={"moves": 100})
         counts = reached(solve(stack, Placement()))
         if all(stack.nodes[node].state == "ready" for _, node in counts):
             yield seed, stack, last, counts
@@ -96,7 +96,7 @@ def _moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
     return moved(classified, counts) + sum(recarded(snapshot, classified, counts, node) for node in snapshot.nodes)
 
 
-def _wish(rng: random.Random) -> dict[str, object]:
+def _request(rng: random.Random) -> dict[str, object]:
     gpus = rng.choice([1, 2, 2, 3, 4, 8, {"count": 1, "share": 0.4}, {"count": 1, "share": 0.7}])
     each = {"gpus": gpus, "vcpus": rng.choice([4, 40]), "memory": "8 GB"}
     return {"replicas": rng.choice([1, 2]), "priority": rng.choice(["low", "normal"]), "each": each}
@@ -105,15 +105,15 @@ def _wish(rng: random.Random) -> dict[str, object]:
 def test_what_is_proven_by_counting_is_not_lost_where_columns_prove_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns that are ended before their first round prove nothing; the six GPUs still cost a move at least."""
 
-    def wish(replicas: int, gpus: int, vcpus: int) -> dict[str, object]:
+    def request(replicas: int, gpus: int, vcpus: int) -> dict[str, object]:
         return {"replicas": replicas, "each": {"gpus": gpus, "vcpus": vcpus, "memory": "8 GB"}}
 
     sizes = ((1, 5, 20), (2, 1, 40), (2, 3, 40), (1, 1, 40), (1, 2, 20), (1, 5, 40), (1, 3, 20), (2, 3, 40))
-    old = {f"old{i}": wish(*size) for i, size in enumerate(sizes)}
+    old = {f"old{i}": request(*size) for i, size in enumerate(sizes)}
     nodes: dict[str, dict[str, object]] = {f"n{i}": {} for i in range(5)}
     last = solve(stack_of(nodes, old)).placement
     stay = {name: old[name] for name in old if name not in ("old3", "old5")}
-    stack = stack_of(nodes, stay | {"new": wish(2, 6, 60)}, solve={"moves": 100})
+    stack = stack_of(nodes, stay | {"new": request(2, 6, 60)}, solve={"moves": 100})
     monkeypatch.setattr(sys.modules["swarm_iac.solver.decide.clearing"], "fewest_by_columns", lambda *_: Still(0, None, 0))
     (moves,) = [goal for goal in as_large(stack, last).proof.goals if goal.name == "moves"]
     assert 0 < moves.bound < moves.value
@@ -122,12 +122,16 @@ def test_what_is_proven_by_counting_is_not_lost_where_columns_prove_less(monkeyp
 def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None:
     """Columns would lay two parts on one card to make room; both run, and keep the cards that they have."""
 
-    def wish(gpus: dict[str, int]) -> dict[str, object]:
+    def request(gpus: dict[str, int]) -> dict[str, object]:
         return {"each": {"gpus": gpus, "vcpus": 1, "memory": "8 GB"}}
 
-    old = {"left": wish({"count": 1, "share": 0.4}), "right": wish({"count": 1, "share": 0.401}), "whole": wish({"count": 2})}
+    old = {
+        "left": request({"count": 1, "share": 0.4}),
+        "right": request({"count": 1, "share": 0.401}),
+        "whole": request({"count": 2}),
+    }
     nodes: dict[str, dict[str, object]] = {"n0": {"hardware": "l40s"}, "n1": {"hardware": "l40s"}}
-    stack = stack_of(nodes, old | {"new": wish({"count": 1, "share": 0.7})})
+    stack = stack_of(nodes, old | {"new": request({"count": 1, "share": 0.7})})
     cards = {"left": ("0:0.4",), "right": ("1:0.401",), "whole": (2, 3)}
     last = Placement(
         allocations=tuple(
@@ -148,12 +152,12 @@ def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None
 def _gang(state: str, **rest: object) -> tuple[Stack, Placement]:
     """A gang of three fills rack r1, three nodes of r2 are free, and n0 is in `state` now."""
     nodes = {f"n{i}": {"rack": "r1" if i < 3 else "r2"} for i in range(6)}
-    wishes = {"g": {"gang": 3, "each": {"gpus": 8}, "place": {"within": "rack"}, "priority": "high"}}
+    requests = {"g": {"gang": 3, "each": {"gpus": 8}, "place": {"within": "rack"}, "priority": "high"}}
     last = solve(
-        stack_of({name: node for name, node in nodes.items() if node["rack"] == "r1"}, wishes, racks={"r1": {}})
+        stack_of({name: node for name, node in nodes.items() if node["rack"] == "r1"}, requests, racks={"r1": {}})
     ).placement
     nodes["n0"]["state"] = state
-    return stack_of(nodes, wishes, racks={"r1": {}, "r2": {}}, solve=rest), last
+    return stack_of(nodes, requests, racks={"r1": {}, "r2": {}}, solve=rest), last
 
 
 def test_a_gang_that_loses_a_member_moves_whole_whatever_the_budget() -> None:

@@ -69,9 +69,9 @@ def test_moves_never_exceed_the_budget() -> None:
 
 
 def test_kept_replicas_keep_their_devices() -> None:
-    wish = {"replicas": 2, "each": {"gpus": 2, "vcpus": 4, "pinned": True}}
-    last = solve(stack_of({"a": {}}, {"w": wish})).placement
-    now = solve(stack_of({"a": {}}, {"w": wish, "v": {"each": {"gpus": 4, "vcpus": 8, "pinned": True}}}), last).placement
+    request = {"replicas": 2, "each": {"gpus": 2, "vcpus": 4, "pinned": True}}
+    last = solve(stack_of({"a": {}}, {"w": request})).placement
+    now = solve(stack_of({"a": {}}, {"w": request, "v": {"each": {"gpus": 4, "vcpus": 8, "pinned": True}}}), last).placement
     assert {a.name: a for a in last.allocations}.items() <= now.by_name().items()
     (new,) = (a for a in now.allocations if a.workload == "v")
     assert (new.cards, new.numa, new.cpus[0]) == ((4, 5, 6, 7), (1,), 64)

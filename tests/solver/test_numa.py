@@ -213,12 +213,12 @@ def test_no_draw_binds_more_memory_than_there_is_or_splits_without_need(seed: in
     sound(stack, placement)
     assert needlessly_split(stack, placement) == []
     gone = chance.sample(sorted(works), len(works) // 2)
-    other = {name: wish for name, wish in works.items() if name not in gone} | {
-        f"x{i}": wish for i, wish in enumerate(drawn(chance)[2].values())
+    other = {name: request for name, request in works.items() if name not in gone} | {
+        f"x{i}": request for i, request in enumerate(drawn(chance)[2].values())
     }
-    for wish in other.values():
-        if isinstance(count := wish["each"]["gpus"], int):
-            wish["each"]["gpus"] = min(count, stack.hardware_of("n0").gpus.count)
+    for request in other.values():
+        if isinstance(count := request["each"]["gpus"], int):
+            request["each"]["gpus"] = min(count, stack.hardware_of("n0").gpus.count)
     after = fleet(other, nodes, **shape)
     now = solve(after, placement, reasons=False)
     sound(after, now.placement)

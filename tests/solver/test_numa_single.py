@@ -123,10 +123,10 @@ def drawn(chance: random.Random) -> tuple[dict[str, Any], dict[str, Any], dict[s
     for i in range(chance.randint(2, 7)):
         wanted = chance.choice([0, 1, 1, 2, 3, gpus // numa])
         memory = f"{chance.choice([1, 1, 30, 60, 90])} GB"
-        wish = each(min(wanted, gpus // numa), chance.choice([1, 2, 3]), memory, pinned=chance.random() < 0.6,
+        request = each(min(wanted, gpus // numa), chance.choice([1, 2, 3]), memory, pinned=chance.random() < 0.6,
                     priority=chance.choice(["low", "normal"]))  # fmt: skip
-        wish[chance.choice(["replicas", "replicas", "gang"])] = chance.choice([1, 2, 3])
-        works[f"w{i}"] = wish | (SINGLE if chance.random() < 0.6 else {})
+        request[chance.choice(["replicas", "replicas", "gang"])] = chance.choice([1, 2, 3])
+        works[f"w{i}"] = request | (SINGLE if chance.random() < 0.6 else {})
     return nodes, shape, works
 
 
@@ -149,13 +149,15 @@ def test_no_draw_splits_who_has_to_be_on_one_numa_node(seed: int) -> None:
     assert split(stack, first) == []
     sound(stack, first)
     assert could_stand(stack, first) == []
-    other = {name: wish for name, wish in works.items() if chance.random() < 0.6}
-    for wish in other.values():
+    other = {name: request for name, request in works.items() if chance.random() < 0.6}
+    for request in other.values():
         if chance.random() < 0.3:
-            wish.update(SINGLE)  # asked for while it runs
-    other |= {f"x{i}": wish for i, wish in enumerate(drawn(chance)[2].values())}
-    for wish in other.values():
-        wish["each"]["gpus"] = min(wish["each"]["gpus"], stack.hardware_of("n0").gpus.count // stack.hardware_of("n0").numa)
+            request.update(SINGLE)  # asked for while it runs
+    other |= {f"x{i}": request for i, request in enumerate(drawn(chance)[2].values())}
+    for request in other.values():
+        request["each"]["gpus"] = min(
+            request["each"]["gpus"], stack.hardware_of("n0").gpus.count // stack.hardware_of("n0").numa
+        )
     after = fleet(other, nodes, **shape)
     now = solve(after, first)
     assert split(after, now.placement, first) == []

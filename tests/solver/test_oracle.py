@@ -30,11 +30,11 @@ OWN = {"gpus", "vcpus", "cores", "memory"}
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> dict[str, Any]:
+def requests(draw: st.DrawFn) -> dict[str, Any]:
     """One small workload."""
     parts = [{"count": 1, "share": share / 1000} for share in (300, 500, 700)]
     gpus = draw(st.sampled_from([0, 1, 2, 3, "1 x H100", "2 x H100", *parts]))
-    wish: dict[str, Any] = {
+    request: dict[str, Any] = {
         "user": draw(st.sampled_from(["ada", "bo"])),
         "priority": draw(st.sampled_from(["low", "normal", "high"])),
         "each": {
@@ -44,13 +44,13 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
             "pinned": draw(st.booleans()),
         },
     }
-    wish["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 2]))
+    request["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 2]))
     where = draw(st.sampled_from([{}, {}, {"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"}]))
     if draw(st.integers(0, 4)) == 0:
         where = where | {"numa": "single"}
     for row in (row for row in RESOURCES if row.name not in OWN):
-        wish = asking(wish, row, count) if (count := draw(st.sampled_from([0, 0, 2, 4]))) else wish
-    return wish | ({"place": where} if where else {})
+        request = asking(request, row, count) if (count := draw(st.sampled_from([0, 0, 2, 4]))) else request
+    return request | ({"place": where} if where else {})
 
 
 #: A limit on one thing, or on none.
@@ -62,7 +62,7 @@ def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
     """The stack of before, and the one to solve: the same with other states and one other workload."""
     shapes = draw(st.lists(st.sampled_from(sorted(HARDWARE)), min_size=1, max_size=3))
     nodes = {f"n{i}": {"hardware": shape, "rack": draw(st.sampled_from(["r1", "r2"]))} for i, shape in enumerate(shapes)}
-    works = {f"w{i}": wish for i, wish in enumerate(draw(st.lists(wishes(), min_size=1, max_size=3)))}
+    works = {f"w{i}": request for i, request in enumerate(draw(st.lists(requests(), min_size=1, max_size=3)))}
     rest: dict[str, Any] = {
         "hardware": HARDWARE,
         "racks": {"r1": {"uplink": "8 Gbit/s"}, "r2": {}},
@@ -72,7 +72,7 @@ def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
     before = stack_of(nodes, works, **rest)
     state = st.sampled_from(["ready", "ready", "ready", "cordon", "drain"])
     states = {name: node | {"state": draw(state)} for name, node in nodes.items()}
-    now = stack_of(states, works | {"w0": draw(wishes())}, **rest)
+    now = stack_of(states, works | {"w0": draw(requests())}, **rest)
     return before, now
 
 
@@ -82,7 +82,7 @@ def fleets_of_parts(draw: st.DrawFn) -> tuple[Stack, Stack]:
     shares = st.sampled_from([300, 400, 500, 600, 700])
     whole = {"count": 1}
 
-    def wish() -> dict[str, Any]:
+    def request() -> dict[str, Any]:
         gpus = draw(st.one_of(shares.map(lambda share: whole | {"share": share / 1000}), st.just(whole)))
         each = {"gpus": gpus, "vcpus": 0.5, "memory": "500 MB"}
         return {
@@ -92,9 +92,9 @@ def fleets_of_parts(draw: st.DrawFn) -> tuple[Stack, Stack]:
         }
 
     nodes = {f"n{i}": {"hardware": "small"} for i in range(draw(st.sampled_from([1, 2])))}
-    works = {f"w{i}": wish() for i in range(4)}
+    works = {f"w{i}": request() for i in range(4)}
     rest: dict[str, Any] = {"hardware": HARDWARE, "solve": {"moves": draw(st.sampled_from([0, 1, 4]))}}
-    goes, comes = draw(st.sampled_from([0, 1, 2])), {f"new{i}": wish() for i in range(draw(st.sampled_from([1, 2])))}
+    goes, comes = draw(st.sampled_from([0, 1, 2])), {f"new{i}": request() for i in range(draw(st.sampled_from([1, 2])))}
     return stack_of(nodes, works, **rest), stack_of(nodes, dict(list(works.items())[goes:]) | comes, **rest)
 
 

@@ -34,12 +34,12 @@ def _each(key: str, *values: Any) -> Rule:
     return rule
 
 
-def _wish(key: str, *values: Any) -> Rule:
+def _request(key: str, *values: Any) -> Rule:
     """A wish of one workload."""
 
     def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
-        wish = fleet["workloads"][rng.choice(sorted(fleet["workloads"]))]
-        wish[key] = wish.get(key, {}) | value if isinstance(value := rng.choice(values), dict) else value
+        request = fleet["workloads"][rng.choice(sorted(fleet["workloads"]))]
+        request[key] = request.get(key, {}) | value if isinstance(value := rng.choice(values), dict) else value
 
     return rule
 
@@ -68,9 +68,9 @@ def _limit(budget: Budget) -> Rule:
 
 
 def _gang(rng: random.Random, fleet: dict[str, Any]) -> None:
-    wish = fleet["workloads"][rng.choice(sorted(fleet["workloads"]))]
-    wish.pop("replicas", None)
-    wish["gang"] = 2
+    request = fleet["workloads"][rng.choice(sorted(fleet["workloads"]))]
+    request.pop("replicas", None)
+    request["gang"] = 2
 
 
 def _uplink(budget: Budget) -> Rule:
@@ -96,9 +96,9 @@ def _power(rng: random.Random, fleet: dict[str, Any]) -> None:
 
 def _numa(rng: random.Random, fleet: dict[str, Any]) -> None:
     for name in rng.sample(sorted(fleet["workloads"]), 2):
-        wish = fleet["workloads"][name]
-        wish["each"] = wish["each"] | {"gpus": rng.choice([1, 2]), "pinned": rng.choice([True, False])}
-        wish["place"] = wish.get("place", {}) | {"numa": "single"}
+        request = fleet["workloads"][name]
+        request["each"] = request["each"] | {"gpus": rng.choice([1, 2]), "pinned": rng.choice([True, False])}
+        request["place"] = request.get("place", {}) | {"numa": "single"}
 
 
 def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
@@ -121,11 +121,11 @@ BUDGETS: dict[str, Rule] = {
 RULES: dict[str, Rule] = {
     "parts_fit_cards": _each("gpus", *({"count": 1, "share": share / 1000} for share in (300, 500, 600, 700))),
     "power_stays_under_rack_budget": _power,
-    "spread_keeps_apart": _wish("place", {"spread": "node"}, {"spread": "rack"}),
-    "within_keeps_together": _wish("place", {"within": "node"}, {"within": "rack"}),
+    "spread_keeps_apart": _request("place", {"spread": "node"}, {"spread": "rack"}),
+    "within_keeps_together": _request("place", {"within": "node"}, {"within": "rack"}),
     "single_fits_numa_node": _numa,
     "gang_is_whole_or_absent": _gang,
-    "selector_matches": _wish("place", {"select": {"zone": "a"}}),
+    "selector_matches": _request("place", {"select": {"zone": "a"}}),
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
     "gpu_memory_suffices": _each("gpus", {"count": 1, "memory": "60 GB"}, {"count": 2, "memory": "60 GB"}),
     "node_is_ready": _state,
@@ -170,7 +170,7 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
     rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning")}
     rest |= {"hardware": HARDWARE, "solve": {"moves": rng.choice([0, 1, 4])}}
     after = {name: node | fleet.get("after", {}).get(name, {}) for name, node in nodes.items()}
-    before = stack_of(nodes, {name: wish for name, wish in works.items() if name != "w1"}, **rest)
+    before = stack_of(nodes, {name: request for name, request in works.items() if name != "w1"}, **rest)
     return before, stack_of(after, works, **rest)
 
 

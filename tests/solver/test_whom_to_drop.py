@@ -70,27 +70,27 @@ def test_scaled_down_while_a_node_leaves(kind: str, leaves: str, how: dict[str, 
     """One replica goes, the one that cannot stay: nothing healthy stops, and nothing moves."""
     nodes: dict[str, Any] = {f"n{i}": {"labels": {"of": "lab"}} for i in (1, 2, 3)}
     place = {"spread": "node", "select": {"of": "lab"}}
-    wish = {"s": {"user": "ada", "kind": kind, "replicas": 3, "each": {"gpus": 1}, "place": place}}
-    last = solve(stack_of(wish, nodes)).placement
+    request = {"s": {"user": "ada", "kind": kind, "replicas": 3, "each": {"gpus": 1}, "place": place}}
+    last = solve(stack_of(request, nodes)).placement
     now = {name: {**node, **how} if name == leaves and how is not None else node for name, node in nodes.items()}
     if how is None:
         del now[leaves]
-    found = solve(stack_of({"s": {**wish["s"], "replicas": 2}}, now), last)
+    found = solve(stack_of({"s": {**request["s"], "replicas": 2}}, now), last)
     assert {one for one in last.allocations if one.node != leaves} == set(found.placement.allocations)
     assert found.moves == () and found.placement.unplaced == ()
-    again = solve(stack_of({"s": {**wish["s"], "replicas": 2}}, now), found.placement)
+    again = solve(stack_of({"s": {**request["s"], "replicas": 2}}, now), found.placement)
     assert again.placement.allocations == found.placement.allocations
 
 
 def test_what_is_scaled_up_again_takes_the_free_numbers() -> None:
     nodes = {"n1": {}, "n2": {}, "n3": {}}
-    wish = {"user": "ada", "kind": "serve", "each": {"gpus": 1}, "place": {"spread": "node"}}
-    last = solve(stack_of({"s": {**wish, "replicas": 3}}, nodes)).placement
-    less = solve(stack_of({"s": {**wish, "replicas": 2}}, {**nodes, "n1": {"state": "drain"}}), last).placement
+    request = {"user": "ada", "kind": "serve", "each": {"gpus": 1}, "place": {"spread": "node"}}
+    last = solve(stack_of({"s": {**request, "replicas": 3}}, nodes)).placement
+    less = solve(stack_of({"s": {**request, "replicas": 2}}, {**nodes, "n1": {"state": "drain"}}), last).placement
     assert {one.name for one in less.allocations} == {"s-1", "s-2"}
-    more = solve(stack_of({"s": {**wish, "replicas": 3}}, nodes), less).placement
+    more = solve(stack_of({"s": {**request, "replicas": 3}}, nodes), less).placement
     assert {one.name: one.node for one in more.allocations} == {"s-0": "n1", "s-1": "n2", "s-2": "n3"}
-    none = solve(stack_of({"s": {**wish, "replicas": 3}}, {"n2": {}, "n3": {}}), less).placement
+    none = solve(stack_of({"s": {**request, "replicas": 3}}, {"n2": {}, "n3": {}}), less).placement
     assert [one.missing for one in none.unplaced] == [(0,)]
 
 

@@ -53,21 +53,21 @@ def rules_of(violation: Violation, way: str) -> set[str]:
         return {"egress_fits_nic" if "bandwidth out" in text else "ingress_fits_nic"}
     if rule == "uplink_carries_rack":
         return {"egress_fits_uplink" if "leave" in text else "ingress_fits_uplink"}
-    if rule == "gpus_match_wish":
+    if rule == "gpus_match_request":
         return {"gpu_memory_suffices" if "GPUs of" in text else "gpu_model_matches"}
     return {STATES} if rule == "states_allow" else {rule} if rule in _SAME else set()
 
 
 def allocation(stack: Stack, workload: str, index: int, node: str, there: list[Allocation]) -> Allocation:
     """A replica on a node, with the lowest devices that nobody there has; else with devices that somebody has."""
-    wish = stack.workloads[workload]
-    gpus, cpus = wish.each.gpus.count, int(wish.each.vcpus) // 1000 if wish.each.pinned else 0
+    request = stack.workloads[workload]
+    gpus, cpus = request.each.gpus.count, int(request.each.vcpus) // 1000 if request.each.pinned else 0
     taken = {gpu for one in there for gpu in one.cards}, {cpu for one in there for cpu in one.cpus}
     free = ([i for i in range(99) if i not in held] for held in taken)
     picked = [tuple(ids[:count]) for ids, count in zip(free, (gpus, cpus), strict=True)]
     return Allocation(
         name=f"{workload}-{index}", workload=workload, index=index, node=node, gpus=picked[0], cpus=picked[1],
-        **sizes(wish),
+        **sizes(request),
     )  # fmt: skip
 
 
@@ -84,11 +84,11 @@ def allows(stack: Stack, placement: Placement, workload: str, conflict: Conflict
 
     `possible`: only on nodes that would take one if nobody else stood anywhere, and no other one.
     """
-    wish = stack.workloads[workload]
+    request = stack.workloads[workload]
     stays = [a for a in placement.allocations if a.workload == workload or a.workload in conflict.holders]
-    free = [i for i in range(wish.members) if i not in {a.index for a in stays if a.workload == workload}]
+    free = [i for i in range(request.members) if i not in {a.index for a in stays if a.workload == workload}]
     indices = free if GANG in conflict.rules else free[:1]
-    way = "ingress" if wish.network.ingress else "egress"
+    way = "ingress" if request.network.ingress else "egress"
     names = would_take(stack, placement, workload, free[0]) if possible else stack.nodes
     for nodes in itertools.combinations_with_replacement(names, len(indices)):
         broken = added(stack, stays, workload, nodes, indices)
@@ -160,7 +160,7 @@ def test_who_stands_on_nodes_of_another_model_is_not_in_the_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "wish"),
+    ("other", "size"),
     [
         ({}, {"place": {"select": {"is": "in"}}}),
         ({"hardware": "l40s"}, {"each": {"gpus": {"count": 4, "memory": "80 GB"}}}),
@@ -171,7 +171,7 @@ def test_who_stands_on_nodes_of_another_model_is_not_in_the_way() -> None:
     ],
     ids=["labels", "GPU memory", "state", "too few GPUs", "too few vCPUs", "rack"],
 )
-def test_who_stands_where_it_never_could_is_not_in_the_way(other: dict[str, Any], wish: dict[str, Any]) -> None:
+def test_who_stands_where_it_never_could_is_not_in_the_way(other: dict[str, Any], size: dict[str, Any]) -> None:
     """`both` holds GPUs on both nodes: told are those on the one that would do. Who is on the other one alone is not told."""
     own = 1 if other.get("hardware") in ("l40s", "few") else 4
     there = {name: {"priority": "high", "place": {"select": {"is": name}}, "each": {"gpus": 4}} for name in ("in", "out")}
@@ -184,7 +184,7 @@ def test_who_stands_where_it_never_could_is_not_in_the_way(other: dict[str, Any]
     rest = {"racks": {"weak": {"uplink": "4 Gbit/s"}}, "hardware": hardware}
     ready = {key: value for key, value in other.items() if key != "state"}
     before, nodes = ({"in": {"labels": {"is": "in"}}, "out": {"labels": {"is": "out"}} | one} for one in (ready, other))
-    stack = stack_of(nodes, running | {"w": {"each": {"gpus": 4}} | wish}, **rest)
+    stack = stack_of(nodes, running | {"w": {"each": {"gpus": 4}} | size}, **rest)
     last = solve(stack_of(before, running, **rest)).placement
     answer = why(stack, solve(stack, last).placement, "w")
     told = [one.text for one in answer.reasons if one.rule == "holds"]

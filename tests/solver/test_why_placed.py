@@ -97,11 +97,11 @@ def test_the_price_of_the_second_best_is_told_in_the_goals_that_differ() -> None
 
 
 def test_an_exception_that_has_ended_is_named_and_its_extension_mends() -> None:
-    wish = {"user": "bo", "replicas": 2, "each": {"gpus": 4}}
+    request = {"user": "bo", "replicas": 2, "each": {"gpus": 4}}
     limits = {"user": {"gpus": 2}, "except": [{"user": "bo", "gpus": 8, "until": "2026-05-31", "reason": "paper"}]}
     today = datetime.date(2026, 6, 1)
-    last = solve(stack_of({"a": {}}, {"w": wish | {"replicas": 1}}, limits=limits)).placement
-    stack = stack_of({"a": {}}, {"w": wish}, limits=limits)
+    last = solve(stack_of({"a": {}}, {"w": request | {"replicas": 1}}, limits=limits)).placement
+    stack = stack_of({"a": {}}, {"w": request}, limits=limits)
     placement = solve(stack, last, today=today).placement
     answer = why(stack, placement, "w", last=last, today=today)
     assert (answer.placed, answer.missing) == (1, 1)

@@ -35,10 +35,10 @@ def cards(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"), [("0.5 x H100", "0.5 GPUs"), ("1 x H100", "1 GPU"), ("{count: 1, share: 0.3}", "0.3 GPUs")]
+    ("size", "said"), [("0.5 x H100", "0.5 GPUs"), ("1 x H100", "1 GPU"), ("{count: 1, share: 0.3}", "0.3 GPUs")]
 )
-def test_a_part_of_a_full_card_keeps_its_size_until_there_is_room(cards: Path, wish: str, said: str) -> None:
-    larger = edited(CARDS, (PART, f"each: {{gpus: {wish}}}"))
+def test_a_part_of_a_full_card_keeps_its_size_until_there_is_room(cards: Path, size: str, said: str) -> None:
+    larger = edited(CARDS, (PART, f"each: {{gpus: {size}}}"))
     now = decided(cards, larger)
     assert now.placement.allocations == now.last.allocations and not now.placement.unplaced, now.placement
     assert [(one.workload, one.keeps, one.wants) for one in now.placement.growing] == [("a", "0.25 GPUs", said)]

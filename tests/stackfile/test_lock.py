@@ -29,9 +29,9 @@ def stack(*changes: tuple[str, str]) -> Stack:
 
 
 def put(of: Stack, workload: str, index: int, node: str, gpus: tuple[int, ...]) -> Allocation:
-    wish = of.workloads[workload]
+    request = of.workloads[workload]
     name = f"{workload}-{index}"
-    return Allocation(name=name, workload=workload, index=index, node=node, gpus=gpus, **sizes(wish))
+    return Allocation(name=name, workload=workload, index=index, node=node, gpus=gpus, **sizes(request))
 
 
 def placed(of: Stack) -> Placement:

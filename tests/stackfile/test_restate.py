@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.errors import StackFileError, SwarmError
 from swarm_iac.stackfile import loads
-from swarm_iac.stackfile.editing.node_states import restate
+from swarm_iac.stackfile.editing.node_states import set_node_state
 from swarm_iac.stackfile.reading.ranges import expand
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def files(draw: st.DrawFn) -> str:
 
 
 def change(text: str, node: str, state: str, by: datetime.datetime | None = None, reason: str | None = None) -> str:
-    raw = restate(text.encode(), "s.yaml", node, state, TODAY, by=by, reason=reason, policies=ROOT / "policies")  # type: ignore[arg-type]
+    raw = set_node_state(text.encode(), "s.yaml", node, state, TODAY, by=by, reason=reason, policies=ROOT / "policies")  # type: ignore[arg-type]
     return raw.decode()
 
 

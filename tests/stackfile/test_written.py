@@ -49,7 +49,7 @@ def drawn(rng: random.Random) -> lock.Lock:
             memory=Bytes.parse(rng.choice(SIZES)), storage=Bytes.parse(rng.choice(SIZES)),
             egress=BitsPerSecond(rng.choice((0, 1, 25 * 10**9))), ingress=BitsPerSecond(rng.choice((0, 1500))),
         )  # fmt: skip
-        one = one.given_back() if rng.random() < 0.3 else one
+        one = one.released() if rng.random() < 0.3 else one
         allocations.append(one)
         digests[one.name] = f"{rng.getrandbits(48):012x}"
     gone = [Unplaced(workload=name, missing=(0, 7)) for name in ("etl", "gang-1")[: rng.randint(0, 2)]]

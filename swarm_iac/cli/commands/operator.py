@@ -94,7 +94,7 @@ def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
 def _restate(
     stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, reason: str | None, *, dry_run: bool
 ) -> None:
-    from swarm_iac.stackfile.editing.node_states import restate
+    from swarm_iac.stackfile.editing.node_states import set_node_state
     from swarm_iac.stackfile.load import load, nearest_policy
     from swarm_iac.stackfile.reading.text import read
 
@@ -103,7 +103,7 @@ def _restate(
     old = new = read(path, file)
     today, policies = datetime.date.today(), nearest_policy(path)
     for pattern in _chosen(nodes, lambda: load(path, today=today, policies=policies).stack):
-        new = restate(new, file, pattern, state, today, by=by, reason=reason, policies=policies)
+        new = set_node_state(new, file, pattern, state, today, by=by, reason=reason, policies=policies)
     if new == old:
         say(f"{file} already says so: nothing to change")
         return

@@ -198,7 +198,7 @@ def _cell(row: Resource, one: Allocation) -> str:
 
 
 def _pieces(held: tuple[Any, ...]) -> str:
-    return device.told(held) if held and isinstance(held[0], device.Device) else ranges(held)
+    return device.format_devices(held) if held and isinstance(held[0], device.Device) else ranges(held)
 
 
 def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
@@ -276,7 +276,7 @@ def verdict_line(decision: Decision) -> str:
 
 def cost_line(decision: Decision) -> str:
     """Cost per hour before and after; empty if the stack has no prices."""
-    told = cost.told(decision.stack, decision.last, decision.placement)
+    told = cost.format_change(decision.stack, decision.last, decision.placement)
     return f"cost: {told}" if told else ""
 
 

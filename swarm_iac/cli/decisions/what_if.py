@@ -110,20 +110,20 @@ def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, st
             continue
         one = new or old
         assert one is not None
-        wish = then.stack.workloads.get(one.workload) or now.stack.workloads.get(one.workload)
+        request = then.stack.workloads.get(one.workload) or now.stack.workloads.get(one.workload)
         if new is None:
             note, without = _ends(one, then), _ends(one, now)
         else:
             note = without = "new" if old is None else "moves" if old.node != new.node else "other resources"
         if anyway.get(name) == new:
             note += " (also without the edit)" if note == without else f"; without the edit: {without}"
-        yield name, wish.user if wish else "-", old.node if old else "-", new.node if new else "-", note
+        yield name, request.user if request else "-", old.node if old else "-", new.node if new else "-", note
 
 
 def _ends(one: Allocation, of: Decision) -> str:
     """Why an allocation is no longer placed."""
-    wish = of.stack.workloads.get(one.workload)
-    return "no longer requested" if wish is None or one.index >= wish.members else "loses its slot"
+    request = of.stack.workloads.get(one.workload)
+    return "no longer requested" if request is None or one.index >= request.members else "loses its slot"
 
 
 def unplaced_rows(now: Decision, then: Decision) -> Iterator[tuple[object, ...]]:

@@ -61,7 +61,7 @@ def _times(view: FleetView, seen: Observed) -> Iterator[str]:
 
 
 def _state(node: Node) -> str:
-    return f"drain by {deadline.told(node.drain_by)}" if node.drain_by and node.state == "cordon" else node.state
+    return f"drain by {deadline.format_moment(node.drain_by)}" if node.drain_by and node.state == "cordon" else node.state
 
 
 def _cards(facts: Facts) -> str:
@@ -138,7 +138,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
         apart = filter(None, (deciding.split(view.decision.stack, one), device.sharing(one.gpus)))
         health = "; ".join((health, *apart))
-        gpus = device.told(one.gpus) or "-"
+        gpus = device.format_devices(one.gpus) or "-"
         cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
         user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"
         yield one.name, user, one.node, gpus, cpus, memory, health

@@ -35,8 +35,9 @@ def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
         return False
     if not home.carries(found.place.select):
         return False
-    wish, hardware = found.each.gpus, stack.hardware_of(node)
-    return not wish.count or (wish.allows(hardware.gpus.model) and (wish.memory is None or wish.memory <= hardware.gpu_memory))
+    request, hardware = found.each.gpus, stack.hardware_of(node)
+    memory = request.memory is None or request.memory <= hardware.gpu_memory
+    return not request.count or (request.allows(hardware.gpus.model) and memory)
 
 
 @dataclass(frozen=True)

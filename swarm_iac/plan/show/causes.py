@@ -72,7 +72,7 @@ def _left(
     if found.broken:
         head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
         head = _given(stack, was) or head
-        return f"{head}: {found.told()}"
+        return f"{head}: {found.text()}"
     return gain(stack, after, was, now) or f"{was.node} still has capacity for it: the search ended before finding that"
 
 
@@ -101,10 +101,10 @@ def _lost(
     if found.names:
         return _by(stack, one, list(found.names))
     # What asks for another size has no place with that.
-    broken = [each for each in found.broken if each.rule != "sizes_equal_wish"]
+    broken = [each for each in found.broken if each.rule != "sizes_equal_request"]
     if broken and len(broken) == len(found.broken):
         head = _given(stack, one) or f"it does not fit {one.node} any more"
-        return f"{head}: {found.told()}, and no other node takes it"
+        return f"{head}: {found.text()}, and no other node takes it"
     reasons = next((gone.reasons for gone in after.unplaced if gone.workload == one.workload), ())
     return (
         "; ".join(reason.text for reason in reasons)

@@ -106,7 +106,7 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
-    costs = cost.told(context.stack, context.before, context.after)
+    costs = cost.format_change(context.stack, context.before, context.after)
     a_lock = ".lock.yaml of " in context.offline and not context.offline.startswith("machines on which nothing runs")
     asked = f"Compared with {context.offline}{', which has no commands and no settings' if a_lock else ''}."
     every = (
@@ -291,7 +291,7 @@ def _drains(context: Context) -> Rows:
     for node in deadline.waiting(context.stack):
         kept = [one.name for one in context.after.going() if one.node == node.name]
         assert node.drain_by is not None
-        table.add(node.name, deadline.told(node.drain_by), ", ".join(kept) or "nothing", node.reason)
+        table.add(node.name, deadline.format_moment(node.drain_by), ", ".join(kept) or "nothing", node.reason)
     return table
 
 

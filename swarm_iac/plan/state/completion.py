@@ -98,9 +98,9 @@ def keep_ends(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) 
            and same_run(held[one], nodes[home[one]].state.allocations[one])]  # fmt: skip
     ends = {at for at in ran if ended(observed[at[0]], at[1])}
     failed = _failed_gangs(observed, nodes, ends)
-    wish = {name: wanted.state for name, wanted in nodes.items()}
+    request = {name: wanted.state for name, wanted in nodes.items()}
     for node, one, state in _recorded(observed, nodes, old, ends):
-        wish[node] = _with(wish[node], one, state)
+        request[node] = _with(request[node], one, state)
     for node, one in ran:
         was, there = old[node][one], home[one]
         if one in nodes[there].ended:
@@ -110,16 +110,16 @@ def keep_ends(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) 
                 continue
             was = was.model_copy(update={"unit": was.unit.model_copy(update={"active": False})})
         if there == node:
-            asked = wish[node].allocations[one].model_copy(update={"unit": was.unit})
-            wish[node] = _with(wish[node], one, asked if one in nodes[node].hold else given_back(asked))
+            asked = request[node].allocations[one].model_copy(update={"unit": was.unit})
+            request[node] = _with(request[node], one, asked if one in nodes[node].hold else released(asked))
         elif one not in old.get(there, {}):
-            wish[there] = _with(wish[there], one, None)
-            wish[node] = _with(wish[node], one, remembered(was))
+            request[there] = _with(request[there], one, None)
+            request[node] = _with(request[node], one, remembered(was))
     for name, wanted in nodes.items():
         for one, state in wanted.state.allocations.items():
             if state.workload in failed and not any(one in held for held in old.values()):
-                wish[name] = _with(wish[name], one, None)
-    return {name: state for name, state in wish.items() if state is not nodes[name].state}
+                request[name] = _with(request[name], one, None)
+    return {name: state for name, state in request.items() if state is not nodes[name].state}
 
 
 def _recorded(
@@ -137,9 +137,9 @@ def _recorded(
             if was is None or not same_run(was, asked):
                 yield node, one, None
             elif (node, one) in ends or observed[node].error:
-                yield node, one, given_back(was)
+                yield node, one, released(was)
             else:
-                yield node, one, given_back(was.model_copy(update={"unit": was.unit.model_copy(update={"active": False})}))
+                yield node, one, released(was.model_copy(update={"unit": was.unit.model_copy(update={"active": False})}))
 
 
 def _failed_gangs(observed: Mapping[str, Observed], nodes: Mapping[str, Desired], ends: set[At]) -> set[str]:
@@ -158,7 +158,7 @@ def same_run(old: AllocationState, new: AllocationState) -> bool:
     return (old.workload, one.user, one.command, one.env) == (new.workload, other.user, other.command, other.env)
 
 
-def given_back(state: AllocationState) -> AllocationState:
+def released(state: AllocationState) -> AllocationState:
     """What a job holds after its end: its files. Nothing runs in its slice, so that needs no ceiling."""
     return AllocationState(workload=state.workload, unit=state.unit, scratch=state.scratch, cache=state.cache)
 

@@ -32,7 +32,7 @@ def believed(seen: Observed, placed: frozenset[str]) -> tuple[Observed, dict[str
     return seen.model_copy(update={"state": state, "health": health}), claims
 
 
-def given_back(plan: Plan, claims: Claims) -> Plan:
+def released(plan: Plan, claims: Claims) -> Plan:
     """The plan with what each node names beyond what was placed there, released on that node first."""
     found: list[Step] = []
     words: list[str] = []

@@ -79,7 +79,7 @@ def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tup
     if not found.rules or request.members < request.wanted:
         return causes.of(request)
     capacity = causes.seen(request)
-    rules = conflict.told(capacity, request, found.rules, lower=capacity is not causes.capacity)
+    rules = conflict.reasons_for(capacity, request, found.rules, lower=capacity is not causes.capacity)
     told = [one for one in rules if one.rule != STATES or one.besides]
     told += [messages.closed(capacity.snapshot, node) for node in found.closed]
     told += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]

@@ -155,7 +155,7 @@ def fixes(
                 found.add(relaxation, bench.fix(kind, (relaxation.edit,)))
     else:
         _tried(bench, found)
-    return found.told() or _together(bench, relaxations)
+    return found.shown() or _together(bench, relaxations)
 
 
 class _Found:
@@ -173,9 +173,9 @@ class _Found:
         """What came of an offer; None: it does not place the workload."""
         if fix is not None:
             self.fixes[relaxation.kind].append((relaxation.change, fix))
-            self.so_far(self.told())
+            self.so_far(self.shown())
 
-    def told(self) -> tuple[Fix, ...]:
+    def shown(self) -> tuple[Fix, ...]:
         """The cheapest of each kind."""
         found: list[Fix] = []
         for made in self.fixes.values():
@@ -207,10 +207,10 @@ def _tried(bench: Bench, found: _Found) -> None:
     # Moves first, then the first of each kind, then the second of each: the sort keeps the order of kinds.
     sure.sort(key=lambda one: one[:2])
     for later, _, relaxation in sure:
-        if not later or (bench.searches < SEARCHES and not large) or (bench.searches < SEARCHES_LARGE and not found.told()):
+        if not later or (bench.searches < SEARCHES and not large) or (bench.searches < SEARCHES_LARGE and not found.shown()):
             found.add(relaxation, bench.fix(relaxation.kind, (relaxation.edit,)))
     for relaxation in unsure:
-        if bench.searches < SEARCHES_LARGE and not found.told():
+        if bench.searches < SEARCHES_LARGE and not found.shown():
             found.add(relaxation, bench.fix(relaxation.kind, (relaxation.edit,)))
 
 

@@ -141,8 +141,8 @@ class Relaxations:
             "request", Edit(path=f"{self.here}.{key}", value=value), change, self._fits(request=self._asking((key, value)))
         )
 
-    def _asking(self, wish: tuple[str, object]) -> WorkloadRequest:
-        edit = Edit(path=f"{self.here}.{wish[0]}", value=wish[1])
+    def _asking(self, request: tuple[str, object]) -> WorkloadRequest:
+        edit = Edit(path=f"{self.here}.{request[0]}", value=request[1])
         asked = request_of(self.request.name, changed(self.stack, edit).workloads[self.request.name])
         return replace(asked, members=self.request.members, wanted=self.request.wanted)
 

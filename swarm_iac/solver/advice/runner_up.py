@@ -54,15 +54,15 @@ def placed_only(stack: Stack, placement: Placement, besides: str = "") -> Stack:
     counts = Counter(a.workload for a in placement.allocations)
     ended = {a.workload for a in placement.allocations if a.ended}
     workloads = {}
-    for name, wish in stack.workloads.items():
+    for name, request in stack.workloads.items():
         if name == besides:
-            workloads[name] = wish
-        elif wish.gang is None and 0 < counts[name] < wish.members:
-            most = wish.replicas.most if name in ended else counts[name]  # who has ended keeps its number
+            workloads[name] = request
+        elif request.gang is None and 0 < counts[name] < request.members:
+            most = request.replicas.most if name in ended else counts[name]  # who has ended keeps its number
             replicas = Replicas(least=counts[name], most=most)
-            workloads[name] = wish.model_copy(update={"replicas": replicas})
+            workloads[name] = request.model_copy(update={"replicas": replicas})
         elif counts[name]:
-            workloads[name] = wish
+            workloads[name] = request
     return stack.model_copy(update={"workloads": workloads})
 
 
@@ -75,7 +75,7 @@ def _avoiding(stack: Stack, workload: str, node: str) -> Stack:
         name: it if name == node else it.model_copy(update={"labels": {**it.labels, label: "yes"}})
         for name, it in stack.nodes.items()
     }
-    wish = stack.workloads[workload]
-    place = wish.place.model_copy(update={"select": {**wish.place.select, label: "yes"}})
-    workloads = {**stack.workloads, workload: wish.model_copy(update={"place": place})}
+    request = stack.workloads[workload]
+    place = request.place.model_copy(update={"select": {**request.place.select, label: "yes"}})
+    workloads = {**stack.workloads, workload: request.model_copy(update={"place": place})}
     return stack.model_copy(update={"nodes": nodes, "workloads": workloads})

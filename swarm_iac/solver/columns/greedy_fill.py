@@ -137,8 +137,8 @@ def tightest(floor: Floor, kind: Kind) -> Floats:
 def aligned(floor: Floor, kind: Kind) -> Floats:
     """The node whose first resource for each free GPU is nearest above what the kind needs for each of its GPUs."""
     per_card = floor.free[:, 0] / np.maximum(floor.cards.sum(axis=1), 1)
-    wish = kind.need[0] / max(1, kind.cards * kind.share)
-    result: Floats = np.abs(per_card - wish)
+    request = kind.need[0] / max(1, kind.cards * kind.share)
+    result: Floats = np.abs(per_card - request)
     return result
 
 

@@ -91,7 +91,7 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         (_beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_told(name, why)
         for turn, (name, why) in enumerate(sorted(waits.items()))
     )
-    placement = growth.told(stack, found.placement.model_copy(update={"growing": growing}))
+    placement = growth.with_sizes(stack, found.placement.model_copy(update={"growing": growing}))
     return now, found.model_copy(update={"placement": placement})
 
 
@@ -103,8 +103,8 @@ def _grown(
     stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None
 ) -> tuple[Causes, WorkloadRequest]:
     """All of a workload in its new size, asked for beside what else stands."""
-    wished = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
-    snapshot = snapshot_of(wished, placement, today)
+    requested = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
+    snapshot = snapshot_of(requested, placement, today)
     rest = tuple(one for one in placement.allocations if one.workload != name or one.ended)
     request, count = snapshot.requests[name], len(placement.allocations) - len(rest)
     if not request.gang:  # all of it grows, or nothing does
@@ -155,9 +155,9 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
             running.setdefault(one.workload, []).append(one)
     found = {}
     for name, ones in running.items():
-        wish, count = stack.workloads[name], len(ones) + done[name]
+        request, count = stack.workloads[name], len(ones) + done[name]
         alike = len({held_of(one) for one in ones}) == 1
-        if wish.on_grow == "keep" and alike and growth.at_size(wish, ones[0], count) != wish:
+        if request.on_grow == "keep" and alike and growth.at_size(request, ones[0], count) != request:
             found[name] = ones[0], count
     return found
 

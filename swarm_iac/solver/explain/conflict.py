@@ -96,7 +96,7 @@ def besides(capacity: FreeCapacity, request: WorkloadRequest, core: tuple[str, .
 
 
 def _same(rule: str, others: tuple[str, ...]) -> bool:
-    """Is it told by another one already? A machine with more vCPUs has more cores, and an uplink goes both ways."""
+    """Is it covered by another one already? A machine with more vCPUs has more cores, and an uplink goes both ways."""
     twin = _TWINS.get(rule)
     if any(_one_key(rule, other) for other in others[: others.index(rule)]):
         return True
@@ -143,7 +143,7 @@ class Causes:
     def __init__(self, capacity: FreeCapacity) -> None:
         self.capacity = capacity
         self.known: dict[WorkloadRequest, tuple[FreeCapacity, tuple[str, ...]]] = {}
-        self.told: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
+        self.explained: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
         self.capacities: dict[int, FreeCapacity] = {}
 
     def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
@@ -153,10 +153,10 @@ class Causes:
             capacity = self.seen(request)
             self.known[alike] = capacity, conflict(capacity, request)
         capacity, rules = self.known[alike]
-        if alike in self.told and self.told[alike][1]:
-            return _renamed(*self.told[alike], request.name)
-        self.told[alike] = request.name, _told(capacity, request, rules, lower=capacity is not self.capacity)
-        return self.told[alike][1] or self._unspent(request)
+        if alike in self.explained and self.explained[alike][1]:
+            return _renamed(*self.explained[alike], request.name)
+        self.explained[alike] = request.name, _reasons(capacity, request, rules, lower=capacity is not self.capacity)
+        return self.explained[alike][1] or self._unspent(request)
 
     def _unspent(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """Capacity was left. One that ran may use it only by a move, and those are counted."""
@@ -219,7 +219,7 @@ def without(capacity: FreeCapacity, workloads: set[str]) -> FreeCapacity:
     return other
 
 
-def _told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+def _reasons(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
         over = tuple(over_limit(capacity.snapshot, one) for one in capacity.snapshot.over if one.of(request))
@@ -230,10 +230,10 @@ def _told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ..
             *(one.model_copy(update={"besides": "one"}) for one in over[1:]),
             *(_besides(forbids(capacity, whole, rule, frozenset(rest), lower=lower), "one") for rule in rest),
         )
-    return told(capacity, request, rules, lower=lower)
+    return reasons_for(capacity, request, rules, lower=lower)
 
 
-def told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+def reasons_for(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
     also = {

@@ -83,12 +83,12 @@ def _beside(
 
 def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
     """It broke a rule where it ran, regardless of newcomers."""
-    if not resized and any(one.rule == "sizes_equal_wish" for one in found.broken):
+    if not resized and any(one.rule == "sizes_equal_request" for one in found.broken):
         text = f"{head}, because its new size has no place"
         return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
     what = f"its new size does not fit {was.node}" if resized else f"it does not fit {was.node} any more"
     path = found.broken[0].path or f"workloads.{was.workload}"
-    return Reason(rule="does_not_fit", text=f"{head}, because {what}: {found.told()}", path=path)
+    return Reason(rule="does_not_fit", text=f"{head}, because {what}: {found.text()}", path=path)
 
 
 def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, names: tuple[str, ...]) -> Reason:

@@ -77,9 +77,9 @@ def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
     """Finished jobs that are still requested, at most as many as are. Each holds its storage alone."""
     found: dict[str, list[Allocation]] = {}
     for one in last.allocations:
-        wish = stack.workloads.get(one.workload) if one.ended else None
-        if wish is not None and one.index < (wish.gang or wish.replicas.most):
-            found.setdefault(one.workload, []).append(one.given_back())
+        request = stack.workloads.get(one.workload) if one.ended else None
+        if request is not None and one.index < (request.gang or request.replicas.most):
+            found.setdefault(one.workload, []).append(one.released())
     return tuple(
         one
         for name, ones in sorted(found.items())

@@ -32,7 +32,7 @@ class _Part:
     key: str
 
 
-def wishes(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
+def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
     """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found."""
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
@@ -140,11 +140,11 @@ def _machines(
         most, best = max((there.amount(shape), key) for key, shape in able.items())
         if part.each * together > most:
             path, noun = f"{base}.{part.key}", part.limit
-            wish = f"{together} x {noun.text(part.each)} = " * (together > 1) + noun.amount(part.each * together)
+            request = f"{together} x {noun.text(part.each)} = " * (together > 1) + noun.amount(part.each * together)
             fewer = f"ask for at most {noun.text(most // together)}" if most >= together else ""
             fewer = fewer if together == 1 else "ask for less, or leave `within: node` out"
             who = "no node" if able is shapes else f"no node with {gpus.model or gpus.memory}"
-            message = f"{who} has {wish}: the largest, {best}, has {noun.text(most)}"
+            message = f"{who} has {request}: the largest, {best}, has {noun.text(most)}"
             problems.append(Problem(source.place(path), path, message, fewer))
     if not problems and workload.place.numa and not any(_on_one(shape, workload) for shape in able.values()):
         path = f"{base}.place.numa"

@@ -15,7 +15,7 @@ from swarm_iac.stackfile.reading.text import decode
 _SHOWN = 6
 
 
-def stakes(raw: bytes, file: str, running: Placement) -> Problem | None:
+def orphan_problem(raw: bytes, file: str, running: Placement) -> Problem | None:
     """One problem with the number of allocations that the lock has on such nodes; None when there are none."""
     names: set[str] = set()
     line = 1

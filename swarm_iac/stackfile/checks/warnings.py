@@ -83,19 +83,19 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
             yield f"{path}.place.spread", words, f"ask for {places}, or leave `spread` out"
 
 
-def _places(stack: Stack, level: str, wish: Workload) -> int:
+def _places(stack: Stack, level: str, request: Workload) -> int:
     """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty.
 
     Where there are enough, no more are counted.
     """
-    able = {shape for shape, hardware in stack.hardware.items() if holds(hardware, wish)}
+    able = {shape for shape, hardware in stack.hardware.items() if holds(hardware, request)}
     found = set()
     for node in stack.nodes.values():
         if node.state == "lost" or node.hardware not in able:
             continue
-        if node.carries(wish.place.select):
+        if node.carries(request.place.select):
             found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
-            if len(found) >= wish.members:
+            if len(found) >= request.members:
                 break
     return len(found)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from swarm_iac.errors import Problem, StackFileError, SwarmError
 from swarm_iac.model.base import FORMER
-from swarm_iac.model.deadline import told
+from swarm_iac.model.deadline import format_moment
 from swarm_iac.model.stack import Node, NodeState, Stack
 from swarm_iac.stackfile.editing import splice
 from swarm_iac.stackfile.load import loads
@@ -28,7 +28,7 @@ _KEYS = ("state", "drain_by", "reason", FORMER["reason"])
 _LAST_DIGITS = re.compile(r"([0-9]+)(?=[^0-9]*$)")
 
 
-def restate(
+def set_node_state(
     raw: bytes,
     file: str,
     pattern: str,
@@ -47,7 +47,7 @@ def restate(
     text = decode(raw, file)
     before = loads(text, file, policies=policies, today=today)
     names = _names(before, pattern)
-    told_by = told(by) if by else ""
+    told_by = format_moment(by) if by else ""
     reasons = {name: _reason(before.stack.nodes[name], state, reason) for name in names}
     wanted = before.stack.model_copy(
         update={
@@ -65,7 +65,7 @@ def restate(
                 return (mark if raw.startswith(mark) else b"") + fresh.encode()
     if len(names) > 1:  # their entries differ: one by one
         for name in names:
-            raw = restate(raw, file, name, state, today, by=by, reason=reason, policies=policies)
+            raw = set_node_state(raw, file, name, state, today, by=by, reason=reason, policies=policies)
         return raw
     raise SwarmError(
         f"{file}:{before.source.place(f'nodes.{pattern}').line}: what is said of {pattern} cannot be changed from here",

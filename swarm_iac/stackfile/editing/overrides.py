@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.edit import Edit, changed, steps_of
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile.checks.feasibility import wishes
+from swarm_iac.stackfile.checks.feasibility import feasibility_problems
 from swarm_iac.stackfile.checks.references import check
 from swarm_iac.stackfile.load import SWITCHES
 from swarm_iac.stackfile.locks import lock
@@ -58,7 +58,7 @@ def edited(loaded: Loaded, edits: Iterable[Edit]) -> Loaded:
     }
     problems = check(stack, StackFile(fleet=stack.fleet, nodes=entries), source)
     if all(node.hardware in stack.hardware for node in stack.nodes.values()):
-        problems += wishes(stack, source, functools.cache(lambda: lock.beside(source.file, stack)))
+        problems += feasibility_problems(stack, source, functools.cache(lambda: lock.beside(source.file, stack)))
     if problems:
         raise StackFileError(tuple(dict.fromkeys(problems)))
     return Loaded(stack, source)

@@ -15,7 +15,7 @@ def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
     over, run = {one.name for one in lock.placement.going()} & frozenset(names), Decided(stack).run
     if not over:
         return lock
-    ones = tuple(one.given_back() if one.name in over else one for one in lock.placement.allocations)
+    ones = tuple(one.released() if one.name in over else one for one in lock.placement.allocations)
     digests = {one.name: run(one.workload) for one in ones if one.name in over}
     goes = {one.workload for one in ones if not one.ended}
     growing = tuple(one for one in lock.placement.growing if one.workload in goes)

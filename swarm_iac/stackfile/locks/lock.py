@@ -129,7 +129,8 @@ class Decided:
         """See `digest_of`."""
         key = (workload, node)
         if key not in self._digests:
-            parts = [f'"wish":{self.wish(workload)}'] if node is None else [self.node(node), f'"wish":{self.wish(workload)}']
+            request = f'"wish":{self.request(workload)}'  # every digest on record has this key
+            parts = [request] if node is None else [self.node(node), request]
             self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
         return self._digests[key]
 
@@ -150,16 +151,16 @@ class Decided:
         ran = one.run.model_dump(mode="json", include={"command", "env"}) if one.run else None
         return digest(["run", one.user, ran])
 
-    def wish(self, workload: str) -> str:
+    def request(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""
         if workload not in self._wishes:
-            wish = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
-            each = wish.get("each", {})
+            request = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
+            each = request.get("each", {})
             for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
                 each.pop(live, None)
             # A range's upper end decides which replicas exist, not where one of them stands.
-            wish.pop("replicas", None)
-            self._wishes[workload] = _json(wish)
+            request.pop("replicas", None)
+            self._wishes[workload] = _json(request)
         return self._wishes[workload]
 
     def node(self, node: str) -> str:
@@ -196,8 +197,8 @@ def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lo
     unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
     bare = tuple(Unplaced(workload=one.workload, missing=one.missing) for one in placement.unplaced)
     plain = tuple(Growing(workload=one.workload) for one in placement.growing)
-    wishes = Decided(written or stack)
-    growing = {one.workload: wishes.growth(one.workload) for one in placement.growing}
+    requests = Decided(written or stack)
+    growing = {one.workload: requests.growth(one.workload) for one in placement.growing}
     return Lock(placement.model_copy(update={"unplaced": bare, "growing": plain}), digests, unplaced, growing)
 
 
@@ -337,8 +338,8 @@ def beside(file: str, stack: Stack) -> Placement:
 
 def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
     """Which of those that wait to grow request something else now, a sentence each. `stack`: as it is written."""
-    wish = Decided(stack).growth
-    gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or wish(name) != digest]
+    request = Decided(stack).growth
+    gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or request(name) != digest]
     return tuple(f"{name}: its request has changed since it could not grow" for name in sorted(gone))
 
 

@@ -104,7 +104,9 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power), *pages]
     limits = stack.limits.model_dump(mode="json", exclude={"exceptions"})
     held = [one.model_dump(mode="json", exclude={"reason", "until"}) for one in stack.limits.exceptions if today <= one.until]
-    workloads = {name: [decided.wish(name), one.priority, str(one.replicas), one.gang] for name, one in stack.workloads.items()}
+    workloads = {
+        name: [decided.request(name), one.priority, str(one.replicas), one.gang] for name, one in stack.workloads.items()
+    }
     racks = {
         f"racks.{name}.{key}": str(value)
         for name, rack in stack.racks.items()
@@ -146,7 +148,7 @@ def _few(names: list[str]) -> list[str]:
     return names if len(names) <= _FEW else [*names[:_FEW], f"{len(names) - _FEW} more"]
 
 
-def room_came(waits: Sequence[Waiting], ended: Sequence[str]) -> tuple[str, ...]:
+def capacity_freed(waits: Sequence[Waiting], ended: Sequence[str]) -> tuple[str, ...]:
     """Why what waits is decided again: jobs that `ended` since released capacity. Empty if nothing waits, or none did."""
     if not waits or not ended:
         return ()

@@ -69,7 +69,7 @@ def finishing(last: Placement, order: Order, number: int) -> Placement:
 
     if not order.ends:
         return last
-    ones = tuple(a.given_back() if not a.ended and over(a.name) else a for a in last.allocations)
+    ones = tuple(a.released() if not a.ended and over(a.name) else a for a in last.allocations)
     return last.model_copy(update={"allocations": ones})
 
 

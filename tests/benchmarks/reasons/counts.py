@@ -60,10 +60,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
     labels = {"site": one.site, "rack": one.rack} | one.labels
     if any(labels.get(key) != value for key, value in workload.place.select.items()):
         yield "have other labels"
-    wish = workload.each.gpus
-    if wish.count and wish.model is not None and hardware.gpus.model not in wish.model.split("|"):
+    request = workload.each.gpus
+    if request.count and request.model is not None and hardware.gpus.model not in request.model.split("|"):
         yield "have another GPU model"
-    if wish.count and int(wish.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
+    if request.count and int(request.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
         yield "have smaller GPUs"
     if workload.place.numa and not any(on_one(workload, hardware, part) for part in _parts(hardware)):
         yield "have NUMA nodes that are too small"

@@ -32,14 +32,17 @@ _RACK = {"egress_fits_uplink": "uplink", "ingress_fits_uplink": "uplink", "power
 def lifted(stack: Stack, name: str, rule: str, path: str) -> Stack | None:
     """The stack in which a rule is no obstacle for a workload; None where that means nothing. `path`: as the reason has it."""
     return (
-        _machines(stack, name, rule) or _ceilings(stack, name, rule, path) or _wish(stack, name, rule) or _effort(stack, rule)
+        _machines(stack, name, rule)
+        or _ceilings(stack, name, rule, path)
+        or _request(stack, name, rule)
+        or _effort(stack, rule)
     )
 
 
 def _machines(stack: Stack, name: str, rule: str) -> Stack | None:
-    wish = stack.workloads[name]
+    request = stack.workloads[name]
     if rule == "gpus_fit_node":
-        return _roomier(stack, "gpus", wish.each.gpus.count * wish.members)
+        return _roomier(stack, "gpus", request.each.gpus.count * request.members)
     if rule in _HARDWARE:
         return _roomier(stack, _HARDWARE[rule], 1000 * 10**15)
     if rule in _RACK:
@@ -56,15 +59,15 @@ def _ceilings(stack: Stack, name: str, rule: str, path: str) -> Stack | None:
     return _user(stack, stack.workloads[name].user, path) if rule == "user_stays_under_limits" else None
 
 
-def _wish(stack: Stack, name: str, rule: str) -> Stack | None:
-    wish = stack.workloads[name]
+def _request(stack: Stack, name: str, rule: str) -> Stack | None:
+    request = stack.workloads[name]
     if rule in _PLACE:
-        return with_workload(stack, name, {"place": wish.place.model_copy(update=_PLACE[rule])})
+        return with_workload(stack, name, {"place": request.place.model_copy(update=_PLACE[rule])})
     if rule in _GPUS:
-        gpus = wish.each.gpus.model_copy(update={_GPUS[rule]: None})
-        return with_workload(stack, name, {"each": wish.each.model_copy(update={"gpus": gpus})})
+        gpus = request.each.gpus.model_copy(update={_GPUS[rule]: None})
+        return with_workload(stack, name, {"each": request.each.model_copy(update={"gpus": gpus})})
     if rule == "gang_is_whole_or_absent":
-        members = wish.gang or wish.members
+        members = request.gang or request.members
         return with_workload(stack, name, {"gang": None, "replicas": Replicas(least=members, most=members)})
     return with_workload(stack, name, {"priority": "high"}) if rule == "equals_are_not_stopped" else None
 
@@ -165,14 +168,14 @@ def only(stack: Stack, standing: set[str], last: Placement, whole: str = "") -> 
         workload, _, index = name.rpartition("-")
         kept.setdefault(workload, []).append(int(index))
     workloads, names = {}, {}
-    for name, wish in stack.workloads.items():
-        if name == whole or (wish.gang is not None and len(kept.get(name, ())) == wish.gang):
-            workloads[name] = wish
-            names |= {f"{name}-{i}": f"{name}-{i}" for i in range(wish.members)}
-        elif name in kept and wish.gang is None:
+    for name, request in stack.workloads.items():
+        if name == whole or (request.gang is not None and len(kept.get(name, ())) == request.gang):
+            workloads[name] = request
+            names |= {f"{name}-{i}": f"{name}-{i}" for i in range(request.members)}
+        elif name in kept and request.gang is None:
             indices = sorted(kept[name])
             count = len(indices)
-            workloads[name] = wish.model_copy(update={"replicas": Replicas(least=count, most=count)})
+            workloads[name] = request.model_copy(update={"replicas": Replicas(least=count, most=count)})
             names |= {f"{name}-{i}": f"{name}-{new}" for new, i in enumerate(indices)}
     ran = tuple(_renamed(one, names[one.name]) for one in last.allocations if one.name in names)
     return stack.model_copy(update={"workloads": workloads}), Placement(allocations=ran), names

@@ -160,15 +160,15 @@ class Decided:
     @staticmethod
     def _free_of_one(stack: Stack, free: Free, workload: str, text: str, match: re.Match[str]) -> bool:
         """Is so much of one card free there, less than it needs, and nowhere more where the rest of what it needs is?"""
-        wish = stack.workloads[workload].each.gpus
+        request = stack.workloads[workload].each.gpus
         left = {
             node: max((1000 - free.cards[node][g] for g in range(stack.hardware_of(node).gpus.count)), default=0)
             for node in stack.nodes
         }
-        named = wish.model is not None and wish.model in text
-        others = [n for n in stack.nodes if not named or stack.hardware_of(n).gpus.model in str(wish.model).split("|")]
+        named = request.model is not None and request.model in text
+        others = [n for n in stack.nodes if not named or stack.hardware_of(n).gpus.model in str(request.model).split("|")]
         most = round(1000 * float(match[1]))
-        short = most < wish.share or "members fit" in text or "for each of" in text
+        short = most < request.share or "members fit" in text or "for each of" in text
         return short and left[match[2]] == most and (" those " in text or most >= max(left[n] for n in others))
 
     # What leaves its node.
@@ -176,11 +176,13 @@ class Decided:
     def _stopped(self, name: str, why: str) -> Said:
         workload, _, index = name.rpartition("-")
         kind = f"stopped: {_kind(why)}"
-        wish = self.stack.workloads.get(workload)
+        request = self.stack.workloads.get(workload)
         if why == "removed from the stack file":
-            return Said(kind, name, why, wish is None)
+            return Said(kind, name, why, request is None)
         if why.startswith("scaled down"):
-            return Said(kind, name, why, wish is not None and why.endswith(f" {wanted(wish)}") and int(index) >= wanted(wish))
+            return Said(
+                kind, name, why, request is not None and why.endswith(f" {wanted(request)}") and int(index) >= wanted(request)
+            )
         pending = next((one for one in self.now.unplaced if one.workload == workload), None)
         if pending and pending.reasons and why == "; ".join(reason.text for reason in pending.reasons):
             # The reasons are tried above; here they must be why it has no place where it ran.
@@ -246,8 +248,12 @@ class Decided:
     def _fits_still(self, was: Allocation) -> bool:
         """Is its old place free, beside all that stands?"""
         free = Free(self.stack, self.today, [one for one in self.now.allocations if one.name != was.name])
-        wish = self.stack.workloads[was.workload]
-        return free.capacity(wish, was.node) and free.devices(wish, was.node) is not None and free.apart(was.workload, was.node)
+        request = self.stack.workloads[was.workload]
+        return (
+            free.capacity(request, was.node)
+            and free.devices(request, was.node) is not None
+            and free.apart(was.workload, was.node)
+        )
 
     def _newcomer(self, one: Allocation) -> bool:
         old = self.ran.get(one.name)
@@ -256,12 +262,12 @@ class Decided:
     def _stays(self, stack: Stack, was: Allocation, without: set[str]) -> bool:
         """With all that stands but `without`, and the whole gang of `was`: is it solved so that it stays where it was?"""
         mine = {was.name}
-        wish = stack.workloads[was.workload]
-        if wish.gang is not None:
-            mine |= {f"{was.workload}-{i}" for i in range(wish.gang)}
+        request = stack.workloads[was.workload]
+        if request.gang is not None:
+            mine |= {f"{was.workload}-{i}" for i in range(request.gang)}
         stack, last, names = only(stack, (self.names - without) | mine, self.last)
         found = solve(stack, last, today=self.today, reasons=False).placement.by_name().get(names[was.name])
-        part = wish.each.gpus.share < 1000
+        part = request.each.gpus.share < 1000
         return found is not None and found.node == was.node and (not part or found.gpus == was.gpus)
 
     def _sake(self, workload: str, reason: Reason) -> Said:
