@@ -220,6 +220,38 @@ def test_what_a_killed_run_left_stopped_is_in_nobodys_way() -> None:
         assert carry_out(Fleet(observed, desired), found).nodes == new
 
 
+def test_nobody_waits_for_the_settings_of_a_card_that_stays_shared() -> None:
+    """chat-0 has its part of GPU 0 already. Its start would wait for web-1 to leave, and so for chat-2, which waits for it."""
+    old = {
+        "n1": fleets.node({"chat-1": fleets.allocation("chat-1", (0, 1, 2), (), 20)}),
+        "n2": fleets.node(
+            {
+                "chat-0": fleets.allocation("chat-0", (gpu(0, 300),), (), 1),
+                "web-1": fleets.allocation("web-1", (gpu(0, 500),), (), 20),
+            }
+        ),
+        "n3": fleets.node({"chat-2": fleets.allocation("chat-2", (0, 1, 2), (), 20)}),
+    }
+    new = {
+        "n1": old["n1"],
+        "n2": fleets.node(
+            {
+                "chat-0": fleets.allocation("chat-0", (gpu(0, 300),), (), 1),
+                "code-0": fleets.allocation("code-0", (gpu(0, 700),), (), 20),
+            },
+            power=200,
+        ),
+        "n3": fleets.node({"web-1": fleets.allocation("web-1", (0, 1), (), 20)}),
+    }
+    stopped = old["n2"].allocations["chat-0"]
+    stopped = stopped.model_copy(update={"unit": stopped.unit.model_copy(update={"active": False})})
+    old["n2"] = old["n2"].model_copy(update={"allocations": old["n2"].allocations | {"chat-0": stopped}})
+    observed, desired = fleets.observed(old), fleets.desired(new, old)
+    plan = steps(observed, desired)
+    for found in (as_converged(plan), list(plan.steps)):
+        assert carry_out(Fleet(observed, desired), found).nodes == new
+
+
 @LAWS
 @given(st.permutations(fleets.NODES), st.permutations(fleets.NODES), st.sampled_from(["train", "gang"]), ORDERS)
 def test_a_job_that_moves_never_runs_twice_nor_a_gang_half_moved(

@@ -102,7 +102,8 @@ def _node(machine: Machine) -> Iterator[Draft]:
 def _gpus(machine: Machine) -> Iterator[Draft]:
     """One step for each allocation whose GPUs change hands, one for all others, so nobody waits for strangers.
 
-    Of a GPU that several come to hold in part, the first by name counts; they all start after it.
+    Of a GPU that one had whole and several come to hold in part, the first by name counts; they all start after it. A GPU
+    that is shared before and after keeps its node's settings, and nobody waits for those.
 
     In a rack with a budget, limits that fall and limits that rise within one step are two: see plan.racks.
     """
@@ -112,7 +113,9 @@ def _gpus(machine: Machine) -> Iterator[Draft]:
         changes = diff(machine.old.gpus.get(gpu), machine.new.gpus.get(gpu), f"gpus[{gpu}]")
         if changes:
             before, after = old.get(gpu, set()), new.get(gpu, set())
-            groups.setdefault(min(after - before or before - after, default=""), {})[gpu] = changes
+            stays_shared = _shared(machine.old, gpu) and _shared(machine.new, gpu)
+            taker = "" if stays_shared else min(after - before or before - after, default="")
+            groups.setdefault(taker, {})[gpu] = changes
     for name, found in sorted(groups.items()):
         falls = {gpu: each for gpu, each in found.items() if machine.wanted.rack and rise(machine, gpu) < 0}
         rest = {gpu: each for gpu, each in found.items() if gpu not in falls}
@@ -134,6 +137,11 @@ def _holders(state: NodeState) -> dict[int, set[str]]:
         for gpu in one.cards:
             found.setdefault(gpu, set()).add(name)
     return found
+
+
+def _shared(state: NodeState, gpu: int) -> bool:
+    """Does someone hold a part of it?"""
+    return any(one.index == gpu and not one.whole for each in state.allocations.values() for one in each.gpus)
 
 
 def rise(machine: Machine, gpu: int) -> int:
@@ -225,7 +233,8 @@ def _order(machine: Machine, found: dict[str, Draft]) -> None:
             before += [Verb.TRAFFIC] if draft.tail else [Verb.TRAFFIC, f"{Verb.SLICE}/{name}"]
         if draft.verb is Verb.START:
             before += [f"{verb}/{name}" for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)]
-            own = {str(card) for card in machine.new.allocations[name].cards}
+            had = machine.old.allocations.get(name)
+            own = {str(card) for card in machine.new.allocations[name].cards if had is None or card not in had.cards}
             draft.after |= {
                 one.id for one in found.values() if one.verb is Verb.GPUS and one.why and own & one.want["gpus"].keys()
             }
