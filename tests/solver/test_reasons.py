@@ -125,6 +125,44 @@ def test_a_limit_has_its_code_and_its_line(tmp_path: Path, limits: str, code: st
     assert (one.code, one.reasons[0].path) == (code, path)
 
 
+def test_what_is_free_where_a_replica_is_already_is_not_said_to_be_the_most(tmp_path: Path) -> None:
+    """a has 7.6 GPUs free, and no second replica may go there: what matters is b."""
+    fleet = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+  one: {gpus: 1 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}"}
+  b: {site: x, hardware: one, ssh: "root@{name}"}
+workloads:
+  old: {user: ada, priority: high, each: {gpus: 0.7, vcpus: 1}, place: {select: {site: x}}}
+  w: {user: ada, each: {gpus: 0.4, vcpus: 1}, place: {spread: node}, replicas: 2}
+"""
+    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    first = pending(tmp_path, HEAD + limits + fleet).reasons[0].text
+    assert first == "needs 0.4 of a GPU on one card; of those without a replica of it the most that is free of one is 0.3 on b"
+
+
+def test_a_node_without_room_on_a_card_is_not_said_to_have_the_most_of_something_else(tmp_path: Path) -> None:
+    """a has 30 vCPUs free and no GPU for it, b has the GPU."""
+    fleet = """\
+hardware:
+  h: {gpus: 1 x H100, vcpus: 32, memory: 1 TB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}", labels: {on: a}}
+  b: {hardware: h, ssh: "root@{name}", labels: {on: b}}
+workloads:
+  card: {user: ada, priority: high, each: {gpus: 0.7, vcpus: 2}, place: {select: {on: a}}}
+  cores: {user: ada, priority: high, each: {vcpus: 20}, place: {select: {on: b}}}
+  w: {user: ada, each: {gpus: 0.5, vcpus: 16}}
+"""
+    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    assert [one.text for one in pending(tmp_path, HEAD + limits + fleet).reasons] == [
+        "needs 0.5 of a GPU on one card; of those with enough vCPUs the most that is free of one is 0.3 on a",
+        "needs 16 vCPUs on one node; of those with enough GPUs the most that is free is 12 on b",
+    ]
+
+
 def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp_path: Path) -> None:
     text = HEAD + USERS.replace("gpus: 9", "gpus: 90") + FULL.replace("w: {user: ada,", "w: {user: ada, gang: 3,")
     assert texts(pending(tmp_path, text.replace("  old: {user: ada, priority: high, each: {gpus: 6}}\n", "")))[0] == (

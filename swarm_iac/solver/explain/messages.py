@@ -7,23 +7,18 @@ from collections.abc import Iterable, Iterator, Set
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import Room
 from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS, MACHINE, MEMORY, NODE, UPLINK, VCPUS, Budget
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Over, Scene
-from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import Bytes, GpuCount, Watts
 
 #: The rule that only a solve from the next placement gets past.
 ANEW = "keeps_its_devices"
 #: What one NUMA node has to have for a replica, in the order of `Ask.on_one`.
 _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
-_WHICH = {
-    "node_is_ready": "that are ready", "selector_matches": "with its labels", "gpu_model_matches": "with its GPU model",
-    "gpu_memory_suffices": "with GPUs as large",
-    "numa_node_suffices": "with NUMA nodes as large",
-}  # fmt: skip
 
 
 def forbids(room: Room, ask: Ask, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
@@ -57,10 +52,10 @@ def _forbids(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> Reason:
 
 def _on_node(room: Room, ask: Ask, budget: Budget, core: frozenset[str]) -> Reason:
     i = budget.place
-    able, those = _able(room, ask, budget.rule, core)
+    nodes, those = able(room, ask, budget.rule, core)
     if ask.shared and budget.rule == GPU_RULE:
-        return _part(room, ask, able, those)
-    best = max(able, key=lambda b: (room.free[b.name][i], b.name), default=None)
+        return _part(room, ask, nodes, those)
+    best = max(nodes, key=lambda b: (room.free[b.name][i], b.name), default=None)
     count = GpuCount(ask.gpus * ask.share)
     need = f"{count} x {ask.model}" if budget.row is MACHINE[GPUS] and ask.model else budget.noun.amount(ask.need[i])
     least = (
@@ -80,9 +75,9 @@ def _on_node(room: Room, ask: Ask, budget: Budget, core: frozenset[str]) -> Reas
     return Reason(rule=budget.told, text=f"needs {need} on one node{under}{each}; {least}", path=path)
 
 
-def _part(room: Room, ask: Ask, able: list[Bin], those: str) -> Reason:
+def _part(room: Room, ask: Ask, nodes: list[Bin], those: str) -> Reason:
     """Of a part of a GPU: how much the emptiest card has left."""
-    left = {b.name: max(WHOLE * (room.free[b.name][GPUS] > 0), *room.partial(b.name).values(), 0) for b in able}
+    left = {b.name: max(WHOLE * (room.free[b.name][GPUS] > 0), *room.partial(b.name).values(), 0) for b in nodes}
     best = max(left, key=lambda name: (left[name], name), default="")
     least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
     share = f"{GpuCount(ask.share)} x {ask.model}" if ask.model else f"{GpuCount(ask.share)} of a GPU"
@@ -101,7 +96,7 @@ def _numa(room: Room, ask: Ask, rule: str) -> Reason:
         need = _needed(ask, i)
         text = f"needs {need} on one NUMA node, and those of the nodes that would do are smaller{largest}"
         return Reason(rule=rule, text=text, path=path)
-    bins = _able(room, ask, rule, EVERY)[0]
+    bins = able(room, ask, rule, EVERY)[0]
     if ask.gang and any(by_numa(room, ask, bin_, 1) > 0 for bin_ in bins):
         text = f"needs {_needed(ask)} on one NUMA node for each of {ask.members} members; {reach(room, ask)} find room"
         return Reason(rule=rule, text=text, path=path)
@@ -120,7 +115,7 @@ def _numa(room: Room, ask: Ask, rule: str) -> Reason:
 def _needed(ask: Ask, only: int | None = None) -> str:
     """The GPUs, cores and memory of one replica, or only one of these."""
     needs = enumerate(zip(_NUMA, ask.on_one, strict=True))
-    return _listed([row.amount(need) for i, (row, need) in needs if need and only in (None, i)])
+    return listed([row.amount(need) for i, (row, need) in needs if need and only in (None, i)])
 
 
 def _short(ask: Ask, free: list[tuple[int, int, int]]) -> int | None:
@@ -133,32 +128,6 @@ def _free(room: Room, bin_: Bin) -> list[tuple[int, int, int]]:
     free = Parts(room.scene, room.scene.stack.hardware_of(bin_.name), seated(room, bin_.name))
     memory = [min(free.memory.left(j), room.free[bin_.name][MEMORY]) for j in range(len(free.gpus))]
     return [(len(gpus), len(cpus), left) for gpus, cpus, left in zip(free.gpus, free.cpus, memory, strict=True)]
-
-
-def _able(room: Room, ask: Ask, rule: str, core: frozenset[str]) -> tuple[list[Bin], str]:
-    """Nodes on which no other rule of the core about one node forbids a replica, and how they differ from the others."""
-    bins = list(room.scene.bins.values())
-    which: list[str] = []
-    enough: list[str] = []
-    for name, fits in FIT:
-        model = name == "gpu_model_matches" and rule == GPU_RULE
-        rest = [b for b in bins if fits(ask, b)] if name in core or model else bins
-        if rest and len(rest) < len(bins):
-            bins = rest
-            which += [_WHICH[name]] if not model else []
-    for i, other in enumerate(NODE):
-        if other.rule in core and other.rule != rule:
-            rest = [b for b in bins if room.free[b.name][i] >= ask.need[i]]
-            if rest and len(rest) < len(bins):
-                bins = rest
-                what = other.noun.noun if other.level == "machine" else "room under limits.node"
-                enough += [what] if what not in enough else []
-    which += [f"with enough {_listed(enough)}"] if enough else []
-    return bins, f"of those {_listed(which)} " if which else ""
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(", ".join(words).rsplit(", ", 1))
 
 
 def over_limit(scene: Scene, over: Over) -> Reason:

@@ -155,7 +155,9 @@ class Decided:
         if match[1] == "none":
             return " those " in reason.text or not any(left[n] for n in others)
         most = int(match[1])
-        return left[match[2]] == most and (" those " in reason.text or most >= max(left[n] for n in others))
+        wish = stack.workloads[workload]
+        short = most < wish.each.gpus.count or wish.gang is not None
+        return short and left[match[2]] == most and (" those " in reason.text or most >= max(left[n] for n in others))
 
     @staticmethod
     def _free_of_one(stack: Stack, free: Free, workload: str, text: str, match: re.Match[str]) -> bool:
