@@ -204,6 +204,54 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     assert "limits.except[0].until=2026-07-01" in {str(mend.edits[0]) for mend in mends}
 
 
+def test_every_limit_that_a_gang_of_another_user_would_be_over_is_said(tmp_path: Path) -> None:
+    """Whoever raises the one is not refused for another that nobody spoke of."""
+    limits = "limits: {user: {gpus: 8, vcpus: 64}}\n"
+    fleet = FULL.replace("n1:", "n[1-2]:").replace(
+        "old: {user: ada, priority: high, each: {gpus: 6", "old: {user: bo, each: {gpus: 6, vcpus: 50"
+    )
+    fleet = fleet.replace("each: {gpus: 4", "gang: 2, each: {gpus: 2, vcpus: 20")
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + limits + fleet)
+    last = solve(load(file, today=TODAY).stack).placement
+    assert len(last.allocations) == 3
+    file.write_text(HEAD + limits + fleet.replace("w: {user: ada", "w: {user: bo"))
+    stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
+    (why_not,) = set(why_stopped(stack, last, found.placement, TODAY).values())
+    assert why_not == (
+        "it is of bo now: user bo holds 10 GPUs; the limit is 8 (2 over); besides, user bo holds 90 vCPUs; the limit is 64 "
+        "(26 over), and no other node takes it"
+    )
+
+
+def test_what_else_is_in_the_way_of_a_user_over_a_limit_is_said(tmp_path: Path) -> None:
+    """Of two nodes the empty one lacks least: only its state. And the cluster has no memory left either."""
+    fleet = """\
+hardware:
+  h: {vcpus: 100, memory: 1000 GB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}"}
+  b: {hardware: h, ssh: "root@{name}"}
+workloads:
+  one: {user: ada, each: {vcpus: 1, memory: 495 GB}}
+  two: {user: ada, each: {vcpus: 1, memory: 495 GB}}
+"""
+    limits = "limits: {user: {memory: MOST}, cluster: {memory: 1 TB}}\n"
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + limits.replace("MOST", "1 TB") + fleet)
+    last = solve(load(file, today=TODAY).stack).placement
+    (full,) = {one.node for one in last.allocations}
+    other = "b" if full == "a" else "a"
+    closed = fleet.replace(f"{other}: {{hardware: h", f"{other}: {{state: cordon, hardware: h")
+    file.write_text(HEAD + limits.replace("MOST", "500 GB") + closed + "  w: {user: ada, each: {vcpus: 1, memory: 20 GB}}\n")
+    (one,) = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)[1].placement.unplaced
+    assert [reason.text for reason in one.reasons] == [
+        "user ada holds 990 GB of memory and may have 500 GB: running replicas stay; no new ones are admitted",
+        f"besides, nothing new may go to {other} (cordon)",
+        "besides, needs 20 GB of memory; the cluster has 10 GB left of 1 TB",
+    ]
+
+
 UPLINK = """\
 hardware:
   h: {vcpus: 10, memory: 100 GB, nic: 100 Gbit/s}

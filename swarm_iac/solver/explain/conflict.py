@@ -95,6 +95,20 @@ def besides(room: Room, ask: Ask, core: tuple[str, ...]) -> dict[str, tuple[str,
     return found
 
 
+def _rest(room: Room, ask: Ask, gone: Set[str]) -> tuple[str, ...]:
+    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there."""
+    if ask.gang:
+        forbid, on = _forbid(room, ask), set[str]()
+        for other in ORDER:
+            if other in _rules(ask) - gone and not forbid(on | {other}):
+                on.add(other)
+        out = _rules(ask) - on
+    else:
+        out = min((each - gone for each in keeping_out(room, ask)), key=_telling)
+    found = tuple(one for one in reversed(ORDER) if one in out and one not in gone)
+    return tuple(one for one in found if not _same(one, found))
+
+
 def _same(rule: str, others: tuple[str, ...]) -> bool:
     """Is it told by another one already? A machine with more vCPUs has more cores, and an uplink goes both ways."""
     twin = _TWINS.get(rule)
@@ -220,13 +234,15 @@ def without(room: Room, workloads: set[str]) -> Room:
 def _told(room: Room, ask: Ask, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
     if ask.members < ask.wanted and room.counts[ask.name].total() >= ask.members:
-        over = tuple(over_limit(room.scene, one) for one in room.scene.over if one.of(ask))
+        over = [one for one in room.scene.over if one.of(ask)]
         whole = replace(ask, members=ask.wanted)
-        rest = _conflict(_forbid(room, whole), _rules(whole) - frozenset((*USER_RULES, *CLUSTER_RULES)))
+        rest = _rest(room, whole, {(USER_RULES if one.user else CLUSTER_RULES)[one.resource] for one in over})
+        core = _rules(whole) - set(rest)
+        told_over = [over_limit(room.scene, one) for one in over]
         return (
-            *over[:1],
-            *(one.model_copy(update={"besides": "one"}) for one in over[1:]),
-            *(_besides(forbids(room, whole, rule, frozenset(rest), lower=lower), "one") for rule in rest),
+            *told_over[:1],
+            *(one.model_copy(update={"besides": "one"}) for one in told_over[1:]),
+            *(_besides(_beside(room, whole, rule, core, lower=lower), "one") for rule in rest),
         )
     return told(room, ask, rules, lower=lower)
 
