@@ -15,7 +15,6 @@ PACKAGE = ROOT / "swarm_iac"
 MOST = 15
 #: Classes of one name, and why.
 SAME_CLASSES = {
-    "Board": "limits and the exact search, until both are renamed",
     "Problem": "a mistake in a file; a problem of linear programming",
 }
 

@@ -1,7 +1,7 @@
 """Does the product speak the field's language? Words and phrases of its own that the field has a word for are kept out.
 
 Checked: the prose of all pages, every `--help`, and the text that code shows (string literals with a space). Output quoted in a
-page is text of the package that writes it. Docstrings are checked, too, in packages whose docstrings have been revised.
+page is text of the package that writes it. Docstrings are checked, too.
 """
 
 from __future__ import annotations
@@ -52,10 +52,6 @@ WORDS = {
     r"say `?state: lost": "set `state: lost`",
 }
 FOUND = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
-#: Packages whose text is yet to be revised.
-NOT_YET = {"solver", "stackfile", "plan", "limits"}
-#: Those whose docstrings are yet to be revised.
-DOCSTRINGS_NOT_YET = NOT_YET | {"model"}
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
@@ -76,18 +72,10 @@ def prose(page: str) -> str:
     return re.sub(r"^    .*$", "", page, flags=re.MULTILINE)
 
 
-def literals(tree: ast.Module, *, docstrings: bool) -> Iterator[tuple[int, str]]:
+def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of every string in the code that reads as a sentence."""
-    docs = {
-        node.body[0].value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and isinstance(node.body[0] if node.body else None, ast.Expr)
-    }
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or " " not in node.value:
-            continue
-        if docstrings or node not in docs:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, node.value
 
 
@@ -103,12 +91,12 @@ def packages() -> dict[str, list[Path]]:
     return found
 
 
-@pytest.mark.parametrize("package", sorted(packages().keys() - NOT_YET))
+@pytest.mark.parametrize("package", sorted(packages()))
 def test_text_in_code(package: str) -> None:
     found = {
         f"{path.relative_to(ROOT)}:{line}": words
         for path in packages()[package]
-        for line, text in literals(ast.parse(path.read_text()), docstrings=package not in DOCSTRINGS_NOT_YET)
+        for line, text in literals(ast.parse(path.read_text()))
         if (words := wrong(text))
     }
     assert found == {}
@@ -149,7 +137,3 @@ def test_former_sentences_are_found(text: str) -> None:
 def test_names_and_quoted_output_are_not() -> None:
     assert wrong("States of earlier versions have `wish` in its place.") == []
     assert wrong(prose("See:\n\n    4 find room\n\n```\nmend\n```\nno more")) == []
-
-
-def test_packages_that_are_left_exist() -> None:
-    assert packages().keys() >= DOCSTRINGS_NOT_YET

@@ -32,7 +32,7 @@ class Came:
     broken: tuple[Violation, ...] = ()
 
     def told(self, besides: tuple[str, ...] = ()) -> str:
-        """What it breaks, one sentence for each rule but those that are told already, and for each limit."""
+        """What it breaks, one sentence for each rule but those that are reported already, and for each limit."""
         firsts = {_key(one): one.text for one in reversed(self.broken) if one.rule not in besides}
         return "; besides, ".join(list(reversed(firsts.values()))[:_TOLD])
 
@@ -46,11 +46,11 @@ def came(
     *,
     whole: bool = True,
 ) -> Came:
-    """Why `back`, which ran there in `before`, perhaps in another size, does not stand there in `after`.
+    """Why `back`, which ran there in `before`, perhaps in another size, is not placed there in `after`.
 
     Without `whole` only its nodes are judged.
 
-    Where several left a node together, those are named without whom all of them would stand there.
+    Where several left a node together, those are named without whom all of them would be placed there.
     """
     found = Came()
     nodes = {each.node for each in back}
@@ -152,7 +152,7 @@ class _Scope:
 
 
 def _key(one: Violation) -> str:
-    """What is told once: the rule, and of `limits` each of its lines, since raising one of them leaves the others."""
+    """What is reported once: the rule, and of `limits` each of its lines, since raising one of them leaves the others."""
     return one.path if one.path.startswith("limits.") else one.rule
 
 

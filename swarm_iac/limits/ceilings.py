@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from swarm_iac.limits.index import Board, Violation, amounts, summed, totals
+from swarm_iac.limits.index import PlacementIndex, Violation, amounts, summed, totals
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import LIMITS
@@ -34,36 +34,36 @@ class Usage(Value):
         return "" if self.ceiling is None else LIMITS[self.resource].text(self.ceiling)
 
 
-def users_stay_under_limit(board: Board) -> Iterator[Violation]:
+def users_stay_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
     """For every user u and resource r:  Σ_{a of u} r_a ≤ max(limit_u,r, Σ_{a of u} min(r_a, r_held,a)); new ones held 0
 
     A limit that is lowered, or whose exception has expired, blocks growth and evicts nobody.
     """
-    for user, ones in board.by_user.items():
-        ceiling = board.stack.limits.of_user(user, board.today)
-        yield from _grown(board, ones, _over("users_stay_under_limit", "user", user, ones, ceiling))
+    for user, ones in placed.by_user.items():
+        ceiling = placed.stack.limits.of_user(user, placed.today)
+        yield from _grown(placed, ones, _over("users_stay_under_limit", "user", user, ones, ceiling))
 
 
-def nodes_stay_under_limit(board: Board) -> Iterator[Violation]:
+def nodes_stay_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
     """For every node n and resource r:  Σ_{a∈n} r_a ≤ limit_node,r, or every a∈n with r_a > 0 has ended"""
-    for node, ones in board.by_node.items():
-        for violation, resource in _over("nodes_stay_under_limit", "node", node, ones, board.stack.limits.node):
+    for node, ones in placed.by_node.items():
+        for violation, resource in _over("nodes_stay_under_limit", "node", node, ones, placed.stack.limits.node):
             if totals(one for one in ones if not one.ended)[resource]:
                 yield violation
 
 
-def cluster_stays_under_limit(board: Board) -> Iterator[Violation]:
+def cluster_stays_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
     """For every resource r:  Σ_a r_a ≤ max(limit_cluster,r, Σ_a min(r_a, r_held,a)); new ones held 0"""
-    ceiling = board.stack.limits.cluster
-    over = _over("cluster_stays_under_limit", "cluster", board.stack.fleet, board.known, ceiling)
-    yield from _grown(board, board.known, over)
+    ceiling = placed.stack.limits.cluster
+    over = _over("cluster_stays_under_limit", "cluster", placed.stack.fleet, placed.known, ceiling)
+    yield from _grown(placed, placed.known, over)
 
 
-def _grown(board: Board, ones: list[Allocation], over: Iterator[tuple[Violation, str]]) -> Iterator[Violation]:
+def _grown(placed: PlacementIndex, ones: list[Allocation], over: Iterator[tuple[Violation, str]]) -> Iterator[Violation]:
     """Those of the violations to which something was added."""
     for violation, resource in over:
         # What has ended adds nothing: its files were there.
-        old = [(amounts(one), board.held[one.name]) for one in ones if one.name in board.held and not one.ended]
+        old = [(amounts(one), placed.held[one.name]) for one in ones if one.name in placed.held and not one.ended]
         old += [(amounts(one), amounts(one)) for one in ones if one.ended]
         before = summed(tuple(map(min, now, was)) for now, was in old)
         if totals(ones)[resource] > before[resource]:
@@ -72,22 +72,22 @@ def _grown(board: Board, ones: list[Allocation], over: Iterator[tuple[Violation,
 
 def above(stack: Stack, placement: Placement, today: datetime.date | None = None) -> frozenset[str]:
     """Names of the allocations of users who hold more than they may; of all where the cluster holds more."""
-    board = Board(stack, placement, today, frozenset())
-    levels = [("user", ones, stack.limits.of_user(user, today)) for user, ones in board.by_user.items()]
-    levels.append(("cluster", board.known, stack.limits.cluster))
+    placed = PlacementIndex(stack, placement, today, frozenset())
+    levels = [("user", ones, stack.limits.of_user(user, today)) for user, ones in placed.by_user.items()]
+    levels.append(("cluster", placed.known, stack.limits.cluster))
     over = (ones for level, ones, ceiling in levels if any(_over("", level, "", ones, ceiling)))
     return frozenset(one.name for ones in over for one in ones)
 
 
 def usage(stack: Stack, placement: Placement, today: datetime.date | None = None) -> tuple[Usage, ...]:
     """What is used of every ceiling, by level, then name, then resource. Users and nodes without allocations count too."""
-    board = Board(stack, placement, today, frozenset())
+    placed = PlacementIndex(stack, placement, today, frozenset())
     rows: list[Usage] = []
     for user in sorted(stack.users()):
-        rows += _rows("user", user, board.by_user.get(user, []), stack.limits.of_user(user, today))
+        rows += _rows("user", user, placed.by_user.get(user, []), stack.limits.of_user(user, today))
     for node in sorted(stack.nodes):
-        rows += _rows("node", node, board.by_node.get(node, []), stack.limits.node)
-    rows += _rows("cluster", stack.fleet, board.known, stack.limits.cluster)
+        rows += _rows("node", node, placed.by_node.get(node, []), stack.limits.node)
+    rows += _rows("cluster", stack.fleet, placed.known, stack.limits.cluster)
     return tuple(rows)
 
 

@@ -31,7 +31,7 @@ _COUNTED = tuple(row for row in RESOURCES if row.limit)
 _PLACES = {key: tuple(_COUNTED.index(row) for row in rows) for key, rows in LIMITED.items()}
 
 
-class Board:
+class PlacementIndex:
     """Allocations that name a known node and workload, by node, workload and user. `going`: those that have not ended."""
 
     def __init__(

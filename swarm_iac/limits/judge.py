@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from swarm_iac.limits import ceilings, machines, numa, requests
-from swarm_iac.limits.index import Amounts, Board, Violation
+from swarm_iac.limits.index import Amounts, PlacementIndex, Violation
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 
@@ -54,5 +54,5 @@ def judge(
     then: so much may stand above the limit of its user or of the cluster.
     Without `today`, every exception to a limit holds.
     """
-    board = Board(stack, placement, today, kept, held)
-    return tuple(violation for rule in RULES for violation in rule(board))
+    placed = PlacementIndex(stack, placement, today, kept, held)
+    return tuple(violation for rule in RULES for violation in rule(placed))

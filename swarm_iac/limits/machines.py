@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from operator import attrgetter
 
-from swarm_iac.limits.index import Board, Violation
+from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.device import told
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import RESOURCES
@@ -19,12 +19,12 @@ _UPLINK = tuple((row, row.uplink) for row in RESOURCES if row.uplink)
 NODE_RULES = tuple(dict.fromkeys(there.judged for _, there in _JUDGED))
 
 
-def gpus_have_one_owner(board: Board) -> Iterator[Violation]:
+def gpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:
     """For every node n and GPU g < gpus_n:  Σ_a share_a · [g ∈ gpus_a] ≤ 1000, and no other g is named   [thousandths]"""
-    for node, ones in board.by_node.items():
+    for node, ones in placed.by_node.items():
         owners: dict[int, str] = {}
         held: dict[int, int] = defaultdict(int)
-        count = board.stack.hardware_of(node).gpus.count
+        count = placed.stack.hardware_of(node).gpus.count
         for one in ones:
             for device in one.gpus:
                 gpu = device.index
@@ -39,11 +39,11 @@ def gpus_have_one_owner(board: Board) -> Iterator[Violation]:
                 owners.setdefault(gpu, one.name)
 
 
-def cpus_have_one_owner(board: Board) -> Iterator[Violation]:
+def cpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:
     """For every node n and CPU c < vcpus_n:  Σ_a [c ∈ cpus_a] ≤ 1, and no other c or NUMA node is named."""
-    for node, ones in board.by_node.items():
+    for node, ones in placed.by_node.items():
         owners: dict[int, str] = {}
-        hardware = board.stack.hardware_of(node)
+        hardware = placed.stack.hardware_of(node)
         count = int(hardware.vcpus) // 1000
         for one in ones:
             for cpu in one.cpus:
@@ -61,16 +61,16 @@ def cpus_have_one_owner(board: Board) -> Iterator[Violation]:
                     yield _on(one, "cpus_have_one_owner", text, "each")
 
 
-def gpus_match_wish(board: Board) -> Iterator[Violation]:
+def gpus_match_wish(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a with GPUs:  model_n ∈ models_a, where a names some,  memory_a ≤ gpu_memory_n,  and  part_a,g = share_a"""
-    for one in board.known:
+    for one in placed.known:
         if not one.gpus:
             continue
-        wish = board.stack.workloads[one.workload].each.gpus
+        wish = placed.stack.workloads[one.workload].each.gpus
         if other := next((gpu for gpu in one.gpus if gpu.part != wish.share), None):
             text = f"{one.name} has {told([other])}, and it asks for {wish}"
             yield _on(one, "gpus_match_wish", text, "each.gpus")
-        hardware = board.stack.hardware_of(one.node)
+        hardware = placed.stack.hardware_of(one.node)
         if not wish.allows(hardware.gpus.model):
             text = f"{one.name} asks for {wish.model}, and {one.node} has {hardware.gpus.model}"
             yield _on(one, "gpus_match_wish", text, "each.gpus")
@@ -79,7 +79,7 @@ def gpus_match_wish(board: Board) -> Iterator[Violation]:
             yield _on(one, "gpus_match_wish", text, "each.gpus")
 
 
-def nodes_carry_what_is_placed(board: Board) -> Iterator[Violation]:
+def nodes_carry_what_is_placed(placed: PlacementIndex) -> Iterator[Violation]:
     """For every node n and resource r of its machine:  Σ_{a∈n} r_a ≤ r_n, or all a∈n with any of it have ended
 
     One rule for each row of the table (`memory_fits_node`). Files of what has ended stay when the disk is another one, and
@@ -87,47 +87,47 @@ def nodes_carry_what_is_placed(board: Board) -> Iterator[Violation]:
     """
     for row, there in _JUDGED:
         held = attrgetter(row.field)
-        for node, ones in board.by_node.items():
+        for node, ones in placed.by_node.items():
             used = sum(map(int.__int__, map(held, ones)))
-            has = there.of(board.stack.hardware_of(node))
+            has = there.of(placed.stack.hardware_of(node))
             if used > has and any(row.held(one) for one in ones if not one.ended):
                 text = f"{row.text(used)} of {row.noun} placed on {node}, which has {row.text(has)}"
-                path = f"hardware.{board.stack.nodes[node].hardware}.{there.key}"
+                path = f"hardware.{placed.stack.nodes[node].hardware}.{there.key}"
                 yield Violation(rule=there.judged, text=text, subject=node, path=path)
 
 
-def uplink_carries_rack(board: Board) -> Iterator[Violation]:
+def uplink_carries_rack(placed: PlacementIndex) -> Iterator[Violation]:
     """For every rack r, each way:  Σ_{n∈r} Σ_{a∈n} egress_a ≤ uplink_r, as if all traffic left the rack   [bit/s]"""
     used: dict[tuple[str, str], int] = defaultdict(int)
-    for node, ones in board.by_node.items():
-        rack = board.stack.nodes[node].rack
+    for node, ones in placed.by_node.items():
+        rack = placed.stack.nodes[node].rack
         for row, _ in _UPLINK if rack else ():
             used[rack or "", row.name] += sum(map(row.held, ones))
-    for name, rack_ in board.stack.racks.items():
+    for name, rack_ in placed.stack.racks.items():
         for row, uplink in _UPLINK:
             if rack_.uplink is not None and used[name, row.name] > int(rack_.uplink):
                 text = f"{row.text(used[name, row.name])} {uplink.verb} rack {name}, and its uplink carries {rack_.uplink}"
                 yield Violation(rule="uplink_carries_rack", text=text, subject=name, path=f"racks.{name}.uplink")
 
 
-def power_stays_under_rack_budget(board: Board) -> Iterator[Violation]:
+def power_stays_under_rack_budget(placed: PlacementIndex) -> Iterator[Violation]:
     """For every rack r:  Σ_{n∈r} Σ_{g∈n} cap_g ≤ power_r   [W]
 
     cap_g is the `gpu_power` of g's allocation, else of the node's tuning; a GPU without either is not counted.
     """
     used: dict[str, int] = defaultdict(int)
-    for name, node in board.stack.nodes.items():
-        rack = board.stack.racks.get(node.rack or "")
+    for name, node in placed.stack.nodes.items():
+        rack = placed.stack.racks.get(node.rack or "")
         if not node.rack or rack is None or rack.power is None or node.state == "lost":
             continue
-        cap = int(board.stack.tuning_of(name).gpu_power or 0)
-        used[node.rack] += cap * board.stack.hardware_of(name).gpus.count
-        for one in board.by_node.get(name, ()):
-            own = board.stack.workloads[one.workload].each.gpu_power
+        cap = int(placed.stack.tuning_of(name).gpu_power or 0)
+        used[node.rack] += cap * placed.stack.hardware_of(name).gpus.count
+        for one in placed.by_node.get(name, ()):
+            own = placed.stack.workloads[one.workload].each.gpu_power
             if own is not None:
                 used[node.rack] += (int(own) - cap) * len(one.gpus)
     for key, watts in used.items():
-        power = board.stack.racks[key].power
+        power = placed.stack.racks[key].power
         if power is not None and watts > int(power):
             text = f"the GPUs of rack {key} may draw {Watts(watts)}, and its budget is {power}"
             yield Violation(rule="power_stays_under_rack_budget", text=text, subject=key, path=f"racks.{key}.power")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from swarm_iac.limits.index import Board, Violation
+from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.placement import Allocation
 from swarm_iac.units import Bytes
@@ -13,13 +13,13 @@ from swarm_iac.units import Bytes
 Parts = frozenset[int]
 
 
-def memory_fits_numa(board: Board) -> Iterator[Violation]:
+def memory_fits_numa(placed: PlacementIndex) -> Iterator[Violation]:
     """For every node n and set S of its NUMA nodes:  Σ_{a∈n: ∅ ≠ numa_a ⊆ S} memory_a ≤ Σ_{j∈S} memory_n,j   [bytes]
 
     By Hall's theorem all memory has a place exactly then. Who is bound nowhere may lie anywhere.
     """
-    for node, ones in board.by_node.items():
-        hardware = board.stack.hardware_of(node)
+    for node, ones in placed.by_node.items():
+        hardware = placed.stack.hardware_of(node)
         if hardware.numa == 1:
             continue
         sizes = [len(numa_part(int(hardware.memory), hardware.numa, j)) for j in range(hardware.numa)]
@@ -35,19 +35,19 @@ def memory_fits_numa(board: Board) -> Iterator[Violation]:
             if used > has and len(parts) < hardware.numa:
                 which = f"NUMA node{'s' * (len(parts) > 1)} {', '.join(map(str, sorted(parts)))}"
                 text = f"{Bytes(used)} of memory is bound to {which} of {node}, which ha{_s(parts)} {Bytes(has)}"
-                path = f"hardware.{board.stack.nodes[node].hardware}.memory"
+                path = f"hardware.{placed.stack.nodes[node].hardware}.memory"
                 yield Violation(rule="memory_fits_numa", text=text, subject=node, path=path)
                 break
 
 
-def numa_covers_devices(board: Board) -> Iterator[Violation]:
+def numa_covers_devices(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a ∉ kept with numa_a ≠ ∅:  the NUMA nodes of gpus_a and cpus_a are in numa_a
 
     Who runs keeps what it has: it is as fast as it was, and its memory is counted.
     """
-    for one in board.known:
-        hardware = board.stack.hardware_of(one.node)
-        if not one.numa or one.name in board.kept or max(one.numa) >= hardware.numa:
+    for one in placed.known:
+        hardware = placed.stack.hardware_of(one.node)
+        if not one.numa or one.name in placed.kept or max(one.numa) >= hardware.numa:
             continue
         missing = _homes(one, int(hardware.vcpus) // 1000, hardware.gpus.count, hardware.numa) - {*one.numa}
         if missing:
@@ -56,15 +56,15 @@ def numa_covers_devices(board: Board) -> Iterator[Violation]:
             yield Violation(rule="numa_covers_devices", text=text, subject=one.name, path=f"workloads.{one.workload}.each")
 
 
-def replicas_are_on_one_numa_node(board: Board) -> Iterator[Violation]:
+def replicas_are_on_one_numa_node(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a ∉ kept of w with numa = single:  |{NUMA nodes of gpus_a and cpus_a} ∪ numa_a| ≤ 1
 
     Who ran there before it was asked for stays as it is: nobody is stopped for it.
     """
-    for one in board.known:
-        if board.stack.workloads[one.workload].place.numa is None or one.name in board.kept:
+    for one in placed.known:
+        if placed.stack.workloads[one.workload].place.numa is None or one.name in placed.kept:
             continue
-        hardware = board.stack.hardware_of(one.node)
+        hardware = placed.stack.hardware_of(one.node)
         found = _homes(one, int(hardware.vcpus) // 1000, hardware.gpus.count, hardware.numa) | {*one.numa}
         if len(found) > 1 and (one.gpus or one.cpus):
             text = f"{one.name} is on NUMA nodes {', '.join(map(str, sorted(found)))} of {one.node}, and it is to be on one"

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from swarm_iac.limits.index import Board, Violation
+from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.resource import RESOURCES, demand_of, held_of
 
 
-def everything_is_known(board: Board) -> Iterator[Violation]:
+def everything_is_known(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a:  workload_a ∈ workloads, and node_a ∈ nodes unless it has ended"""
-    for one in board.every:
-        if one.workload not in board.stack.workloads:
+    for one in placed.every:
+        if one.workload not in placed.stack.workloads:
             text = f"{one.name} is of the workload {one.workload}, which the stack does not have"
-        elif one.node not in board.stack.nodes and not one.ended:
+        elif one.node not in placed.stack.nodes and not one.ended:
             text = f"{one.name} is on the node {one.node}, which the stack does not have"
         else:
             continue
         yield Violation(rule="everything_is_known", text=text, subject=one.name)
 
 
-def indices_are_unique(board: Board) -> Iterator[Violation]:
+def indices_are_unique(placed: PlacementIndex) -> Iterator[Violation]:
     """For every workload w:  |{a of w}| ≤ most_w, its indices differ (of a gang each is < gang_w), and name_a = w-index_a"""
-    for name, ones in board.by_workload.items():
-        workload = board.stack.workloads[name]
+    for name, ones in placed.by_workload.items():
+        workload = placed.stack.workloads[name]
         most = workload.gang if workload.gang is not None else workload.replicas.most
         seen = Counter(one.index for one in ones)
         path = f"workloads.{name}.{'gang' if workload.gang is not None else 'replicas'}"
@@ -45,13 +45,13 @@ def indices_are_unique(board: Board) -> Iterator[Violation]:
                 yield Violation(rule="indices_are_unique", text=text, subject=f"{name}-{index}", path=path)
 
 
-def sizes_equal_wish(board: Board) -> Iterator[Violation]:
+def sizes_equal_wish(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a of w and resource r:  r_a = r_w; pieces (GPUs, pinned cores) are counted
 
     Of one that has ended all but its files is 0, and those are what they were.
     """
-    wishes = {name: demand_of(board.stack.workloads[name]) for name in board.by_workload}
-    for one in board.known:
+    wishes = {name: demand_of(placed.stack.workloads[name]) for name in placed.by_workload}
+    for one in placed.known:
         held = held_of(one)
         if held == wishes[one.workload] and not one.ended:
             continue
@@ -60,26 +60,26 @@ def sizes_equal_wish(board: Board) -> Iterator[Violation]:
             if has != wish:
                 text = f"{one.name} holds {row.text(has)} of {row.noun}, and its workload asks for {row.text(wish)}"
                 text = f"{one.name} has ended, and holds {row.text(has)} of {row.noun}" if one.ended else text
-                path = f"workloads.{one.workload}.{row.path(board.stack.workloads[one.workload])}"
+                path = f"workloads.{one.workload}.{row.path(placed.stack.workloads[one.workload])}"
                 yield Violation(rule="sizes_equal_wish", text=text, subject=one.name, path=path)
 
 
-def gangs_are_whole(board: Board) -> Iterator[Violation]:
+def gangs_are_whole(placed: PlacementIndex) -> Iterator[Violation]:
     """For every gang w:  |{a of w, not ended}| ∈ {0, gang_w − |{a of w, ended}|}"""
-    for name, ones in board.by_workload.items():
-        gang = board.stack.workloads[name].gang
-        placed = len({one.index for one in ones})
-        if gang is not None and any(not one.ended for one in ones) and placed < gang:
-            text = f"{placed} of {gang} members of {name} are placed, and a gang runs whole or not at all"
+    for name, ones in placed.by_workload.items():
+        gang = placed.stack.workloads[name].gang
+        count = len({one.index for one in ones})
+        if gang is not None and any(not one.ended for one in ones) and count < gang:
+            text = f"{count} of {gang} members of {name} are placed, and a gang runs whole or not at all"
             yield Violation(rule="gangs_are_whole", text=text, subject=name, path=f"workloads.{name}.gang")
 
 
-def replicas_are_spread(board: Board) -> Iterator[Violation]:
+def replicas_are_spread(placed: PlacementIndex) -> Iterator[Violation]:
     """For every w with spread s, and each place p of kind s:  |{a of w, not ended : p_a = p}| ≤ 1"""
-    for name, ones in board.going.items():
-        spread = board.stack.workloads[name].place.spread
+    for name, ones in placed.going.items():
+        spread = placed.stack.workloads[name].place.spread
         if spread:
-            places = Counter(one.node if spread == "node" else board.rack(one.node) for one in ones)
+            places = Counter(one.node if spread == "node" else placed.rack(one.node) for one in ones)
             for place, count in places.items():
                 if count > 1:
                     text = f"{count} replicas of {name} are in the {spread} {place}, and they are to be spread"
@@ -87,34 +87,34 @@ def replicas_are_spread(board: Board) -> Iterator[Violation]:
                     yield Violation(rule="replicas_are_spread", text=text, subject=name, path=path)
 
 
-def replicas_stay_within(board: Board) -> Iterator[Violation]:
+def replicas_stay_within(placed: PlacementIndex) -> Iterator[Violation]:
     """For every w with within s:  |{p_a : a of w, not ended}| ≤ 1 for places p of kind s"""
-    for name, ones in board.going.items():
-        within = board.stack.workloads[name].place.within
+    for name, ones in placed.going.items():
+        within = placed.stack.workloads[name].place.within
         if within:
-            places = sorted({one.node if within == "node" else board.rack(one.node) for one in ones})
+            places = sorted({one.node if within == "node" else placed.rack(one.node) for one in ones})
             if len(places) > 1:
                 text = f"{name} is in the {within}s {', '.join(places)}, and it is to stay within one"
                 path = f"workloads.{name}.place.within"
                 yield Violation(rule="replicas_stay_within", text=text, subject=name, path=path)
 
 
-def labels_match_select(board: Board) -> Iterator[Violation]:
+def labels_match_select(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a of w, not ended, and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
-    for one in (one for ones in board.going.values() for one in ones):
-        for label, value in board.stack.workloads[one.workload].place.select.items():
-            has = board.stack.nodes[one.node].labelled.get(label)
+    for one in (one for ones in placed.going.values() for one in ones):
+        for label, value in placed.stack.workloads[one.workload].place.select.items():
+            has = placed.stack.nodes[one.node].labelled.get(label)
             if has != value:
                 text = f"{one.name} asks for {label}: {value}, and {one.node} has {has or 'no such label'}"
                 path = f"workloads.{one.workload}.place.select.{label}"
                 yield Violation(rule="labels_match_select", text=text, subject=one.name, path=path)
 
 
-def states_allow(board: Board) -> Iterator[Violation]:
+def states_allow(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a that has not ended:  state(node_a) = ready, or cordon and a ∈ kept"""
-    for one in (one for ones in board.going.values() for one in ones):
-        state = board.stack.nodes[one.node].state
-        if state == "ready" or (state == "cordon" and one.name in board.kept):
+    for one in (one for ones in placed.going.values() for one in ones):
+        state = placed.stack.nodes[one.node].state
+        if state == "ready" or (state == "cordon" and one.name in placed.kept):
             continue
         rest = "takes nothing new" if state == "cordon" else "carries nothing"
         text = f"{one.name} is on {one.node}, which is in state {state} and {rest}"

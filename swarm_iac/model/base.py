@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
@@ -68,3 +68,23 @@ class Value(BaseModel):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Itself: pydantic copies a default that holds a table for every value made, and a frozen one needs no copy."""
         return self
+
+
+def value_at(value: Value, path: str) -> Any:
+    """The value at `section.key` or `section`; None if the section is absent."""
+    section, _, key = path.partition(".")
+    part = getattr(value, section)
+    return getattr(part, key) if key and part is not None else part
+
+
+_Some = TypeVar("_Some", bound=Value)
+
+
+def with_values(value: _Some, values: Mapping[str, Any]) -> _Some:
+    """The same with others at these paths."""
+    update: dict[str, Any] = {}
+    for path, other in values.items():
+        section, _, key = path.partition(".")
+        part = update.get(section, getattr(value, section))
+        update[section] = part.model_copy(update={key: other}) if key and part is not None else part if key else other
+    return value.model_copy(update=update)

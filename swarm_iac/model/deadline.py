@@ -1,6 +1,6 @@
 """What is a node that is to be drained by a certain moment? Closed to newcomers until then, and drained from then on.
 
-So a job that ends by itself before the moment is never stopped, and whoever plans, solves or judges knows only states.
+So a job that ends by itself before the moment is never stopped, and planning, solving and judging know only states.
 """
 
 from __future__ import annotations

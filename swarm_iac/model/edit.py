@@ -47,7 +47,7 @@ def steps_of(path: str) -> tuple[str | int, ...]:
 
 
 def changed(stack: Stack, edit: Edit) -> Stack:
-    """The stack with the edit. Whether its names and wishes still agree is for `stackfile` to say.
+    """The stack with the edit. Whether its names and requests still agree is for `stackfile` to say.
 
     Raises LookupError naming what the path does not find, ValueError for no path, and pydantic's ValidationError, whose
     locations begin below the section, for a value that does not fit.

@@ -1,4 +1,4 @@
-"""What runs keeps its old size while there is no room for the new one: which size is that, and how does it read?"""
+"""What runs keeps its old size while there is no capacity for the new one: which size is that, and how does it read?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEMBERS = Noun(int, "members")
 
 
 def at_size(wish: Workload, one: Allocation, count: int) -> Workload:
-    """The wish with no more of anything than what runs holds, so that nobody has more than the stack file says.
+    """The request with no more of anything than what runs holds, so that nobody has more than the stack file says.
 
     `one`: any of the `count` replicas that run. More replicas than that are no matter of size; more members of a gang are.
     """
@@ -45,7 +45,7 @@ def told(stack: Stack, placement: Placement) -> Placement:
 
 
 def _running(placement: Placement) -> tuple[dict[str, Allocation], Counter[str]]:
-    """The first replica of each workload that runs, and how many there are, with those that came to their end."""
+    """The first replica of each workload that runs, and how many there are, with those that finished."""
     first = {one.workload: one for one in reversed(placement.allocations) if not one.ended}
     return first, Counter(one.workload for one in placement.allocations)
 

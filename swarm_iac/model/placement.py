@@ -108,7 +108,7 @@ class Placement(Value):
         return {allocation.name: allocation for allocation in self.allocations}
 
     def going(self) -> tuple[Allocation, ...]:
-        """Allocations that have not come to their end."""
+        """Allocations that have not finished."""
         return tuple(one for one in self.allocations if not one.ended)
 
     def waiting(self) -> tuple[Waiting, ...]:

@@ -8,20 +8,26 @@ What is not in the table has rules of its own: which GPU or core is whose, NUMA 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, not_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from swarm_iac.model.base import value_at
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Gpus, Hardware
+from swarm_iac.model.step import Verb
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
+    from swarm_iac.model.state import AllocationState, Facts, NodeState
     from swarm_iac.model.workload import Workload
+
+#: Memory and quotas are kept in whole pages. [bytes]
+PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +95,52 @@ class Uplink:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Enforced:
+    """How a node enforces what an allocation holds of it. An allocation that takes more waits for others to release theirs."""
+
+    #: Path in AllocationState → key in the rows of a preview.
+    at: Mapping[str, str]
+    #: The step that takes it, and gives back what is held beyond the new amount.
+    step: Verb
+    #: What is still held by others, in messages: `disk of gpu-01 is still held by others`.
+    noun: str
+    #: How much a node has, from its facts and its state before and after; 0: unknown. None: each piece has its holders.
+    has: Callable[[Facts, NodeState, NodeState], int] | None = None
+    #: The node keeps multiples of this.
+    grain: int = 1
+    #: The key of hardware without which nothing is enforced.
+    needs: str = ""
+    #: Does None mean no ceiling? Otherwise it means that nothing is reserved.
+    unlimited: bool = False
+    #: Other values that fall and rise with it.
+    beside: tuple[str, ...] = ()
+    #: Can it change while the workload runs?
+    live: bool = True
+    #: Is it shown in the line of an allocation that comes or goes?
+    in_line: bool = True
+
+    def amount(self, state: AllocationState) -> int:
+        """What an allocation holds of it."""
+        return sum([value_at(state, path) or 0 for path in self.at])
+
+    def rounded(self, amount: int) -> int | None:
+        """What a node keeps for an amount of the placement."""
+        whole = amount // self.grain * self.grain
+        return whole if self.unlimited else whole or None
+
+    def lesser(self, old: AllocationState, new: AllocationState) -> dict[str, Any]:
+        """By path, what both states allow. Of several values only the sum counts, so they change together."""
+        if len(self.at) > 1:
+            sections = {path.partition(".")[0] for path in self.at}
+            return {one: getattr(new, one) for one in sections} if self.amount(new) < self.amount(old) else {}
+        return {path: self._least(value_at(old, path), value_at(new, path)) for path in (*self.at, *self.beside)}
+
+    def _least(self, *values: int | None) -> int | None:
+        known = [value for value in values if value is not None]
+        return min(known, default=None) if self.unlimited or len(known) == len(values) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource(Noun):
     """One row of the table."""
 
@@ -109,7 +161,9 @@ class Resource(Noun):
     taken: Callable[[Workload], int] | None = None
     limit: LimitKey | None = None
     uplink: Uplink | None = None
-    #: Does a job keep it that came to its end?
+    #: How a node enforces it; None: it does not.
+    enforced: Enforced | None = None
+    #: Does a finished job keep it?
     files: bool = False
     #: The row whose pieces it counts in another way.
     part_of: str = ""
@@ -259,6 +313,14 @@ def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
     return lowered
 
 
+def _shaped(path: str, row: str, *, in_line: bool = True) -> Enforced:
+    """A rate, kept in whole bytes per second: that is what the kernel's classes count in."""
+    return Enforced(
+        {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new: max(old.interface_bps, new.interface_bps),
+        grain=8, needs="interface", in_line=in_line,
+    )  # fmt: skip
+
+
 _BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
 
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
@@ -269,6 +331,7 @@ RESOURCES: tuple[Resource, ...] = (
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node", per=WHOLE),
         taken=lambda wish: wish.each.gpus.count if wish.each.gpus.share == WHOLE else 0,  # parts are counted by cards
         limit=LimitKey(GpuCount, "GPUs", "gpus", "GPUs; a part of one counts as much as it is."),
+        enforced=Enforced({"gpus": "gpus"}, Verb.SLICE, "GPUs", live=False),
         editing=_gpus_edit, lowering=_fewer_gpus,
     ),
     Resource(
@@ -281,31 +344,42 @@ RESOURCES: tuple[Resource, ...] = (
         int, "pinned cores", "cores", "each.vcpus", _pinned, one_by_one,
         pieces="cpus", part_of="vcpus",
         capacity=Capacity("vcpus", lambda has: int(has.vcpus) // 1000, "cores_fit_node"),
+        enforced=Enforced({"slice.cpus": "cpus"}, Verb.SLICE, "cores"),
         editing=lambda wish, amount: ("each.pinned", False), lowering=_unpinned,
     ),
     Resource(
         Bytes, "memory", "memory", "each.memory", lambda wish: int(wish.each.memory), giga_step,
         capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
         limit=LimitKey(Bytes, "memory", "memory", "RAM."),
+        enforced=Enforced(
+            {"slice.memory_max": "memoryMax"}, Verb.SLICE, "memory", lambda facts, old, new: facts.memory,
+            grain=PAGE, unlimited=True, beside=("slice.memory_high",),
+        ),
         zero="lock and JSON",
     ),
     Resource(
         Bytes, "storage", "storage", "each.scratch", _disk, giga_step,
         capacity=Capacity("nvme", lambda has: int(has.nvme), "storage_fits_node", "storage_fits_node"),
         limit=LimitKey(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
+        enforced=Enforced(
+            {"scratch.quota": "scratch", "cache.quota": "cache"}, Verb.DIRECTORIES, "disk",
+            lambda facts, old, new: facts.disks.get(new.disk or old.disk, 0), grain=PAGE, needs="disk",
+        ),
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),
     Resource(
         BitsPerSecond, "bandwidth out", "egress", "network.egress", _rate("egress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "egress_fits_nic", "nic_carries_node"),
-        limit=_BANDWIDTH, uplink=Uplink("egress_fits_uplink", "leave"),
+        limit=_BANDWIDTH, enforced=_shaped("bandwidth.out_bps", "bandwidthOut"),
+        uplink=Uplink("egress_fits_uplink", "leave"),
         zero="JSON", head="out",
         key_in=_rate_key("egress"), editing=_rate_edit("egress"), lowering=_lower_rate("egress"),
     ),
     Resource(
         BitsPerSecond, "bandwidth in", "ingress", "network.ingress", _rate("ingress"), giga_step,
         capacity=Capacity("nic", lambda has: int(has.nic), "ingress_fits_nic", "nic_carries_node"),
-        limit=_BANDWIDTH, uplink=Uplink("ingress_fits_uplink", "enter"),
+        limit=_BANDWIDTH, enforced=_shaped("bandwidth.in_bps", "bandwidthIn", in_line=False),
+        uplink=Uplink("ingress_fits_uplink", "enter"),
         zero="JSON", head="in",
         key_in=_rate_key("ingress"), editing=_rate_edit("ingress"), lowering=_lower_rate("ingress"),
     ),
@@ -324,6 +398,10 @@ LIMITED: dict[str, tuple[Resource, ...]] = {
 LIMITS: dict[str, LimitKey] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
 #: Those that an allocation holds an amount of, and not pieces with numbers.
 SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
+#: Those that nodes enforce, and how.
+ENFORCED: tuple[tuple[Resource, Enforced], ...] = tuple((row, row.enforced) for row in RESOURCES if row.enforced)
+#: Of these, those that are counted: a node has so much, and each allocation an amount.
+COUNTED: tuple[tuple[Resource, Enforced], ...] = tuple((row, how) for row, how in ENFORCED if how.has)
 
 
 def reader(rows: Iterable[Resource]) -> Callable[[Allocation], tuple[int, ...]]:

@@ -41,10 +41,10 @@ class Step(Value):
     verb                          id                want
     PREPARE, RESTORE              NODE/VERB         {}
     STOP, RELEASE                 NODE/VERB/ALLOC   {}; RELEASE gives everything of ALLOC back, its directories too
-    SETTINGS                      NODE/settings     {settings}: whole; what the ledger holds beyond it is given back
-    GPUS                          NODE/gpus[/ALLOC] {gpus: {index: …}}: only these GPUs; a null in it is given back
-    STORAGE                       NODE/storage      {disk}; empty: given back
-    TRAFFIC                       NODE/traffic      {interface, interface_bps}; empty: given back
+    SETTINGS                      NODE/settings     {settings}: whole; what the ledger holds beyond it is restored
+    GPUS                          NODE/gpus[/ALLOC] {gpus: {index: …}}: only these GPUs; a null in it is restored
+    STORAGE                       NODE/storage      {disk}; empty: restored
+    TRAFFIC                       NODE/traffic      {interface, interface_bps}; empty: restored
     SLICE, DIRECTORIES, TRAFFIC,  NODE/VERB/ALLOC   {interface, interface_bps, disk, allocations: {ALLOC: whole state}};
     START, HEALTH                                   each verb takes its own part: slice and gpus; scratch and cache; …
     SLICE, TRAFFIC                NODE/VERB/ALLOC/give   the same, with what it keeps while others take what it gives
@@ -62,12 +62,12 @@ class Step(Value):
     rollout: tuple[str, ...] = Field(default=(), description="Nodes that get the same change one after the other; or none.")
 
 
-class Left(Value):
+class Deferred(Value):
     """A step that would be needed and is not in the plan, and why."""
 
     step: Step
     why: str
-    cause: Literal["dark", "unlike", "runs", "halted", "part"] = Field(
+    cause: Literal["unreachable", "mismatch", "runs", "halted", "part"] = Field(
         description="A node does not answer, or is not what was declared; a job runs that had ended; a roll-out halted; or it "
         "was not asked for."
     )
@@ -78,7 +78,7 @@ class Plan(Value):
 
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
-    left: tuple[Left, ...] = Field(default=(), description="What is left for a later run.")
+    left: tuple[Deferred, ...] = Field(default=(), description="What is left for a later run.")
 
     def waves(self) -> tuple[tuple[Step, ...], ...]:
         """Steps in groups: a step's wave is one above what it waits for on other nodes, or of a later verb on its own.

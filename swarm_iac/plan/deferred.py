@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from swarm_iac.model.step import Left, Verb
+from swarm_iac.model.step import Deferred, Verb
 from swarm_iac.plan import rollout_failures
 from swarm_iac.plan.state.completion import runs_on
 from swarm_iac.plan.state.mismatch import allowed
@@ -18,12 +18,12 @@ from swarm_iac.plan.step_graph.actions import Machine, gangs, homes
 from swarm_iac.plan.step_graph.draft import Draft
 from swarm_iac.plan.step_graph.graph import Graph, waiting_for
 
-Cause = Literal["dark", "unlike", "runs", "halted", "part"]
+Cause = Literal["unreachable", "mismatch", "runs", "halted", "part"]
 NOT_ASKED = "not asked for"
 #: What is told of those that wait.
 _WAITS: dict[Cause, str] = {
-    "dark": "waits for {}, which cannot be read",
-    "unlike": "waits for {}, not the hardware that is declared",
+    "unreachable": "waits for {}, which cannot be read",
+    "mismatch": "waits for {}, not the hardware that is declared",
     "runs": "waits for {}, which runs still",
     "halted": "waits for the roll-out that halted on {}",
     "part": "waits for what was not asked for",
@@ -36,15 +36,15 @@ def leave(
     differ: Mapping[str, str],
     retry: bool = False,
     asked: Callable[[Draft], bool] = lambda draft: True,
-) -> tuple[list[Left], list[str]]:
+) -> tuple[list[Deferred], list[str]]:
     """Take the steps out of the graph; what was left, and words about it.
 
     `differ`: nodes that are not what was declared → how. `retry`: roll-outs that halted go on. `asked`: whether a step
     belongs to what was asked for.
     """
     halts = [] if retry else rollout_failures.halts(all_of, graph)
-    dark = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
-    words = [f"unreachable: {name}: {error.strip()}" for name, error in dark.items()]
+    unreachable = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
+    words = [f"unreachable: {name}: {error.strip()}" for name, error in unreachable.items()]
     words += [
         f"hardware: {name}: {how}: no new work until `hardware` is corrected or the machine is repaired"
         for name, how in differ.items()
@@ -54,9 +54,9 @@ def leave(
         f"{one} runs on {name}, and it has ended by the lock file: nobody gets its place before it has"
         for name, ones in still.items()
         for one in ones
-        if name not in dark
+        if name not in unreachable
     ]
-    own = _unable(all_of, graph, dark, differ, still)
+    own = _unable(all_of, graph, unreachable, differ, still)
     for found in halts:
         own = {one: (why, "halted", ", ".join(found.nodes)) for one, why in found.steps.items()} | own
     own |= {one: (NOT_ASKED, "part", "") for one, draft in graph.items() if one not in own and not asked(draft)}
@@ -66,7 +66,7 @@ def leave(
     for one, (kind, which) in sorted(cause.items()):
         draft = graph.pop(one)
         why = own[one][0] if one in own else _WAITS[kind].format(which)
-        left.append(Left(step=draft.step(), why=why, cause=kind))
+        left.append(Deferred(step=draft.step(), why=why, cause=kind))
         if one not in own and draft.node != which and kind != "part":
             waits.setdefault(f"the roll-out on {which}" if kind == "halted" else which, []).append(one)
     words += [f"left out, waits for {name}: {', '.join(ids)}" for name, ids in sorted(waits.items())]
@@ -76,7 +76,7 @@ def leave(
 def _unable(
     all_of: Mapping[str, Machine],
     graph: Graph,
-    dark: Mapping[str, str],
+    unreachable: Mapping[str, str],
     differ: Mapping[str, str],
     still: Mapping[str, tuple[str, ...]],
 ) -> dict[str, tuple[str, Cause, str]]:
@@ -85,10 +85,10 @@ def _unable(
     torn = {one.rpartition("-")[0]: f"{one} runs on {node}" for node, ones in still.items() for one in ones}
     for one, draft in graph.items():
         node = draft.node
-        if node in dark:
-            found[one] = f"{node}: cannot be read: {dark[node]}", "dark", node
+        if node in unreachable:
+            found[one] = f"{node}: cannot be read: {unreachable[node]}", "unreachable", node
         elif node in differ and not allowed(draft.verb, all_of[node].seen.ledger is not None):
-            found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "unlike", node
+            found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "mismatch", node
         elif draft.allocation in still.get(node, ()):
             found[one] = f"{draft.allocation} runs on {node}, and it has ended by the lock file", "runs", draft.allocation
         elif draft.verb is Verb.START and all_of[node].handover.get(draft.allocation) == "together":
@@ -139,8 +139,8 @@ def _starts(all_of: Mapping[str, Machine]) -> dict[str, list[str]]:
     found = {
         f"{node}/{Verb.STOP}/{name}": [f"{new[name]}/{Verb.START}/{name}"]
         for node, machine in all_of.items()
-        for name, act in machine.acts.items()
-        if act.stops and name in new
+        for name, action in machine.actions.items()
+        if action.stops and name in new
     }
     for members in gangs(all_of).values():
         all_starts = [f"{node}/{Verb.START}/{name}" for node, name in members]

@@ -17,7 +17,7 @@ from swarm_iac.plan.state.ownership import UNPLACED
 from swarm_iac.plan.step_graph.actions import gang_failed
 
 _SERVES = ("healthy-first", "one-by-one")
-#: Names that a refusal lists of each node. Of what would stop it lists all: whoever allows it must have read them.
+#: Names that a refusal lists of each node. Of what would stop it lists all: who allows it must have read them.
 _SHOWN = 8
 
 
@@ -46,7 +46,7 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
 def refuse_emptied(names: Iterable[str], desired: Mapping[str, Desired], allowed: int) -> None:
     """Raises Refused when all that runs would stop and the stack declares no workloads: in a small fleet, too, a mistake.
 
-    A single allocation may go: whoever tries the product with one workload takes it away again.
+    A single allocation may go: a user who tries the product with one workload removes it again.
     """
     found = list(names)
     asked = any(node.managed and node.state.allocations for node in desired.values())
@@ -133,7 +133,7 @@ def refuse_rename(observed: Mapping[str, Observed], desired: Mapping[str, Desire
         raise Refused(
             f"{_some(sorted(other))} belong to the fleet {fleets}, and the stack file says "
             f"{', '.join(sorted({desired[name].fleet for name in other}))}: {running} running allocations are at stake",
-            hint=f"write `fleet: {fleets}` again; another fleet gets these nodes when this one has given them back",
+            hint=f"write `fleet: {fleets}` again; another fleet can take these nodes once this one has released them",
         )
 
 

@@ -93,8 +93,8 @@ def _ended(all_of: Mapping[str, Machine]) -> list[str]:
     """Jobs that failed and stay so: nothing is done about them, and nobody should take that for success."""
     return [
         f"{name} on {node} {limit_reached(machine.seen, name) or 'failed'} and is not started again; change it, or remove it "
-        "and add it anew"
+        "and add it again"
         for node, machine in all_of.items()
-        for name, act in machine.acts.items()
-        if act.kind in ("stay", "live") and machine.seen.health.get(name) == "failed" and ended(machine.seen, name)
+        for name, action in machine.actions.items()
+        if action.kind in ("stay", "live") and machine.seen.health.get(name) == "failed" and ended(machine.seen, name)
     ]

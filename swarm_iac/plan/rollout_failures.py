@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from swarm_iac.model.state import NodeState, Setback
+from swarm_iac.model.state import NodeState, RolloutFailure
 from swarm_iac.model.step import Change, Verb
 from swarm_iac.plan.order.waves import failed
 from swarm_iac.plan.state import format
@@ -34,7 +34,7 @@ class Halt:
 
 def halts(all_of: Mapping[str, Machine], graph: Graph) -> list[Halt]:
     """Every roll-out of a value that failed on one of its nodes, or on one that fell dark over it."""
-    bad: dict[tuple[str, str], dict[str, Setback]] = {}
+    bad: dict[tuple[str, str], dict[str, RolloutFailure]] = {}
     for draft, found in _failed(all_of, graph):
         for change in draft.changes:
             if change.path in found:
@@ -58,7 +58,7 @@ def again(all_of: Mapping[str, Machine], graph: Graph) -> list[str]:
     ]
 
 
-def _failed(all_of: Mapping[str, Machine], graph: Graph) -> list[tuple[Draft, dict[str, Setback]]]:
+def _failed(all_of: Mapping[str, Machine], graph: Graph) -> list[tuple[Draft, dict[str, RolloutFailure]]]:
     settles = (draft for draft in graph.values() if draft.verb in (Verb.SETTINGS, Verb.GPUS))
     return [(draft, found) for draft in settles if (found := failed(all_of[draft.node], draft))]
 
@@ -67,7 +67,9 @@ def _key(change: Change) -> tuple[str, str]:
     return change.path, repr(change.new)
 
 
-def _halt(all_of: Mapping[str, Machine], drafts: list[Draft], where: Mapping[tuple[str, str], Mapping[str, Setback]]) -> Halt:
+def _halt(
+    all_of: Mapping[str, Machine], drafts: list[Draft], where: Mapping[tuple[str, str], Mapping[str, RolloutFailure]]
+) -> Halt:
     nodes = tuple(sorted({node for found in where.values() for node in found}))
     changes = {_key(change): change for draft in drafts for change in draft.changes if _key(change) in where}
     what = _told(tuple(changes.values()), {path: None for path, _ in changes})
@@ -90,7 +92,7 @@ def _halt(all_of: Mapping[str, Machine], drafts: list[Draft], where: Mapping[tup
     )
 
 
-def _first(found: Mapping[str, Setback]) -> str:
+def _first(found: Mapping[str, RolloutFailure]) -> str:
     one = next(iter(found.values()))
     return f"run {one.serial} ({one.why})"
 

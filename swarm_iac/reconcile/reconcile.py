@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from swarm_iac.model.state import Desired, Observed, Setback
+from swarm_iac.model.state import Desired, Observed, RolloutFailure
 from swarm_iac.model.step import Plan, StepResult
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan.state import ownership
@@ -53,7 +53,10 @@ class Reconciliation:
         for step in (step for step in self.plan.steps if step.rollout and step.node in now.unreachable):
             result = results.get(step.id)
             if result is not None and not result.ok and not result.skipped:
-                lost = {each.path: Setback(value=each.new, why=result.message, serial=self.serial + 1) for each in step.changes}
+                lost = {
+                    each.path: RolloutFailure(value=each.new, why=result.message, serial=self.serial + 1)
+                    for each in step.changes
+                }
                 seen[step.node] = seen[step.node].model_copy(update={"setbacks": {**seen[step.node].setbacks, **lost}})
         return replace(now, observed=seen)
 

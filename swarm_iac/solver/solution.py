@@ -30,12 +30,12 @@ class Solution(Value):
     moves: tuple[Move, ...] = ()
 
 
-class Mend(Value):
+class Fix(Value):
     """A change of the stack that places a workload whole: seen by solving with it."""
 
     kind: Literal["limit", "node", "move", "request", "together"]
     edits: tuple[Edit, ...]
-    was: tuple[str, ...] = Field(description="What stands there now, for each edit; empty for nothing.")
+    was: tuple[str, ...] = Field(description="The current value for each edit; empty if there is none.")
     moves: tuple[Move, ...] = Field(
         default=(), description="Running allocations that leave their node, or their part of a GPU."
     )
@@ -44,7 +44,7 @@ class Mend(Value):
     displaced: tuple[str, ...] = Field(default=(), description="What would get a place without it, and does not run yet.")
 
 
-class Second(Value):
+class RunnerUp(Value):
     """The best placement in which a workload avoids one of its nodes, and what it would cost more."""
 
     avoids: Name
@@ -58,11 +58,11 @@ class Explanation(Value):
     workload: Name
     placed: int
     missing: int
-    fits: tuple[Reason, ...] = Field(default=(), description="Why each node that it stands on takes it.")
-    moved: tuple[Reason, ...] = Field(default=(), description="For whose sake its replicas left their nodes.")
-    second: Second | None = None
+    fits: tuple[Reason, ...] = Field(default=(), description="Why each of its nodes fits.")
+    moved: tuple[Reason, ...] = Field(default=(), description="What caused its replicas to leave their nodes.")
+    runner_up: RunnerUp | None = None
     reasons: tuple[Reason, ...] = Field(default=(), description="Rules and facts that together forbid what is missing.")
-    mends: tuple[Mend, ...] = Field(default=(), description="Changes that would place it, cheapest first in each kind.")
+    fixes: tuple[Fix, ...] = Field(default=(), description="Changes that would place it, cheapest first in each kind.")
     cut: bool = Field(default=False, description="Ended by hand: there may be more to say.")
 
 

@@ -177,12 +177,12 @@ def _stopped(now: Decision, today: datetime.date) -> Iterator[tuple[str, str]]:
     lost = [one for one in now.last.allocations if one.name not in after and one.workload in stack.workloads]
     new = [one for one in now.placement.allocations if one.name not in now.last.by_name()]
     high = max((_rank(stack, one.workload) for one in new), default=-1)
-    only_room = now.stale and all(" since that was decided" in text or "no proof says" in text for text in now.stale)
+    capacity_only = now.stale and all(" since that was decided" in text or "no proof says" in text for text in now.stale)
     for one in lost:
         wish = stack.workloads[one.workload]
         if wish.gang is None and one.index >= wish.replicas.least:
             continue  # only the least of a range is guaranteed
-        if only_room and _rank(stack, one.workload) >= high:
+        if capacity_only and _rank(stack, one.workload) >= high:
             yield "dropped", f"{one.name} ran on {one.node} and loses its slot, since: {'; '.join(now.stale)}"
             return
     # Growth: would its old size fit where it was, beside all that stands now?

@@ -25,8 +25,8 @@ class Machines:
         most = max(machine.gpus for _, machine in trace.nodes)
         self.names = [name for name, _ in trace.nodes]
         self.models = np.array([machine.model for _, machine in trace.nodes])
-        self.room = np.array([[machine.cpu, machine.memory] for _, machine in trace.nodes], dtype=np.int64)
-        self.free = self.room.copy()
+        self.capacity = np.array([[machine.cpu, machine.memory] for _, machine in trace.nodes], dtype=np.int64)
+        self.free = self.capacity.copy()
         self.cards = np.array([[1000] * m.gpus + [0] * (most - m.gpus) for _, m in trace.nodes], dtype=np.int64)
 
     def fitting(self, pod: Shape) -> npt.NDArray[np.int64]:
@@ -69,7 +69,7 @@ def best_fit(trace: Trace) -> tuple[Where, float | None]:
     """Pods as they arrive, each to the node with the least left: the sum of free CPU, memory and GPU, each as a part."""
 
     def choice(machines: Machines, pod: Shape, fitting: npt.NDArray[np.int64]) -> int:
-        left = (machines.free[fitting] / machines.room.max(axis=0)).sum(axis=1)
+        left = (machines.free[fitting] / machines.capacity.max(axis=0)).sum(axis=1)
         return int(fitting[(left + machines.cards[fitting].sum(axis=1) / 8000).argmin()])
 
     return one_by_one(trace, list(trace.pods), choice), None

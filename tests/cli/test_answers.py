@@ -65,7 +65,7 @@ def test_what_if_tells_moves_and_for_whose_sake(fleet: Path) -> None:
     ended = swarm("what-if", "solve.moves=1", "--json", at=fleet)
     found = json.loads(ended.out)
     assert [(one["allocation"], one["note"]) for one in found["changes"]] == [("chat-1", "moves"), ("pretrain-0", "new")]
-    assert "for the sake of pretrain-0" in found["moves"][0]["text"]
+    assert "because of pretrain-0" in found["moves"][0]["text"]
     assert found["cost"] == {"before": "15.00 EUR/h", "after": "35.00 EUR/h", "difference": "20.00 EUR/h"}
     assert found["before"]["placement"]["unplaced"] and not found["after"]["placement"]["unplaced"]
 
@@ -103,10 +103,10 @@ def test_a_wrong_what_if_ends_with_2_and_a_hint(fleet: Path, words: tuple[str, .
 
 
 def test_each_mend_of_why_is_a_what_if_that_places_it(fleet: Path) -> None:
-    mends = json.loads(swarm("why", "pretrain", "--json", at=fleet).out)["mends"]
-    assert {mend["kind"] for mend in mends} == {"node", "move", "request"}
-    for mend in mends:
-        edits = [one["edit"] for one in mend["edits"]]
+    fixes = json.loads(swarm("why", "pretrain", "--json", at=fleet).out)["fixes"]
+    assert {fix["kind"] for fix in fixes} == {"node", "move", "request"}
+    for fix in fixes:
+        edits = [one["edit"] for one in fix["edits"]]
         after = json.loads(swarm("what-if", *edits, "--json", at=fleet).out)["after"]
         assert all(one["workload"] != "pretrain" for one in after["placement"]["unplaced"]), edits
 

@@ -129,7 +129,7 @@ def test_frozen_mode_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("SWARM_FROZEN", "1")
     assert typed(root, "plan", "lab").code == 0
     said = typed(root, "plan", "lab", fine_0="done")
-    assert said.code and "fine-0 has ended since, and next waits for room" in said.err
+    assert said.code and "fine-0 has ended since, and next waits for capacity" in said.err
     # Who asks no machine goes by the lock.
     assert swarm("plan", "lab", "--offline", at=root).code == 0
 

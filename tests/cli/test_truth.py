@@ -64,7 +64,7 @@ def test_who_is_named_is_why(root: Path) -> None:
     stopped = why_stopped(now.stack, now.last, now.placement, TODAY)
     assert "big-0" in now.placement.by_name() and stopped
     for why in (*moved.values(), *stopped.values()):
-        names = re.fullmatch(r"(?:makes room for|preempted by) (.+)", why)
+        names = re.fullmatch(r"(?:frees capacity for|preempted by) (.+)", why)
         assert names, why
         assert set(names[1].split(" and ")) <= {"big", "hi"}
     without = decided(root, FLEET)
@@ -77,7 +77,7 @@ def test_a_move_is_never_for_whoever_stood_there_already(root: Path) -> None:
     told = swarm("what-if", "workloads.lo.replicas=9", "-s", "lab", at=root).out
     before = decided(root, FLEET).last.by_name()
     now = decided(root, with_big()).placement.by_name()
-    for node, names in re.findall(r"(n\d)(?: → n\d)?, for the sake of ([a-z0-9, -]+)", told):
+    for node, names in re.findall(r"(n\d)(?: → n\d)?, because of ([a-z0-9, -]+)", told):
         for name in names.split(", "):
             assert name.strip() not in before or before[name.strip()].node != node
             assert now[name.strip()].node == node
@@ -162,16 +162,16 @@ def test_the_guard_that_advice_names_is_the_one_that_up_has(tmp_path: Path, case
     runs = runs.replace("gpus: 3}}", "gpus: 4}}") if case == "growing" else runs
     now = decided(tmp_path, ROOM + runs + comes + tail)
     _, answer = why_text.explain(now, workload, TODAY, Following())
-    assert answer.mends
-    told = [why_text.missed(mend, now) for mend in answer.mends]
+    assert answer.fixes
+    told = [why_text.missed(fix, now) for fix in answer.fixes]
     stops = []
-    for mend in answer.mends:
-        then = suppose(now, edited(Loaded(now.written, now.source), mend.edits), today=TODAY)
+    for fix in answer.fixes:
+        then = suppose(now, edited(Loaded(now.written, now.source), fix.edits), today=TODAY)
         before, wanted = (desired(stack, each) for stack, each in ((now.stack, now.last), (then.stack, then.placement)))
         seen = {node: Observed(node=node, state=one.state, health=dict.fromkeys(one.state.allocations, "healthy"))
                 for node, one in before.items()}  # fmt: skip
         stops.append(len(guards.stopped(steps(seen, wanted, "", then.stack.solve), wanted)))
-    assert told == stops, [str(one) for one in answer.mends]
+    assert told == stops, [str(one) for one in answer.fixes]
     assert any(told) or case == "a service that is healthy first"
     lines = "\n".join(why_text.lines(answer, now, ""))
     for count in filter(None, told):
@@ -184,8 +184,8 @@ def test_a_cure_is_told_as_the_what_if_that_it_names_shows_it(tmp_path: Path) ->
     keep(decided(tmp_path, ROOM + runs))
     now = decided(tmp_path, ROOM + runs + comes)
     _, answer = why_text.explain(now, workload, TODAY, Following())
-    mends = {str(mend.edits[0]): mend for mend in answer.mends}
-    cure = mends["workloads.lo.priority=high"]
+    fixes = {str(fix.edits[0]): fix for fix in answer.fixes}
+    cure = fixes["workloads.lo.priority=high"]
     assert (cure.stops, cure.moves, cure.displaced) == ((), (), ("big-0",))
     lines = "\n".join(why_text.lines(answer, now, ""))
     assert "leaves big-0 pending" in lines and "stops big-0" not in lines
@@ -198,7 +198,7 @@ def test_a_stop_by_a_users_limit_names_who_used_it_up(tmp_path: Path) -> None:
     keep(decided(tmp_path, text))
     now = decided(tmp_path, text.replace("solve:", "  new: {user: ada, priority: high, each: {gpus: 8}}\nsolve:"))
     reasons = moved_for(now.stack, now.placement, "old", now.last, TODAY)
-    assert [one.text for one in reasons] == ["old-0: stopped on n1, for the sake of new-0"]
+    assert [one.text for one in reasons] == ["old-0: stopped on n1, because of new-0"]
     assert why_stopped(now.stack, now.last, now.placement, TODAY) == {"old-0": "preempted by new"}
 
 

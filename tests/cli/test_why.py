@@ -37,7 +37,7 @@ def test_answer_is_told_as_written(file: Path) -> None:
 @pytest.mark.parametrize("file", CASES, ids=lambda path: path.stem)
 def test_every_reason_and_edit_names_its_line(file: Path) -> None:
     answer = json.loads(swarm(*question(file), "--json", at=ROOT).out)
-    edits = [edit for mend in answer["mends"] for edit in mend["edits"]]
+    edits = [edit for fix in answer["fixes"] for edit in fix["edits"]]
     assert (answer["missing"] > 0) == bool(answer["reasons"])
     for one in (*answer["reasons"], *answer["fits"], *answer["moved"], *edits):
         file_name, line = one["place"].rsplit(":", 1)

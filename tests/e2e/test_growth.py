@@ -34,7 +34,7 @@ def test_a_job_that_cannot_grow_runs_on(fleet: Fleet) -> None:
 
     fleet.edit("vcpus: 1, pinned: true", "vcpus: 4, pinned: true")
     plan = fleet.swarm("plan").ok().text
-    assert "What keeps its size until there is room" in plan and "nothing to change" in plan and "1 pending" in plan
+    assert "What keeps its size until it can grow" in plan and "nothing to change" in plan and "1 pending" in plan
     done = fleet.swarm(*UP).ok()
     assert "pretrain: keeps" in done.text
     assert fleet.placed()["pretrain-0"] == before

@@ -9,6 +9,7 @@ import pytest
 
 from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resource import RESOURCES, Capacity, Resource
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import Bytes
 from tests.sized import sizes
@@ -173,6 +174,18 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("nodes_stay_under_limit", {"limits__node__vcpus": 3}, lambda s: pair(s, "n1", "n1")),
     ("cluster_stays_under_limit", {"limits__cluster__storage": "150 GB"}, pair),
 ]
+
+
+def _crowded(row: Resource, there: Capacity) -> tuple[str, dict[str, Any], Any]:
+    """Two replicas with 6,000 each on a machine with 10,000."""
+    changes = {f"hardware__h__{there.key}": row.text(10_000), f"workloads__free__{row.key.replace('.', '__')}": row.text(6_000)}
+    return there.judged, changes, lambda s: [put(s, f"free-{n}", "n1") for n in range(2)]
+
+
+_BY_HAND = {case[0] for case in CASES}
+CASES += [
+    _crowded(row, row.capacity) for row in RESOURCES if row.capacity and row.capacity.judged not in (*_BY_HAND, "")
+]  # fmt: skip
 
 
 def _gone(of: Stack) -> Allocation:

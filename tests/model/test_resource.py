@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.model.base import value_at, with_values
+from swarm_iac.model.device import gpu
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import LIMITED, RESOURCES, Capacity, LimitKey, Resource, Uplink
+from swarm_iac.model.resource import ENFORCED, LIMITED, RESOURCES, Capacity, Enforced, LimitKey, Resource, Uplink
 from swarm_iac.model.stack import Ceiling, LimitException
+from swarm_iac.model.state import AllocationState, Facts, NodeState
+from swarm_iac.model.step import Verb
 from swarm_iac.model.workload import Each, Network, Workload
+from swarm_iac.plan import rows
+from swarm_iac.plan.state import format
 from swarm_iac.units import GpuCount, Seconds
 
 ROWS = {row.name: row for row in RESOURCES}
@@ -29,6 +35,19 @@ HELD = {
     "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s", "licences": 30,
 }  # fmt: skip
 SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s"}
+#: What a node enforces before and after, and nothing but a value beside another. No two figures are the same by chance.
+STATE, LESS, UNSET = (
+    {"workload": "w", "unit": {"user": "ada"}, **held}
+    for held in (
+        {"slice": {"memory_max": 53, "memory_high": 43}, "scratch": {"quota": 37, "owner": "ada"},
+         "cache": {"quota": 59, "owner": "ada"}, "bandwidth": {"out_bps": 67, "in_bps": 73}},
+        {"slice": {"memory_max": 47, "memory_high": 41}, "scratch": {"quota": 31, "owner": "ada"},
+         "bandwidth": {"out_bps": 61, "in_bps": 71}},
+        {"slice": {"memory_high": 41}},
+    )
+)  # fmt: skip
+FACTS = Facts(memory=101, disks={"a": 103, "b": 107})
+BEFORE, AFTER = NodeState(disk="b", interface_bps=97), NodeState(disk="a", interface_bps=109)
 M, G = 10**6, 10**9
 
 #: For each row: what is asked for, held, and there; how that reads; where it is asked for and limited; what lowers it.
@@ -39,6 +58,10 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "gpus", "has": 8000, "taken": 0, "rules": ("gpus_fit_node", "", ""), "verb": "",
         "limit": "gpus", "limited": "3 GPUs: GPUs; a part of one counts as much as it is.",
         "files": False, "zero": "", "pieces": "gpus", "part_of": "",
+        "enforced": {
+            "at": {"gpus": "gpus"}, "step": "slice", "noun": "GPUs", "has": None, "held": None, "rounded": (5007, None),
+            "lesser": None, "unset": None, "needs": "", "live": False, "in_line": True,
+        },
     },
     "vcpus": {
         "name": "vcpus", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 vCPUs", "column": "CPUs",
@@ -46,6 +69,7 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "vcpus", "has": 31_000, "taken": None, "rules": ("vcpus_fit_node", "vcpus_fit_node", ""), "verb": "",
         "limit": "vcpus", "limited": "7 vCPUs: vCPUs.",
         "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "",
+        "enforced": None,
     },
     "cores": {
         "name": "cores", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 pinned cores", "column": "pinned cores",
@@ -53,6 +77,10 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "vcpus", "has": 31, "taken": None, "rules": ("cores_fit_node", "", ""), "verb": "",
         "limit": None, "limited": "",
         "files": False, "zero": "", "pieces": "cpus", "part_of": "vcpus",
+        "enforced": {
+            "at": {"slice.cpus": "cpus"}, "step": "slice", "noun": "cores", "has": None, "held": None, "rounded": (5007, None),
+            "lesser": None, "unset": None, "needs": "", "live": True, "in_line": True,
+        },
     },
     "memory": {
         "name": "memory", "key": "each.memory", "path": "each.memory", "reads": "11 GB of memory", "column": "memory",
@@ -60,6 +88,11 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "memory", "has": 37 * G, "taken": None, "rules": ("memory_fits_node", "memory_fits_node", ""), "verb": "",
         "limit": "memory", "limited": "11 GB of memory: RAM.",
         "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "",
+        "enforced": {
+            "at": {"slice.memory_max": "memoryMax"}, "step": "slice", "noun": "memory", "has": 101, "held": 53, "rounded": (4096, 0),
+            "lesser": {"slice.memory_max": 47, "slice.memory_high": 41}, "unset": {"slice.memory_max": 53, "slice.memory_high": 41},
+            "needs": "", "live": True, "in_line": True,
+        },
     },
     "storage": {
         "name": "storage", "key": "each.scratch", "path": "each.scratch", "reads": "30 GB of storage", "column": "storage",
@@ -67,6 +100,11 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "nvme", "has": 41 * G, "taken": None, "rules": ("storage_fits_node", "storage_fits_node", ""), "verb": "",
         "limit": "storage", "limited": "30 GB of storage: Scratch and cache directories on local disks.",
         "files": True, "zero": "JSON", "pieces": "", "part_of": "",
+        "enforced": {
+            "at": {"scratch.quota": "scratch", "cache.quota": "cache"}, "step": "directories", "noun": "disk", "has": 103, "held": 96,
+            "rounded": (4096, None), "lesser": {"scratch": 31, "cache": None}, "unset": {"scratch": None, "cache": None},
+            "needs": "disk", "live": True, "in_line": True,
+        },
     },
     "egress": {
         "name": "egress", "key": "network.egress", "path": "network.egress", "reads": "48 Mbit/s of bandwidth out", "column": "out",
@@ -74,6 +112,10 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("egress_fits_nic", "nic_carries_node", "egress_fits_uplink"), "verb": "leave",
         "limit": "bandwidth", "limited": "48 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
         "files": False, "zero": "JSON", "pieces": "", "part_of": "",
+        "enforced": {
+            "at": {"bandwidth.out_bps": "bandwidthOut"}, "step": "traffic", "noun": "bandwidth", "has": 109, "held": 67, "rounded": (5000, None),
+            "lesser": {"bandwidth.out_bps": 61}, "unset": {"bandwidth.out_bps": None}, "needs": "interface", "live": True, "in_line": True,
+        },
     },
     "ingress": {
         "name": "ingress", "key": "network.ingress", "path": "network.ingress", "reads": "52 Mbit/s of bandwidth in", "column": "in",
@@ -81,6 +123,10 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"), "verb": "enter",
         "limit": "bandwidth", "limited": "52 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
         "files": False, "zero": "JSON", "pieces": "", "part_of": "",
+        "enforced": {
+            "at": {"bandwidth.in_bps": "bandwidthIn"}, "step": "traffic", "noun": "bandwidth", "has": 109, "held": 73, "rounded": (5000, None),
+            "lesser": {"bandwidth.in_bps": 71}, "unset": {"bandwidth.in_bps": None}, "needs": "interface", "live": True, "in_line": False,
+        },
     },
     "licences": {
         "name": "licences", "key": "each.licences", "path": "each.licences", "reads": "31 licences", "column": "licences",
@@ -88,6 +134,7 @@ CASES: dict[str, dict[str, Any]] = {
         "hardware": None, "has": None, "taken": None, "rules": ("", "", ""), "verb": "",
         "limit": "licences", "limited": "31 licences: Licences held at once; no machine has any.",
         "files": False, "zero": "", "pieces": "", "part_of": "",
+        "enforced": None,
     },
 }  # fmt: skip
 
@@ -132,6 +179,25 @@ def facts(row: Resource) -> dict[str, Any]:
         "part_of": row.part_of,
         "pieces": row.pieces,
         "taken": row.taken(_with_part(wish)) if row.taken else None,
+        "enforced": _enforced(row.enforced) if row.enforced else None,
+    }
+
+
+def _enforced(how: Enforced) -> dict[str, Any]:
+    """The same of how a node enforces it. Pieces have holders, and no amount."""
+    state, less, unset = (AllocationState.model_validate(one) for one in (STATE, LESS, UNSET))
+    return {
+        "at": dict(how.at),
+        "step": how.step.value,
+        "noun": how.noun,
+        "has": how.has and how.has(FACTS, BEFORE, AFTER),
+        "held": how.amount(state) if how.has else None,
+        "rounded": (how.rounded(5007), how.rounded(0)),
+        "lesser": {path: getattr(one, "quota", one) for path, one in how.lesser(state, less).items()} if how.has else None,
+        "unset": how.lesser(state, unset) if how.has else None,
+        "needs": how.needs,
+        "live": how.live,
+        "in_line": how.in_line,
     }
 
 
@@ -150,7 +216,7 @@ def test_a_row_says_what_its_case_does(name: str) -> None:
 SLIPS: dict[str, Any] = {
     "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda wish: 999,
     "step": lambda need: 7, "pieces": "numa", "measured": "index", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
-    "taken": lambda wish: 999, "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
+    "taken": lambda wish: 999, "enforced": Enforced({"slice.swap_max": "swap"}, Verb.PREPARE, "things"), "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
     "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda wish: "each.other",
     "editing": lambda wish, amount: ("each.other", 999), "lowering": lambda wish, amount: wish,
 }  # fmt: skip
@@ -167,6 +233,37 @@ def test_no_value_of_a_row_changes_unnoticed(name: str) -> None:
         except (AttributeError, TypeError, ValueError):
             continue
         assert found != CASES[name], value
+
+
+#: The same for how a node enforces it.
+ENFORCED_SLIPS: dict[str, Any] = {
+    "at": {"slice.swap_max": "swap"}, "step": Verb.PREPARE, "noun": "things", "has": lambda facts, old, new: 999, "grain": 7,
+    "needs": "numa", "unlimited": None, "beside": ("slice.swap_max",), "live": None, "in_line": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [row.name for row, _ in ENFORCED])
+def test_no_value_of_what_is_enforced_changes_unnoticed(name: str) -> None:
+    row = ROWS[name]
+    assert row.enforced and set(ENFORCED_SLIPS) == {one.name for one in fields(row.enforced)}
+    for value, slip in ENFORCED_SLIPS.items():
+        if value == "beside" and (not row.enforced.has or len(row.enforced.at) > 1):
+            continue  # pieces have no amount, and directories change as a whole
+        how = replace(row.enforced, **{value: not getattr(row.enforced, value) if slip is None else slip})
+        assert _enforced(how) != CASES[name]["enforced"], value
+
+
+@pytest.mark.parametrize("name", [row.name for row, _ in ENFORCED])
+def test_what_is_enforced_is_shown_and_read_in_its_unit(name: str) -> None:
+    how = ROWS[name].enforced
+    assert how
+    for path, key in how.at.items():
+        full = with_values(
+            AllocationState.model_validate(STATE), {path: {"gpus": (gpu(3),), "slice.cpus": "3"}.get(path, 8192)}
+        )
+        shown = rows({"n": NodeState(allocations={"w-0": full})})["Allocation", "w-0"]
+        assert value_at(full, path) and shown[key] in ("3", ROWS[name].text(8192)), path
+        assert format.value(path, 8192) == ROWS[name].text(8192) or not how.has
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,17 +11,24 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from swarm_iac.model.resource import RESOURCES, Resource
+from swarm_iac.model.resource import RESOURCES, Enforced, Resource
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 TABLE, CASES = Path("swarm_iac/model/resource.py"), Path("tests/model/test_resource.py")
 WISH, MACHINE = Path("swarm_iac/model/workload.py"), Path("swarm_iac/model/hardware.py")
+STATE, CONCERNS = Path("swarm_iac/model/state.py"), Path("playbooks/module_utils/swarm_node/concerns")
+OF_CONCERNS = Path("tests/node/test_concerns.py")
+#: Section of AllocationState → its class, and the concern of a node that keeps it.
+KEPT = {
+    "gpus": ("AllocationState", "devices"), "slice": ("SliceState", "slices"), "scratch": ("DirectoryState", "directories"),
+    "cache": ("DirectoryState", "directories"), "bandwidth": ("BandwidthState", "traffic"),
+}  # fmt: skip
 #: The classes of a workload's sections.
 SECTIONS = {"each": "Each", "network": "Network"}
 
@@ -32,13 +39,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = tmp_path_factory.mktemp("walk")
     skip = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "swarm_iac", to / "swarm_iac", ignore=skip)
-    shutil.copytree(ROOT / "tests" / "model", to / "tests" / "model", ignore=skip)
+    shutil.copytree(ROOT / "playbooks", to / "playbooks", ignore=skip)
+    for tests in ("model", "node"):
+        shutil.copytree(ROOT / "tests" / tests, to / "tests" / tests, ignore=skip)
     (to / "tests" / "__init__.py").touch()
     shutil.copy(ROOT / "pyproject.toml", to)
     return to
 
 
-def without(text: str, nodes: list[ast.expr | ast.stmt], what: str) -> str:
+def without(text: str, nodes: Sequence[ast.expr | ast.stmt | ast.keyword], what: str) -> str:
     """The text without these pieces of it, each with the comma behind it."""
     assert nodes, what
     starts = [0, *(m.end() for m in re.finditer("\n", text))]
@@ -81,9 +90,24 @@ def mutants(row: Resource) -> Iterator[tuple[Path, str]]:
     yield CASES, case_of((ROOT / CASES).read_text(), row.name)
 
 
+def enforced_mutants(row: Resource, how: Enforced) -> Iterator[tuple[Path, str]]:
+    """What the walk adds for a resource that nodes enforce: how they do, where the state says it, and who keeps it there."""
+    text = (ROOT / TABLE).read_text()
+    (call,) = row_of(ast.parse(text), row.name)
+    assert isinstance(call, ast.Call)
+    yield TABLE, without(text, [one for one in call.keywords if one.arg == "enforced"], row.name)
+    for path in how.at:
+        section, _, key = path.partition(".")
+        owner, concern = KEPT[section]
+        text = (ROOT / STATE).read_text()
+        yield STATE, without(text, field_of(ast.parse(text), owner, key or section), path)
+        module = CONCERNS / f"{concern}.py"
+        yield module, re.sub(rf"(['\"]){key or section}\1", r"\1other\1", (ROOT / module).read_text())
+
+
 def told(copy: Path) -> tuple[int, str]:
     """How the tests of the table end, and the names of those that fail."""
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", str(CASES)]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", str(CASES), str(OF_CONCERNS)]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(words, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stdout + ended.stderr
@@ -97,10 +121,13 @@ def test_the_copy_is_well(copy: Path) -> None:
 @pytest.mark.parametrize("name", [row.name for row in RESOURCES])
 def test_a_place_that_is_left_out_fails_by_name(name: str, copy: Path) -> None:
     row = next(row for row in RESOURCES if row.name == name)
-    for path, text in mutants(row):
+    keys = [path.rpartition(".")[2] for path in (row.enforced.at if row.enforced else ())]
+    for path, text in (*mutants(row), *(enforced_mutants(row, row.enforced) if row.enforced else ())):
+        assert text != (ROOT / path).read_text(), path
         (copy / path).write_text(text)
         code, said = told(copy)
         (copy / path).write_text((ROOT / path).read_text())
         assert code != 0, path
-        named = re.findall(r"^(?:FAILED|ERROR) \S*test_resource\.py\S*", said, re.MULTILINE)
-        assert any(one.endswith((f"[{name}]", "test_every_row_has_a_case_and_every_size_a_row")) for one in named), (path, said)
+        named = re.findall(r"^(?:FAILED|ERROR) \S*test_(?:resource|concerns)\.py\S*", said, re.MULTILINE)
+        ends = (f"[{name}]", "test_every_row_has_a_case_and_every_size_a_row", *(f"{key}]" for key in keys))
+        assert any(one.endswith(ends) for one in named), (path, said)

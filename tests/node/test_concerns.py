@@ -9,6 +9,7 @@ import pytest
 from swarm_node import concerns, table
 from swarm_node.program import step
 
+from swarm_iac.model.resource import ENFORCED
 from swarm_iac.model.state import AllocationState, NodeState
 from swarm_iac.model.step import Verb
 
@@ -48,6 +49,19 @@ def test_every_value_of_a_nodes_state_belongs_to_one_concern() -> None:
     each = [key for concern in table.CONCERNS for key in concern.each]
     assert sorted([*node, "allocations"]) == sorted(NodeState.model_fields)
     assert sorted([*each, "workload"]) == sorted(AllocationState.model_fields)
+
+
+PATHS = [(path, how.step) for _, how in ENFORCED for path in how.at]
+
+
+@pytest.mark.parametrize(("path", "verb"), PATHS, ids=[path for path, _ in PATHS])
+def test_what_a_resource_enforces_is_kept_by_a_concern(path: str, verb: Verb) -> None:
+    section, _, key = path.partition(".")
+    (concern,) = (each for each in table.CONCERNS if section in each.each)
+    source = ast.parse((HOME / "concerns" / f"{concern.name}.py").read_text())
+    named = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant)}
+    assert (key or section) in named, f"{concern.name} neither sets nor reads {path}"
+    assert not concern.verbs or verb.value in concern.verbs, "no step of that verb sets it"
 
 
 def test_what_stands_on_something_comes_after_it() -> None:

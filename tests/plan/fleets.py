@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
+from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device, gpu
+from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
@@ -23,6 +25,7 @@ from swarm_iac.model.state import (
     SliceState,
     UnitState,
 )
+from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist
 
 NODES = ("n1", "n2", "n3")
@@ -36,6 +39,12 @@ HANDOVER: dict[str, Handover] = {
 }  # fmt: skip
 #: Parts of a GPU, in thousandths, so that two or three of them fill a card.
 PARTS = (300, 500, 700)
+CARDS = tuple(GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=1) for index in range(GPUS))
+FACTS = Facts(memory=MEMORY, cpus=CPUS, gpus=CARDS, disks={"/dev/vdb": DISK}, numa=NUMA)
+#: Counted resources that `allocation` has no word for: they are drawn as disks are.
+OTHERS = {
+    row.name: next(iter(how.at)) for row, how in COUNTED if row.name not in ("memory", "storage", "egress", "ingress")
+}  # fmt: skip
 #: What one allocation may ask for, so that two or three of them fill a node.
 SIZES = (1, 20, 33, 50)
 
@@ -85,11 +94,9 @@ def _own(one: AllocationState) -> list[int]:
 
 def observed(states: Mapping[str, NodeState], health: Mapping[str, str] | None = None) -> dict[str, Observed]:
     head = LedgerHead(lineage="l", serial=1, fleet="f")
-    cards = tuple(GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=1) for index in range(GPUS))
-    facts = Facts(memory=MEMORY, cpus=CPUS, gpus=cards, disks={"/dev/vdb": DISK}, numa=NUMA)
     return {
         name: Observed(
-            node=name, facts=facts, ledger=head, state=state,
+            node=name, facts=FACTS, ledger=head, state=state,
             health={one: told for one, told in (health or {}).items() if one in state.allocations},
         )
         for name, state in states.items()
@@ -129,7 +136,8 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
     """Any feasible state: each allocation somewhere or nowhere, a gang whole or not at all; one CPU is never pinned."""
     free = {name: dict.fromkeys(range(GPUS), WHOLE) for name in NODES}
     cores = {name: set(range(1, CPUS)) for name in NODES}
-    left = {name: {"memory": MEMORY, "disk": DISK} for name in NODES}
+    empty = NodeState(interface_bps=WIRE, disk="/dev/vdb")
+    left = {name: {row.name: how.has(FACTS, empty, empty) for row, how in COUNTED if how.has} for name in NODES}
     rates = {name: [100, 400] for name in NODES}
     halves = {name: {"0": MEMORY // 2, "1": MEMORY // 2} for name in NODES}
     found: dict[str, dict[str, AllocationState]] = {name: {} for name in NODES}
@@ -141,7 +149,7 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
         gpus = draw(_gpus(free[home]))
         pins = draw(st.sampled_from([(), (), tuple(sorted(cores[home]))[:1], tuple(sorted(cores[home]))[-2:]]))
         sizes = {}
-        for what in ("memory", "disk"):
+        for what in (row.name for row, how in COUNTED if how.step is not Verb.TRAFFIC):
             least = 1 if what == "memory" else 0
             later = len(HANDOVER) if what == "memory" else 0
             fits = [size for size in (least, *SIZES) if size <= left[home][what] - later]
@@ -156,9 +164,8 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
         for one in gpus:
             free[home][one.index] -= one.part
         cores[home] -= set(pins)
-        found[home][name] = allocation(
-            name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["disk"], out=out, mems=mems
-        )
+        one = allocation(name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["storage"], out=out, mems=mems)
+        found[home][name] = with_values(one, {path: sizes[row] for row, path in OTHERS.items()})
     return {
         name: node(each, draw(st.sampled_from(["1", "60"])), draw(st.sampled_from([200, 300, 500])))
         for name, each in found.items()

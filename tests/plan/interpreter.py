@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from swarm_iac.model.base import value_at
+from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
@@ -33,7 +35,7 @@ class Fleet:
         self.started: set[At] = set()
         self.kind = {one: kind for each in desired.values() for one, kind in each.handover.items()}
         self.twice = self._running_twice()
-        self.promised = {workload: self._promise(workload) for workload in self._services()}
+        self.guaranteed = {workload: self._availability(workload) for workload in self._services()}
         self.judge()
 
     @staticmethod
@@ -44,7 +46,7 @@ class Fleet:
     def _services(self) -> set[str]:
         return {one.rpartition("-")[0] for one, kind in self.kind.items() if kind in ("healthy-first", "one-by-one")}
 
-    def _promise(self, workload: str) -> int:
+    def _availability(self, workload: str) -> int:
         wanted = [one for one, kind in self.kind.items() if one.rpartition("-")[0] == workload]
         spare = self.kind[wanted[0]] == "one-by-one"
         before = {one for _, one in self.healthy if one.rpartition("-")[0] == workload}
@@ -79,8 +81,8 @@ class Fleet:
             self._no_more_than_there_is(name)
         self._racks()
         self._jobs_run_once()
-        for workload, promised in self.promised.items():
-            assert self._count(workload) >= promised, f"{workload}: {self._count(workload)} healthy, {promised} promised"
+        for workload, guaranteed in self.guaranteed.items():
+            assert self._count(workload) >= guaranteed, f"{workload}: {self._count(workload)} healthy, {guaranteed} promised"
         if step and step.verb is Verb.START and self.kind.get(step.allocation) == "together":
             self._gang_starts_whole(step.allocation.rpartition("-")[0])
 
@@ -100,16 +102,13 @@ class Fleet:
     def _no_more_than_there_is(self, name: str) -> None:
         node, facts = self.nodes[name], self.facts.get(name)
         ones = node.allocations.values()
-        memory = sum(one.slice.memory_max or 0 for one in ones)
-        assert not facts or not facts.memory or memory <= facts.memory, f"{name}: memory {memory}"
+        for row, how in COUNTED:
+            used = sum(value_at(one, path) or 0 for one in ones for path in how.at)
+            limit = how.has(facts, node, node) if facts and how.has else 0
+            assert not limit or used <= limit, f"{name}: {used} of {limit} {row.noun}"
         for half in facts.numa if facts and len(facts.numa) == 2 else ():
             bound = sum(one.slice.memory_max or 0 for one in ones if one.slice.mems == str(half))
             assert bound <= facts.memory // 2, f"{name}: {bound} bytes are bound to NUMA node {half}"
-        disk = sum(each.quota for one in ones for each in (one.scratch, one.cache) if each)
-        assert not facts or not facts.disks or disk <= facts.disks[node.disk], f"{name}: disk {disk}"
-        for field in ("out_bps", "in_bps"):
-            rate = sum(getattr(one.bandwidth, field) or 0 for one in ones)
-            assert rate <= node.interface_bps, f"{name}: {field} {rate}"
 
     def _racks(self) -> None:
         used: dict[str, int] = {}

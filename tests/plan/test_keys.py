@@ -25,8 +25,17 @@ EACH = {
     "gpus": 1, "vcpus": 3, "pinned": True, "memory": "2 GB", "tasks": 99, "scratch": "1 GB", "cache": "1 GB",
     "io": {"read": "5 MB/s"}, "gpu_power": "450 W", "gpu_clock": "1005 MHz",
 }  # fmt: skip
+#: Counted resources that have no value above, and how much of them the machine has.
+OTHERS = {
+    row: row.capacity for row in RESOURCES
+    if row.capacity and row.enforced and row.key.partition(".")[0] == "each" and row.key.partition(".")[2] not in EACH
+}  # fmt: skip
+EACH |= {row.key.partition(".")[2]: row.text(8192) for row in OTHERS}
 RUN = {"command": "sleep 9", "env": {"A": "b"}, "healthy": "true", "port": 99, "confined": False}
 STOP = {"signal": "INT", "grace": "7 s"}
+
+
+MORE = {there.key: row.text(16_384) for row, there in OTHERS.items()}
 
 
 def _desired(tuning: dict[str, Any] | None = None, **workload: Any) -> Desired:
@@ -35,7 +44,9 @@ def _desired(tuning: dict[str, Any] | None = None, **workload: Any) -> Desired:
         "fleet": "keys",
         "teams": {"all": {"users": ["ada"]}},
         "tuning": {"t": tuning or {}},
-        "hardware": {"h": {"gpus": "8 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "disk": "/dev/sdb", "numa": 2}},
+        "hardware": {
+            "h": {"gpus": "8 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "disk": "/dev/sdb", "numa": 2, **MORE}
+        },
         "nodes": {"n1": {"hardware": "h", "tuning": "t", "ssh": "root@n1"}},
         "workloads": {"w": {"user": "ada", "each": each, "run": {"command": "sleep 1"}, **workload}},
     }
@@ -48,7 +59,7 @@ def _filled(section: str, values: dict[str, Any]) -> list[Any]:
 
 
 def test_every_key_is_here() -> None:
-    """A new key fails here until it has a value above. What is counted in a pool alone reaches no machine."""
+    """A new key fails here until it has a value above, or its row says how nodes enforce it. A pool reaches no machine."""
     pools = {row.name for row in RESOURCES if row.capacity is None}
     for model, values in ((Each, EACH), (Run, RUN), (Stop, STOP)):
         assert values.keys() == model.model_fields.keys() - pools, model.__name__

@@ -105,14 +105,14 @@ def test_a_run_killed_anywhere_is_continued(
 ) -> None:
     """Refused after a kill is only who was promised more meanwhile: newcomers are up now, and count."""
     observed, desired = fleets.observed(old), fleets.desired(new, old)
-    plan, first = plan_of(observed, desired), Fleet(observed, desired).promised
+    plan, first = plan_of(observed, desired), Fleet(observed, desired).guaranteed
     for order, share in kills:
         if plan is None:
             return
         found = any_order(order, plan)
         cut = carry_out(Fleet(observed, desired), found[: round(share * len(found))])
         observed = cut.observed()
-        plan, now = plan_of(observed, desired), Fleet(observed, desired).promised
+        plan, now = plan_of(observed, desired), Fleet(observed, desired).guaranteed
         more = any(now[service] > first[service] for service in now)
         assert plan is not None or more, "what was begun cannot be ended"
     if plan is not None:

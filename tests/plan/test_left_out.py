@@ -17,13 +17,15 @@ from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet
 from tests.plan.test_laws import ORDERS, Order, any_order, carry_out, plan_of
 
-WHAT = st.dictionaries(st.sampled_from(sorted(fleets.NODES)), st.sampled_from(["dark", "unlike"]), min_size=1, max_size=2)
+WHAT = st.dictionaries(
+    st.sampled_from(sorted(fleets.NODES)), st.sampled_from(["unreachable", "mismatch"]), min_size=1, max_size=2
+)
 
 
 def struck(what: Mapping[str, str], observed: dict[str, Observed], desired: dict[str, Desired]) -> None:
     """Some nodes do not answer (their last known state stands in), others have a card too few."""
     for name, kind in what.items():
-        if kind == "dark":
+        if kind == "unreachable":
             observed[name] = observed[name].model_copy(update={"error": "no route to host", "facts": Facts()})
         else:
             declared = Declared(gpus=fleets.GPUS + 1, gpu_model="H100", cpus=fleets.CPUS)
@@ -56,7 +58,7 @@ def test_it_takes_nothing_there_and_stops_nobody_who_cannot_start_again(
     assert running(old) & running(new) <= running(fleet.nodes), "it stopped for a place that it cannot have"
     for name, kind in what.items():
         assert any(name in line for line in plan.warnings)
-        if kind == "dark":
+        if kind == "unreachable":
             assert fleet.nodes[name] == old[name]
         else:
             here = fleet.nodes[name]

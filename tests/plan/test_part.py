@@ -93,7 +93,7 @@ def one(name: str, gpu: int, command: str = "x") -> dict[str, AllocationState]:
     return {name: fleets.allocation(name, (gpu,), (), 20, command)}
 
 
-def test_who_has_no_room_beside_the_rest_stays_and_says_why() -> None:
+def test_who_has_no_capacity_beside_the_rest_stays_and_says_why() -> None:
     old = {"n1": fleets.node(one("train-0", 0)), "n2": fleets.node(one("code-0", 0))}
     new = {"n1": fleets.node(one("code-0", 0)), "n2": fleets.node(one("train-0", 0))}
     plan = steps(fleets.observed(old), fleets.desired(new), only=Only(workloads=frozenset({"train"}), said="research"))
@@ -120,7 +120,7 @@ def test_a_part_of_a_change_that_is_refused_as_a_whole_is_done() -> None:
     with pytest.raises(Refused):
         steps(observed, desired)
     found = steps(observed, desired, only=Only(workloads=frozenset({"train"}), said="research"))
-    assert {left.cause for left in found.left} == {"dark"}
+    assert {left.cause for left in found.left} == {"unreachable"}
 
 
 def test_a_name_is_a_node_or_a_team() -> None:

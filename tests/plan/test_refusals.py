@@ -41,7 +41,7 @@ def fleet(places: Places, nodes: tuple[str, ...], gpus: int) -> tuple[dict[str, 
     return seen, wanted
 
 
-def possible(old: Places, new: Places, slots: list[Place], detours: int) -> bool:
+def possible(old: Places, new: Places, slots: list[Place], temporaries: int) -> bool:
     """Is there an order? Each moves once, straight to its place; at most so many stand somewhere else before, each once."""
     start = (old, frozenset[int]())
     seen, left = {start}, deque([start])
@@ -52,7 +52,7 @@ def possible(old: Places, new: Places, slots: list[Place], detours: int) -> bool
         for one in range(len(places)):
             free = [slot for slot in slots if slot not in places]
             ways = [new[one]] if new[one] in free else []
-            if one not in away and places[one] == old[one] != new[one] and len(away) < detours:
+            if one not in away and places[one] == old[one] != new[one] and len(away) < temporaries:
                 ways += [slot for slot in free if slot[0] not in (old[one][0], new[one][0])]
             for slot in ways:
                 moved = (*places[:one], slot, *places[one + 1 :])
@@ -66,7 +66,7 @@ def possible(old: Places, new: Places, slots: list[Place], detours: int) -> bool
 @LAWS
 @given(st.integers(2, 3), st.integers(1, 2), st.integers(2, 4), st.integers(0, 2), ORDERS, st.data())
 def test_what_has_a_safe_order_is_never_refused_and_nothing_else_is_tried(
-    size: int, gpus: int, count: int, detours: int, order: Order, data: st.DataObject
+    size: int, gpus: int, count: int, temporaries: int, order: Order, data: st.DataObject
 ) -> None:
     nodes = fleets.NODES[:size]
     slots = [(name, gpu) for name in nodes for gpu in range(gpus)]
@@ -77,11 +77,11 @@ def test_what_has_a_safe_order_is_never_refused_and_nothing_else_is_tried(
         return
     (observed, _), (_, desired) = fleet(old, nodes, gpus), fleet(new, nodes, gpus)
     try:
-        plan = steps(observed, desired, budget=Solve(moves=detours))
+        plan = steps(observed, desired, budget=Solve(moves=temporaries))
     except Refused:
-        assert not possible(old, new, slots, detours)
+        assert not possible(old, new, slots, temporaries)
         return
-    assert possible(old, new, slots, detours)
+    assert possible(old, new, slots, temporaries)
     for found in (list(plan.steps), any_order(order, plan)):
         machines = carry_out(Fleet(observed, desired), found)
         assert {name: one.state for name, one in desired.items()} == machines.nodes
@@ -90,7 +90,7 @@ def test_what_has_a_safe_order_is_never_refused_and_nothing_else_is_tried(
 def test_a_swap_without_the_budget_for_a_detour_is_refused() -> None:
     places = (("n1", 0), ("n2", 0))
     (observed, _), (_, desired) = fleet(places, fleets.NODES, 1), fleet(places[::-1], fleets.NODES, 1)
-    with pytest.raises(Refused, match=r"no detour was found with solve\.moves: 0"):
+    with pytest.raises(Refused, match=r"no temporary placement was found with solve\.moves: 0"):
         steps(observed, desired, budget=Solve(moves=0))
     assert steps(observed, desired, budget=Solve(moves=1)).steps
 
@@ -104,12 +104,12 @@ def test_a_replica_stands_only_on_a_node_that_fits_it() -> None:
     assert {step.allocation for step in asked.steps if step.node == "n3"} == {"b-0"}
 
 
-def test_services_that_restart_need_one_detour_each_within_the_budget() -> None:
+def test_services_that_restart_need_one_temporary_placement_each_within_the_budget() -> None:
     def state(command: str) -> dict[str, NodeState]:
         held = {name: fleets.allocation(name, (gpu,), (), 1, command) for gpu, name in enumerate(("chat-0", "code-0"))}
         return {"n1": fleets.node(held), "n2": fleets.node({})}
 
     observed, desired = fleets.observed(state("x")), fleets.desired(state("y"))
-    with pytest.raises(Refused, match=r"solve\.moves: 1, and it takes at least 2"):
+    with pytest.raises(Refused, match=r"solve\.moves: 1, and at least 2 are needed"):
         steps(observed, desired, budget=Solve(moves=1))
     assert {step.allocation for step in steps(observed, desired).steps if step.node == "n2"} == {"chat-0", "code-0"}

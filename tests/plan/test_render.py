@@ -67,9 +67,9 @@ def test_nothing_to_do_says_so() -> None:
 def test_a_fleet_that_does_not_answer_is_not_called_as_desired() -> None:
     context, _ = scene()
     wanted = desired(context.stack, context.after)
-    dark = {name: Observed(node=name, error="no route") for name in wanted}
-    assert "Nothing to change" not in markdown(steps(dark, wanted), context)
-    assert markdown(steps(dark, wanted), context).startswith("**No node answered")
+    unreachable = {name: Observed(node=name, error="no route") for name in wanted}
+    assert "Nothing to change" not in markdown(steps(unreachable, wanted), context)
+    assert markdown(steps(unreachable, wanted), context).startswith("**No node answered")
 
 
 def tables(text: str) -> list[list[str]]:

@@ -111,7 +111,7 @@ def test_a_value_that_nobody_else_waits_for_is_tried_again_and_told() -> None:
 
 def test_a_value_that_made_a_node_dark_is_not_tried_on_the_next() -> None:
     found = plan([("60", "10")] * 3, 5, n01={**FAILED, "error": "no route"})
-    assert found.steps == () and {left.cause for left in found.left} == {"dark", "halted"}
+    assert found.steps == () and {left.cause for left in found.left} == {"unreachable", "halted"}
 
 
 def test_cards_of_a_node_wait_for_its_settings() -> None:

@@ -15,62 +15,64 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
 from swarm_iac.solver.exact.search import EFFORT
 from swarm_iac.solver.repair.assembly import assemble
-from swarm_iac.solver.repair.greedy import misfit
+from swarm_iac.solver.repair.greedy import overqualification
 from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.snapshot import value
-from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, settle
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, classify
 
 
-def spreads(scene: Scene, name: str) -> list[Counter[str]]:
+def spreads(snapshot: Snapshot, name: str) -> list[Counter[str]]:
     """Every way to put replicas of one workload on the nodes."""
-    ask = scene.asks[name]
-    sizes = [0, ask.members] if ask.gang else list(range(ask.members + 1))
-    return [Counter(pick) for size in sizes for pick in itertools.combinations_with_replacement(list(scene.bins), size)]
+    request = snapshot.requests[name]
+    sizes = [0, request.members] if request.gang else list(range(request.members + 1))
+    return [Counter(pick) for size in sizes for pick in itertools.combinations_with_replacement(list(snapshot.nodes), size)]
 
 
-def score(scene: Scene, settled: Settled, counts: Counter[tuple[str, str]]) -> tuple[tuple[int, ...], int]:
+def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str, str]]) -> tuple[tuple[int, ...], int]:
     """The goals' values, larger is better, and the voluntary moves."""
     placed: Counter[str] = Counter()
     for (name, _), count in counts.items():
         placed[name] += count
-    stays = Counter((a.workload, a.node) for a in settled.stay.values())
-    softs = Counter((a.workload, a.node) for a in settled.soft.values())
+    stays = Counter((a.workload, a.node) for a in classified.stay.values())
+    softs = Counter((a.workload, a.node) for a in classified.soft.values())
     values: list[int] = []
     for level in (2, 1, 0):
-        asks = [a for a in scene.asks.values() if a.priority == level]
+        requests = [a for a in snapshot.requests.values() if a.priority == level]
         for most in (
-            {a.name: sum(c for (n, _), c in stays.items() if n == a.name) for a in asks},
-            {a.name: len(scene.running.get(a.name, ())) for a in asks},
-            {a.name: a.members for a in asks},
+            {a.name: sum(c for (n, _), c in stays.items() if n == a.name) for a in requests},
+            {a.name: len(snapshot.running.get(a.name, ())) for a in requests},
+            {a.name: a.members for a in requests},
         ):
-            values.append(sum(a.gpus * a.share * min(most[a.name], placed[a.name]) for a in asks))
-            values.append(sum(min(most[a.name], placed[a.name]) for a in asks))
+            values.append(sum(a.gpus * a.share * min(most[a.name], placed[a.name]) for a in requests))
+            values.append(sum(min(most[a.name], placed[a.name]) for a in requests))
     stayed = {n: sum(c for (m, _), c in stays.items() if m == n) for n, _ in stays}
     moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
-    moves += sum(recarded(scene, settled, counts, node) for node in scene.bins)
+    moves += sum(recarded(snapshot, classified, counts, node) for node in snapshot.nodes)
     eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
-    load = value.loads(scene)
-    kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in scene.running.items())
-    waste = sum(c * misfit(scene, scene.asks[n], scene.bins[b]) for (n, b), c in counts.items())
+    load = value.loads(snapshot)
+    kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in snapshot.running.items())
+    waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
     return (*values, kept, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
 
 
-def recarded(scene: Scene, settled: Settled, counts: Pairs, node: str) -> int:
+def recarded(snapshot: Snapshot, classified: Classified, counts: Pairs, node: str) -> int:
     """The fewest parts of GPUs that stay on the node and change their card, of all ways to lay them on its cards."""
     here = {name: count for (name, home), count in counts.items() if home == node and count}
-    wholes = sum(scene.asks[name].need[GPUS] * count for name, count in here.items() if not scene.asks[name].shared)
+    wholes = sum(
+        snapshot.requests[name].need[GPUS] * count for name, count in here.items() if not snapshot.requests[name].shared
+    )
     stand = {name: Counter[int]() for name in here}
-    for a in settled.stay.values():
-        if a.node == node and a.workload in here and scene.asks[a.workload].shared:
+    for a in classified.stay.values():
+        if a.node == node and a.workload in here and snapshot.requests[a.workload].shared:
             stand[a.workload][a.cards[0]] += 1
-    cards = scene.bins[node].room[GPUS]
+    cards = snapshot.nodes[node].capacity[GPUS]
     ways = {(0,) * cards: 0}
     for name, count in here.items():
-        if scene.asks[name].shared:
-            ways = _laid(ways, scene.asks[name].share, count, stand[name])
+        if snapshot.requests[name].shared:
+            ways = _laid(ways, snapshot.requests[name].share, count, stand[name])
     return min((lost for loads, lost in ways.items() if sum(map(bool, loads)) + wholes <= cards), default=0)
 
 
@@ -105,23 +107,25 @@ def still(placement: Placement, last: Placement) -> Ran:
 
 def every(stack: Stack, last: Placement) -> Iterator[tuple[tuple[int, ...], int, Pairs]]:
     """(values, moves, replicas by workload and node) of every way to put replicas on nodes, rules aside."""
-    scene = scene_of(stack, last)
-    settled = settle(scene)
-    for picks in itertools.product(*(spreads(scene, name) for name in scene.asks)):
-        counts = Counter({(n, b): c for n, pick in zip(scene.asks, picks, strict=True) for b, c in pick.items()})
-        values, moves = score(scene, settled, counts)
+    snapshot = snapshot_of(stack, last)
+    classified = classify(snapshot)
+    for picks in itertools.product(*(spreads(snapshot, name) for name in snapshot.requests)):
+        counts = Counter({(n, b): c for n, pick in zip(snapshot.requests, picks, strict=True) for b, c in pick.items()})
+        values, moves = score(snapshot, classified, counts)
         yield values, moves, counts
 
 
 def accepted(stack: Stack, last: Placement, counts: Pairs) -> bool:
     """Does the judge accept it?"""
-    scene = scene_of(stack, last)
-    settled = settle(scene)
+    snapshot = snapshot_of(stack, last)
+    classified = classify(snapshot)
     try:
-        placement = Placement(allocations=assemble(scene, settled, counts))
+        placement = Placement(allocations=assemble(snapshot, classified, counts))
     except ValueError:
         return False
-    if split(scene, settled, placement.allocations):  # who has another size is placed anew, and the judge does not see that
+    if split(
+        snapshot, classified, placement.allocations
+    ):  # who has another size is placed anew, and the judge does not see that
         return False
     return not judge(stack, placement, **still(placement, last))
 
@@ -171,8 +175,8 @@ def check_exact(before: Stack, now: Stack) -> None:
     last = solve(before).placement
     solution = solve(now, last)
     assert judge(now, solution.placement, **still(solution.placement, last)) == ()
-    scene = scene_of(now, last)
-    ours, optimum = score(scene, settle(scene), reached(solution))[0], best(now, last)
+    snapshot = snapshot_of(now, last)
+    ours, optimum = score(snapshot, classify(snapshot), reached(solution))[0], best(now, last)
     local = any(goal.name == "within_numa" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
     assert ours == optimum if not local else ours[:-1] == optimum[:-1]
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
@@ -212,8 +216,8 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
     if (
         solution.proof.optimal and "nodes" in goals and "within_numa" not in goals
     ):  # the table of one model, which is strictly in order
-        scene = scene_of(now, last)
-        assert score(scene, settle(scene), reached(solution))[0] == optimum
+        snapshot = snapshot_of(now, last)
+        assert score(snapshot, classify(snapshot), reached(solution))[0] == optimum
 
 
 def placing(stack: Stack, goals: dict[str, Goal], optimum: tuple[int, ...]) -> Iterator[tuple[Goal, int, bool]]:

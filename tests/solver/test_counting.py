@@ -6,9 +6,9 @@ import os
 import random
 
 from swarm_iac.solver import solve
-from swarm_iac.solver.explain.conflict import room_of
+from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.counting import EVERY, STATES, Ruled, Tally, keeping_out, reach
-from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 
@@ -18,17 +18,21 @@ def test_rules_that_keep_one_replica_out_are_those_under_which_none_can_be_added
     for seed in range(60 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 15):
         before, stack = crowded(seed)
         placement = solve(before).placement
-        scene = scene_of(stack, placement)
-        room = room_of(scene, placement)
+        snapshot = snapshot_of(stack, placement)
+        capacity = capacity_of(snapshot, placement)
         rng = random.Random(seed)
-        for ask in scene.asks.values():
-            if room.counts[ask.name].total() < ask.members:
-                nodes, ruled = keeping_out(room, ask), Ruled(room, ask)
+        for request in snapshot.requests.values():
+            if capacity.counts[request.name].total() < request.members:
+                nodes, ruled = keeping_out(capacity, request), Ruled(capacity, request)
                 for _ in range(20):
                     rules = frozenset(rng.sample(sorted(EVERY), rng.randrange(len(EVERY))))
                     tried += 1
-                    assert ruled.reach(rules) == reach(room, ask, rules), (seed, ask.name, rules)
-                    assert all(rules & out for out in nodes) == (reach(room, ask, rules) < 1), (seed, ask.name, rules)
+                    assert ruled.reach(rules) == reach(capacity, request, rules), (seed, request.name, rules)
+                    assert all(rules & out for out in nodes) == (reach(capacity, request, rules) < 1), (
+                        seed,
+                        request.name,
+                        rules,
+                    )
     assert tried > 120
 
 
@@ -37,25 +41,29 @@ def test_a_tally_counts_what_is_reached_whoever_leaves_and_whichever_node_opens(
     for seed in range(60):
         before, stack = crowded(seed)
         placement = solve(before).placement
-        scene = scene_of(stack, placement)
+        snapshot = snapshot_of(stack, placement)
         rng = random.Random(seed)
-        for ask in scene.asks.values():
-            room = room_of(scene, placement)
+        for request in snapshot.requests.values():
+            capacity = capacity_of(snapshot, placement)
             rules = frozenset(rng.sample(sorted(EVERY), rng.randrange(len(EVERY)))) if rng.random() < 0.5 else EVERY
-            tally = Tally(room, ask, rules)
-            others = [(scene.asks[name], dict(counts)) for name, counts in room.counts.items() if counts and name != ask.name]
+            tally = Tally(capacity, request, rules)
+            others = [
+                (snapshot.requests[name], dict(counts))
+                for name, counts in capacity.counts.items()
+                if counts and name != request.name
+            ]
             for other, counts in others:
                 for node, count in counts.items():
-                    room.take(other, scene.bins[node], -count)
+                    capacity.take(other, snapshot.nodes[node], -count)
                 tally.changed(counts)
-                assert tally.reach() == reach(room, ask, rules), (seed, ask.name, other.name)
+                assert tally.reach() == reach(capacity, request, rules), (seed, request.name, other.name)
                 reached.add(tally.reach())
-            for name in scene.bins:
+            for name in snapshot.nodes:
                 tally.open(name)
-            assert tally.reach() == reach(room, ask, rules - {STATES}), (seed, ask.name)
-            for name in scene.bins:
+            assert tally.reach() == reach(capacity, request, rules - {STATES}), (seed, request.name)
+            for name in snapshot.nodes:
                 tally.close(name)
-            assert tally.reach() == reach(room, ask, rules), (seed, ask.name)
+            assert tally.reach() == reach(capacity, request, rules), (seed, request.name)
     assert len(reached) >= 4
 
 

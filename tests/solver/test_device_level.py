@@ -36,11 +36,11 @@ def node(chance: random.Random) -> Node:
         mine = tuple(chance.sample(sorted(free - {i for one in had for i in one}), min(len(free), chance.choice([1, 2, 2, 3])))
                      if len(free - {i for one in had for i in one}) >= 3 else ())  # fmt: skip
         had.append(mine)
-    left, room, wants = len(free), cores - len(used), []
+    left, capacity, wants = len(free), cores - len(used), []
     for i in range(len(had) + chance.choice([0, 1, 2])):
         wanted = min(left, chance.choice([0, 1, 1, 2, 3, 4]))
-        asked = min(room, chance.choice([0, 0, 1, 2]))
-        left, room = left - wanted, room - asked
+        asked = min(capacity, chance.choice([0, 0, 1, 2]))
+        left, capacity = left - wanted, capacity - asked
         wants.append(Want(f"w{i}", wanted, asked, had=had[i] if i < len(had) and wanted else ()))
     return hardware, Used(frozenset(taken), frozenset(used)), tuple(wants)
 

@@ -43,7 +43,7 @@ def pending(folder: Path, text: str) -> Unplaced:
     [
         ("", "", "8 nodes: 4 have another GPU model, 3 lack GPUs, 1 is cordoned", "Resources"),
         ("each: {gpus: 4 x H100}", "each: {gpus: 4 x L40S}, replicas: 4", "8 nodes: 5 have another GPU model, 3 lack GPUs", "Resources"),
-        ("gpus: 6 x H100", "gpus: 1", "8 nodes: 4 have another GPU model, 3 have room for one, 1 is cordoned", "UserLimit"),
+        ("gpus: 6 x H100", "gpus: 1", "8 nodes: 4 have another GPU model, 3 have capacity for one, 1 is cordoned", "UserLimit"),
         ("each: {gpus: 4 x H100}", "each: {gpus: 4 x L40S}, place: {spread: node}, replicas: 4", "8 nodes: 5 have another GPU model, 3 lack GPUs", "Resources"),
         ("each: {gpus: 4 x H100}", "each: {gpus: 1 x L40S}, place: {spread: node}, replicas: 4", "8 nodes: 5 have another GPU model, 3 hold a replica already", "BadConstraints"),
         ("each: {gpus: 4 x H100}", "each: {gpus: 4 x H100}, place: {select: {room: cold}}", "8 nodes: 5 have other labels, 3 have another GPU model", "BadConstraints"),

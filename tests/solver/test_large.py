@@ -14,7 +14,7 @@ from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.gpu_bounds import level_bounds
-from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.benchmarks.scale import fleet
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_fill, still
@@ -104,5 +104,5 @@ def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     """Pricing left him out, since others of his size were there: one of them, on a node for two. The bound was too low."""
     wishes = {"one": {"each": {"gpus": 2}}, "two": {"each": {"gpus": 2}, "replicas": 2, "place": {"spread": "node"}}}
     stack = stack_of({"n": {"hardware": "l40s"}}, wishes)
-    scene = scene_of(stack, Placement())
-    assert level_bounds(scene, Counter(), possible(scene), "normal", TimeLimit()).together == {1: 4000}
+    snapshot = snapshot_of(stack, Placement())
+    assert level_bounds(snapshot, Counter(), possible(snapshot), "normal", TimeLimit()).together == {1: 4000}

@@ -39,7 +39,7 @@ def test_any_of_the_models_will_do() -> None:
 def test_what_would_help_can_be_written_as_it_is_told() -> None:
     stack = loads(STACK.replace("2, each: {gpus: 2 x", "5, each: {gpus: 1 x"), "lab.yaml", today=TODAY).stack
     found = solve(stack, today=TODAY).placement
-    edits = [edit for mend in why(stack, found, "w").mends for edit in mend.edits]
+    edits = [edit for fix in why(stack, found, "w").fixes for edit in fix.edits]
     assert edits
     for edit in edits:
         assert changed(stack, edit) != stack

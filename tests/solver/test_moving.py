@@ -16,10 +16,10 @@ from swarm_iac.solver import solve
 from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.repair.replica_moves import rearranged
-from swarm_iac.solver.repair.undo_moves import homeward
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, settle
+from swarm_iac.solver.repair.undo_moves import undo_moves
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import accepted, as_large, fewest, reached, recarded
 
@@ -45,18 +45,20 @@ def _changes(seeds: range) -> Iterator[tuple[int, Stack, Placement, Pairs]]:
 def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) -> None:
     found: Counter[str] = Counter()
     for seed, stack, last, counts in _changes(range(CASES * part, CASES * (part + 1))):
-        scene = scene_of(stack, last)
-        settled = settle(scene)
+        snapshot = snapshot_of(stack, last)
+        classified = classify(snapshot)
         placed = by_workload(counts)
         least = fewest(stack, last, placed)
-        answer = fewest_by_columns(scene, settled, counts, "normal")
-        assert answer.moves <= least <= _moves(scene, settled, counts), seed
+        answer = fewest_by_columns(snapshot, classified, counts, "normal")
+        assert answer.moves <= least <= _moves(snapshot, classified, counts), seed
         if answer.found is not None:
             assert by_workload(answer.found) == placed and accepted(stack, last, answer.found), seed
-            assert moved(settled, answer.found) < moved(settled, counts), seed
-            assert least <= _moves(scene, settled, answer.found) == moved(settled, answer.found), "parts keep their cards"
+            assert moved(classified, answer.found) < moved(classified, counts), seed
+            assert least <= _moves(snapshot, classified, answer.found) == moved(classified, answer.found), (
+                "parts keep their cards"
+            )
             found["better"] += 1
-            found["best"] += moved(settled, answer.found) == least
+            found["best"] += moved(classified, answer.found) == least
         found["tight"] += answer.moves == least
         found["all"] += 1
     assert found["all"] > 2 * CASES / 3 and found["better"] > CASES / 6
@@ -68,12 +70,14 @@ def test_what_left_without_need_goes_home() -> None:
     fewer = 0
     for seed, wide, last, counts in _changes(range(CASES)):
         stack = wide.model_copy(update={"solve": wide.solve.model_copy(update={"moves": 0})})
-        scene = scene_of(stack, last)
-        settled = settle(scene)
-        found = homeward(scene, settled, counts)
+        snapshot = snapshot_of(stack, last)
+        classified = classify(snapshot)
+        found = undo_moves(snapshot, classified, counts)
         assert not by_workload(counts) - by_workload(found) and accepted(stack, last, found), seed
-        assert _moves(scene, settled, found) == moved(settled, found) <= moved(settled, counts) or found == counts, seed
-        fewer += moved(settled, found) < moved(settled, counts)
+        assert (
+            _moves(snapshot, classified, found) == moved(classified, found) <= moved(classified, counts) or found == counts
+        ), seed
+        fewer += moved(classified, found) < moved(classified, counts)
     assert fewer > CASES / 6
 
 
@@ -82,14 +86,14 @@ def test_parts_that_are_laid_on_cards_less_well_than_they_were_find_home() -> No
     old = {f"w{share}": {"each": {"gpus": {"count": 1, "share": share / 1000}}} for share in (300, 400, 600, 700)}
     last = solve(stack_of({"one": {"hardware": "l40s"}}, old)).placement
     nodes = {name: {"hardware": "l40s"} for name in ("one", "two")}
-    scene = scene_of(stack_of(nodes, old | {"new": {"each": {"gpus": 2}}}), last)
+    snapshot = snapshot_of(stack_of(nodes, old | {"new": {"each": {"gpus": 2}}}), last)
     away: Pairs = Counter({(name, "two"): 1 for name in (*old, "new")})
-    assert homeward(scene, settle(scene), away) == Counter({("new", "two"): 1} | {(name, "one"): 1 for name in old})
+    assert undo_moves(snapshot, classify(snapshot), away) == Counter({("new", "two"): 1} | {(name, "one"): 1 for name in old})
 
 
-def _moves(scene: Scene, settled: Settled, counts: Pairs) -> int:
+def _moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
     """All of them: of replicas to other nodes, and of parts of GPUs to other cards."""
-    return moved(settled, counts) + sum(recarded(scene, settled, counts, node) for node in scene.bins)
+    return moved(classified, counts) + sum(recarded(snapshot, classified, counts, node) for node in snapshot.nodes)
 
 
 def _wish(rng: random.Random) -> dict[str, object]:
@@ -134,10 +138,10 @@ def test_a_part_that_finds_no_card_where_columns_put_it_goes_elsewhere() -> None
             for name, gpus in cards.items()
         )
     )  # fmt: skip
-    scene = scene_of(stack, last)
+    snapshot = snapshot_of(stack, last)
     number = {name: k for k, name in enumerate(stack.workloads)}
     all_on_one = {"n0": Counter(number.values())}
-    found = rearranged(scene, settle(scene), Counter(list(stack.workloads)), number, all_on_one)
+    found = rearranged(snapshot, classify(snapshot), Counter(list(stack.workloads)), number, all_on_one)
     assert found == Counter({("new", "n1"): 1} | {(name, "n0"): 1 for name in old})
 
 

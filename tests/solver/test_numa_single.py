@@ -16,8 +16,8 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping, why
 from swarm_iac.solver.repair.undo_moves import eased
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.tasks import settle
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.tasks import classify
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 from tests.solver.test_numa import NODES, SHAPE, _small, each, fleet, lies, parts, sound
@@ -55,7 +55,7 @@ def test_with_two_free_on_each_socket_it_waits_and_says_so() -> None:
     (reason,) = gone.reasons
     assert (reason.rule, reason.path) == ("single_fits_numa_node", "workloads.new.place.numa")
     assert reason.text == "needs 4 GPUs on one NUMA node; 4 GPUs are free on n1, but at most 2 on one NUMA node"
-    edits = [edit.path for mend in why(stack, found.placement, "new", last=last).mends for edit in mend.edits]
+    edits = [edit.path for fix in why(stack, found.placement, "new", last=last).fixes for edit in fix.edits]
     assert edits[0] == "workloads.new.place.numa"
     sound(stack, found.placement)
     plain = fleet(works | {"new": each(4, 24, pinned=True)}, ONE)
@@ -189,8 +189,8 @@ def could_stand(stack: Stack, placement: Placement) -> list[str]:
                 gpus = len({*own} - {i for a in here for i in a.cards}) >= work.each.gpus.count
                 pinned = len({*pins} - {i for a in here for i in a.cpus}) >= cores
                 bound = sum(int(a.memory) for a in here if j in a.numa or not a.numa)
-                room = int(hardware.memory) // hardware.numa - bound >= int(work.each.memory)
-                if gpus and pinned and room and vcpus and memory:
+                capacity = int(hardware.memory) // hardware.numa - bound >= int(work.each.memory)
+                if gpus and pinned and capacity and vcpus and memory:
                     found.append(f"{gone.workload} on {node}/{j}")
     return found
 
@@ -243,12 +243,12 @@ def test_who_only_changes_its_size_is_not_left_elsewhere(place: dict[str, str]) 
     smaller = each(1, 4, pinned=True, replicas=1, place=place)
     last = solve(fleet({"a": smaller, "b": each(1, 8, pinned=True)}), Placement()).placement
     home = last.by_name()["a-0"].node
-    scene = scene_of(stack, last)
-    settled = settle(scene)
-    assert "a-0" in settled.soft
+    snapshot = snapshot_of(stack, last)
+    classified = classify(snapshot)
+    assert "a-0" in classified.soft
     away = next(node for node in stack.nodes if node != home)
     b = (last.by_name()["b-0"].workload, last.by_name()["b-0"].node)
-    assert eased(scene, settled, Counter({("a", away): 1, b: 1})) == Counter({("a", home): 1, b: 1})
+    assert eased(snapshot, classified, Counter({("a", away): 1, b: 1})) == Counter({("a", home): 1, b: 1})
 
 
 def test_who_is_in_the_way_only_by_its_devices_starts_anew_with_others() -> None:
@@ -263,7 +263,7 @@ def test_who_is_in_the_way_only_by_its_devices_starts_anew_with_others() -> None
     (gone,) = solve(now, last).placement.unplaced
     assert gone.code == "Resources"
     assert [(reason.rule, reason.text) for reason in gone.reasons] == [
-        ("keeps_its_devices", "others take the devices that it held; on n it can only start anew, with other ones")
+        ("keeps_its_devices", "other workloads take the devices it held; on n it can only restart with different ones")
     ]
     found = solve_keeping(now, last)[1].placement
     assert {one.name: one.numa for one in found.allocations} == {"new-0": (0,), "new-1": (1,), "old-0": (0, 1)}

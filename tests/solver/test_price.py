@@ -23,8 +23,8 @@ def drawn(rng: random.Random) -> Problem:
         for _ in range(rng.randint(1, 7))
     )
     keeps = tuple(Keep(k, rng.randint(1, 3), rng.choice((1, 50))) for k in range(len(kinds)) if rng.random() < 0.3)
-    room = tuple(rng.choice((0, 4, 15, 30)) for _ in range(3))
-    shape = Shape(1, rng.choice((0, 1, 4, 8)), room, tuple(range(len(kinds))), keeps=keeps)
+    capacity = tuple(rng.choice((0, 4, 15, 30)) for _ in range(3))
+    shape = Shape(1, rng.choice((0, 1, 4, 8)), capacity, tuple(range(len(kinds))), keeps=keeps)
     return Problem(kinds, (shape,), ())
 
 

@@ -166,7 +166,7 @@ workloads:
 def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp_path: Path) -> None:
     text = HEAD + USERS.replace("gpus: 9", "gpus: 90") + FULL.replace("w: {user: ada,", "w: {user: ada, gang: 3,")
     assert texts(pending(tmp_path, text.replace("  old: {user: ada, priority: high, each: {gpus: 6}}\n", "")))[0] == (
-        "needs 4 GPUs on one node for each of 3 members; 2 find room (workloads.w.each.gpus)"
+        "needs 4 GPUs on one node for each of 3 members; 2 fit (workloads.w.each.gpus)"
     )
 
 
@@ -200,8 +200,8 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     assert moved_for(stack, found.placement, "w", last, TODAY) == ()
     bare = tuple(a for a in found.placement.allocations if a.workload != "w")
     asked = found.placement.model_copy(update={"allocations": bare, "growing": ()})
-    mends = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).mends
-    assert "limits.except[0].until=2026-07-01" in {str(mend.edits[0]) for mend in mends}
+    fixes = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).fixes
+    assert "limits.except[0].until=2026-07-01" in {str(fix.edits[0]) for fix in fixes}
 
 
 def test_every_limit_that_a_gang_of_another_user_would_be_over_is_said(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def _wish(key: str, *values: Any) -> Rule:
     return rule
 
 
-def _asks(row: Resource, *counts: int) -> Rule:
+def _requests(row: Resource, *counts: int) -> Rule:
     """So much of one resource, drawn for two workloads of three."""
 
     def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ def _limit(budget: Budget) -> Rule:
     assert row is not None
 
     def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
-        _asks(row, 1, 2)(rng, fleet)
+        _requests(row, 1, 2)(rng, fleet)
         levels = fleet.setdefault("limits", {})
         levels[budget.level] = levels.get(budget.level, {}) | limiting(budget.key, rng.choice([2, 3, 4]))
 
@@ -79,7 +79,7 @@ def _uplink(budget: Budget) -> Rule:
     assert row is not None
 
     def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
-        _asks(row, 4, 6)(rng, fleet)
+        _requests(row, 4, 6)(rng, fleet)
         fleet["racks"]["r1"]["uplink"] = "8 Gbit/s"
 
     return rule
@@ -108,7 +108,7 @@ def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
 #: What a machine of HARDWARE has too little of for all, in ONE; pinned cores are asked for in another way.
 MUCH = {"gpus": (2, 3, 4), "vcpus": (3, 5), "memory": (7, 9), "storage": (90, 120), "egress": (4, 6), "ingress": (4, 6)}
 ON_NODES: dict[str, Rule] = {
-    one.rule: _each("pinned", True) if one.row.part_of else _asks(one.row, *MUCH.get(one.row.name, (5, 7)))
+    one.rule: _each("pinned", True) if one.row.part_of else _requests(one.row, *MUCH.get(one.row.name, (5, 7)))
     for one in NODE
     if one.row and one.level == "machine"
 }

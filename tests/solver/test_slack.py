@@ -10,7 +10,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.snapshot.binding_limits import without_slack
-from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.layout import COUNTED
 from swarm_iac.solver.snapshot.snapshot import ENDLESS
 from tests.solver.fleets import stack_of
@@ -22,8 +22,8 @@ GPUS = [row.name for row in COUNTED].index("gpus")
 def test_a_users_limit_binds_only_below_all_that_the_user_wants(limit: int, binds: bool) -> None:
     works = {"a": {"replicas": 3, "each": {"gpus": 2}}, "b": {"gang": 2, "each": {"gpus": 1}}}
     stack = stack_of({"n": {"hardware": "h100"}}, works, limits={"user": {"gpus": limit}})
-    scene = without_slack(scene_of(stack, Placement()))
-    assert {user: limits[GPUS] < ENDLESS for user, limits in scene.users.items()} == {"ada": binds}
+    snapshot = without_slack(snapshot_of(stack, Placement()))
+    assert {user: limits[GPUS] < ENDLESS for user, limits in snapshot.users.items()} == {"ada": binds}
 
 
 @pytest.mark.parametrize(("uplink", "binds"), [("3 Gbit/s", True), ("4 Gbit/s", False)])
@@ -33,9 +33,9 @@ def test_an_uplink_binds_only_below_what_the_racks_nodes_could_send(uplink: str,
     works = {"a": {"replicas": 3, "each": {"memory": "5 GB", "vcpus": 1}, "network": {"egress": "2 Gbit/s"}}}
     hardware = {"own": {"vcpus": 8, "memory": "10 GB", "nic": "100 Gbit/s"}}
     stack = stack_of(nodes, works, hardware=hardware, racks={"r": {"uplink": uplink}})
-    scene = without_slack(scene_of(stack, Placement()))
-    assert (scene.racks["r"][0] < ENDLESS) == binds
-    assert scene.racks["r"][1] == ENDLESS
+    snapshot = without_slack(snapshot_of(stack, Placement()))
+    assert (snapshot.racks["r"][0] < ENDLESS) == binds
+    assert snapshot.racks["r"][1] == ENDLESS
 
 
 @pytest.mark.parametrize(("budget", "placed"), [("900 W", 0), ("1700 W", 1), ("1800 W", 2)])

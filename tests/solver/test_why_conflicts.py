@@ -20,10 +20,10 @@ from swarm_iac.limits.machines import NODE_RULES
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
-from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
+from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
 from swarm_iac.solver.explain.counting import CLUSTER_RULES, STATES, USER_RULES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
-from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.sized import sizes
 from tests.solver.crowded import crowded
 from tests.solver.fleets import HARDWARE, stack_of
@@ -132,10 +132,10 @@ def test_conflict_forbids_and_nothing_of_it_can_be_left_out(part: int) -> None:
     for seed in range(part * FLEETS // 6, (part + 1) * FLEETS // 6):
         before, stack = crowded(seed)
         placement = solve(stack, solve(before).placement).placement
-        scene = scene_of(stack, placement)
+        snapshot = snapshot_of(stack, placement)
         for gone in placement.unplaced:
-            ask = scene.asks[gone.workload]
-            conflict = conflict_of(Causes(room_of(scene, placement)).seen(ask), ask)
+            request = snapshot.requests[gone.workload]
+            conflict = conflict_of(Causes(capacity_of(snapshot, placement)).seen(request), request)
             assert conflict.rules, f"seed {seed}: {gone.workload} is unplaced and nothing forbids it"
             assert not allows(stack, placement, gone.workload, conflict, possible=True), f"seed {seed}: {conflict} leaves room"
             for part_of in without_a_rule(conflict):

@@ -58,7 +58,7 @@ def test_who_changes_his_gpu_is_told_for_whose_sake() -> None:
     (move,) = found.moves
     assert (move.source, move.target) == ("n0", "n0")
     (reason,) = why(stack, found.placement, "half", last=last).moved
-    assert reason.text == f"{move.name}: another GPU of n0, for the sake of three-0"
+    assert reason.text == f"{move.name}: another GPU of n0, because of three-0"
 
 
 @pytest.mark.engine
@@ -71,11 +71,11 @@ def test_the_second_best_avoids_the_node_and_never_gains_a_place() -> None:
             answer = why(stack, placement, name)
             if answer.missing:
                 continue
-            second = answer.second
-            assert second is not None
-            assert second.avoids not in second.nodes
-            assert not any("more" in part and "placed" in part for part in second.price[:1]), f"seed {seed}: {second}"
-            homeless += not second.nodes
+            runner_up = answer.runner_up
+            assert runner_up is not None
+            assert runner_up.avoids not in runner_up.nodes
+            assert not any("more" in part and "placed" in part for part in runner_up.price[:1]), f"seed {seed}: {runner_up}"
+            homeless += not runner_up.nodes
     assert homeless >= 10
 
 
@@ -86,10 +86,10 @@ def two_sites() -> tuple[Stack, Placement]:
 
 def test_the_price_of_the_second_best_is_told_in_the_goals_that_differ() -> None:
     stack, placement = two_sites()
-    second = why(stack, placement, "w").second
-    assert second is not None
-    assert (second.avoids, second.nodes) == ("b", ("a",))
-    assert second.price == (
+    runner_up = why(stack, placement, "w").runner_up
+    assert runner_up is not None
+    assert (runner_up.avoids, runner_up.nodes) == ("b", ("a",))
+    assert runner_up.price == (
         "1 more running allocation moves",
         "1 more step of finer GPUs than were asked for",
         "1 fewer node in use",
@@ -106,7 +106,7 @@ def test_an_exception_that_has_ended_is_named_and_its_extension_mends() -> None:
     answer = why(stack, placement, "w", last=last, today=today)
     assert (answer.placed, answer.missing) == (1, 1)
     assert [one.path for one in answer.reasons] == ["limits.except"]
-    mended = [str(mend.edits[0]) for mend in answer.mends if mend.kind == "limit"]
-    assert mended == ["limits.except[0].until=2026-07-01", "limits.user.gpus=8"]
-    after = solve(changed(stack, answer.mends[0].edits[0]), last, today=today).placement
+    fixed = [str(fix.edits[0]) for fix in answer.fixes if fix.kind == "limit"]
+    assert fixed == ["limits.except[0].until=2026-07-01", "limits.user.gpus=8"]
+    after = solve(changed(stack, answer.fixes[0].edits[0]), last, today=today).placement
     assert len(after.allocations) == 2

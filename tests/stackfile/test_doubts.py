@@ -57,7 +57,7 @@ def test_a_sound_file_has_no_warning() -> None:
          "  hint: did you mean H100? Else write {count: 8, model: H10, memory: …}"),
         ("tidy: {user: bo,", "tidy: {user: bo, hold: true,",
          "lab.yaml:11:26: workloads.tidy.hold: keeps its GPUs and memory after the job has ended\n"
-         "  hint: leave `hold` out to give them back"),
+         "  hint: leave `hold` out to release them"),
     ],
 )  # fmt: skip
 def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:

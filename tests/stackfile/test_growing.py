@@ -156,7 +156,7 @@ def test_what_it_waits_for_comes_in_another_way(root: Path) -> None:
 def test_a_wish_that_is_taken_back(root: Path) -> None:
     keep(decided(root, edited(FLEET, GROWS[0][0])))
     now = decided(root, FLEET)
-    assert now.stale == ("a: it has changed since it found no room to grow",)
+    assert now.stale == ("a: its request has changed since it could not grow",)
     assert now.placement == now.last.model_copy(update={"growing": ()})
 
 
@@ -218,7 +218,7 @@ def test_what_becomes_of_it_counts_only_while_something_waits(root: Path) -> Non
     now = decided(root, larger)
     assert not now.placement.unplaced and [one.workload for one in now.placement.growing] == ["a"]
     keep(now)
-    with pytest.raises(StaleLock, match="a: it has changed since it found no room to grow"):
+    with pytest.raises(StaleLock, match="a: its request has changed since it could not grow"):
         decided(root, edited(larger, stops), frozen=True)
     other = edited(larger, ("b: {user: bo,", "b: {user: bo, on_grow: stop,"))
     assert decided(root, other, frozen=True).stale == (), "what waits is another one"
@@ -249,7 +249,7 @@ def test_an_exception_that_ends_blocks_growth_only(tmp_path: Path) -> None:
 def test_every_command_says_it(root: Path) -> None:
     keep(decided(root, edited(FLEET, GROWS[0][0])))
     plan = swarm("plan", "--offline", "-s", "lab", at=root).out
-    assert "What keeps its size until there is room" in plan and "lab: nothing to change, 1 pending" in plan
+    assert "What keeps its size until it can grow" in plan and "lab: nothing to change, 1 pending" in plan
     assert "What stops" not in plan
     waits = swarm("ps", "-s", "lab", "--pending", at=root)
     assert "a-0" in waits.out and "waits to grow: swarm why a" in waits.out and "b-0" not in waits.out
@@ -277,7 +277,7 @@ def test_a_what_if_says_what_would_wait_to_grow(root: Path) -> None:
 def test_why_tells_changes_that_let_it_grow(root: Path) -> None:
     now = decided(root, edited(FLEET, GROWS[0][0]))
     _, answer = why_text.explain(now, "a", TODAY, Following())
-    assert answer.mends and not answer.placed
+    assert answer.fixes and not answer.placed
 
 
 def test_a_rebalance_leaves_it_waiting(root: Path) -> None:

@@ -15,7 +15,7 @@ from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model.placement import Allocation, Reason
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
-from swarm_iac.solver import Explanation, Mend, Move, why
+from swarm_iac.solver import Explanation, Fix, Move, why
 from swarm_iac.solver.advice.earliest import Start
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Source
@@ -69,22 +69,22 @@ def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, 
     """The answer as JSON; every reason and edit with its place. `start`: when it could start, and in words."""
     return {
         "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
-        **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "mends"}),
+        **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "fixes"}),
         "where": {one.name: one.node for one in decision.placement.going() if one.workload == answer.workload},
         "finished": {one.name: one.node for one in decision.placement.allocations if _ended_of(one, answer)},
         **{
             name: [{**one.model_dump(), "place": place(decision.source, one.path)} for one in getattr(answer, name)]
             for name in ("fits", "moved", "reasons")
         },
-        "mends": [
+        "fixes": [
             {
-                **mend.model_dump(mode="json", exclude={"edits", "was"}),
+                **fix.model_dump(mode="json", exclude={"edits", "was"}),
                 "edits": [
                     {"edit": str(edit), "was": was, "place": place(decision.source, edit.path)}
-                    for edit, was in zip(mend.edits, mend.was, strict=True)
+                    for edit, was in zip(fix.edits, fix.was, strict=True)
                 ],
             }
-            for mend in answer.mends
+            for fix in answer.fixes
         ],
     }
 
@@ -118,7 +118,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     if answer.moved:
         yield "\nWhat moved or stopped, and why"
         yield from _reasons(answer.moved, source)
-    if answer.second:
+    if answer.runner_up:
         yield "\nRunner-up"
         yield f"  {_second(answer)}"
     elif answer.cut and not answer.missing:
@@ -130,7 +130,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
             yield f"\nWhen it could {start_times.GROW if growing else start_times.START}, if nothing new arrives"
             yield f"  {start}"
             yield f"  {start_times.GIVES}"
-        yield from _mends(answer, decision, options)
+        yield from _fixes(answer, decision, options)
 
 
 def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:
@@ -151,65 +151,65 @@ def _reasons(reasons: tuple[Reason, ...], source: Source) -> Iterator[str]:
 
 
 def _second(answer: Explanation) -> str:
-    second = answer.second
-    if second is None:
+    runner_up = answer.runner_up
+    if runner_up is None:
         return ""
-    if not second.nodes:
-        return f"without {second.avoids} it would be pending"
-    where = ", ".join(second.nodes)
-    price = "; ".join(second.price) if second.price else "none: a tie, decided by the fuller node, then by name"
-    return f"without {second.avoids}: on {where}; cost: {price}"
+    if not runner_up.nodes:
+        return f"without {runner_up.avoids} it would be pending"
+    where = ", ".join(runner_up.nodes)
+    price = "; ".join(runner_up.price) if runner_up.price else "none: a tie, decided by the fuller node, then by name"
+    return f"without {runner_up.avoids}: on {where}; cost: {price}"
 
 
-def _mends(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
-    source, mends, most = decision.source, answer.mends, decision.stack.solve.stops
-    if not mends:
+def _fixes(answer: Explanation, decision: Decision, options: str) -> Iterator[str]:
+    source, fixes, most = decision.source, answer.fixes, decision.stack.solve.stops
+    if not fixes:
         none = "Interrupted before one was found" if answer.cut else "none of up to three values"
         yield f"\nWhat would place it\n  {none}"
         return
     yield "\nWhat would place it (each tested by solving, cheapest first)"
     kind = ""
-    for mend in mends:
-        if mend.kind != kind:
-            kind = mend.kind
+    for fix in fixes:
+        if fix.kind != kind:
+            kind = fix.kind
             yield f"  {_KINDS[kind]}"
-        yield f"    swarm what-if {' '.join(shlex.quote(str(edit)) for edit in mend.edits)}{options}"
-        for edit, was in zip(mend.edits, mend.was, strict=True):
+        yield f"    swarm what-if {' '.join(shlex.quote(str(edit)) for edit in fix.edits)}{options}"
+        for edit, was in zip(fix.edits, fix.was, strict=True):
             yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
-        yield from _price(mend, decision)
-        if (count := missed(mend, decision)) > most:
+        yield from _price(fix, decision)
+        if (count := missed(fix, decision)) > most:
             yield f"      stops {count} running allocations, and solve.stops is {most}: swarm up --allow-stop {count}"
     if answer.cut:
         yield "\nInterrupted: other changes may place it as well."
 
 
-def _price(mend: Mend, decision: Decision) -> Iterator[str]:
+def _price(fix: Fix, decision: Decision) -> Iterator[str]:
     """Its effect on what runs; separately, what would happen without it as well, since it is not applied yet."""
     then = decision.placement.by_name()
-    moves = [(_move(one), one.name in then and then[one.name].node == one.target) for one in mend.moves]
+    moves = [(_move(one), one.name in then and then[one.name].node == one.target) for one in fix.moves]
     before = decision.last.by_name()
-    restarts = [(name, name in then and then[name].gpus != before[name].gpus) for name in mend.restarts if name in before]
-    stops = [(name, name not in then) for name in mend.stops]
+    restarts = [(name, name in then and then[name].gpus != before[name].gpus) for name in fix.restarts if name in before]
+    stops = [(name, name not in then) for name in fix.stops]
     for verb, each in (("moves", moves), ("restarts", restarts), ("stops", stops)):
         for anyway in (False, True):
             if told := [one for one, too in each if too is anyway]:
                 yield f"      {verb} {', '.join(told)}{' (also without the edit)' if anyway else ''}"
-    if mend.displaced:
-        yield f"      leaves {', '.join(mend.displaced)} pending"
+    if fix.displaced:
+        yield f"      leaves {', '.join(fix.displaced)} pending"
 
 
-def missed(mend: Mend, decision: Decision) -> int:
+def missed(fix: Fix, decision: Decision) -> int:
     """How many `swarm up` would stop, as its guard counts them (plan.guards): a service is healthy in its new slot first.
 
     A gang stops as a whole, and nothing is stopped on a lost machine.
     """
     works, nodes = decision.stack.workloads, decision.stack.nodes
-    goes = {one.name for one in mend.moves if one.source in nodes and nodes[one.source].state != "lost"} | {*mend.restarts}
+    goes = {one.name for one in fix.moves if one.source in nodes and nodes[one.source].state != "lost"} | {*fix.restarts}
     ways = {name: works[name.rpartition("-")[0]] for name in goes}
     gangs = {name.rpartition("-")[0] for name, one in ways.items() if one.gang is not None}
     members = {one.name for one in decision.last.going() if one.workload in gangs}
     counted = {name for name, one in ways.items() if handover(one) not in SERVES}
-    return len(counted | members | {*mend.stops})
+    return len(counted | members | {*fix.stops})
 
 
 def _new(value: object) -> str:

@@ -1,7 +1,7 @@
 """How many replicas may a service be short of while it changes, and which order breaks that?
 
-promised(s) = min(up before, wanted)           surge
-promised(s) = max(0, min(up before, wanted) − 1)   roll
+guaranteed(s) = min(up before, wanted)           surge
+guaranteed(s) = max(0, min(up before, wanted) − 1)   roll
 
 The worst moment that the DAG allows is a set of steps, closed under `after`, with the most stops not made good by an
 earlier health check. By König it is |stops| − |M|, where M is a largest matching of stops to health checks, each of which
@@ -18,24 +18,24 @@ from swarm_iac.plan.step_graph.actions import Machine, services
 from swarm_iac.plan.step_graph.graph import Graph, reach
 
 
-def promised(all_of: Mapping[str, Machine]) -> dict[str, int]:
+def guaranteed(all_of: Mapping[str, Machine]) -> dict[str, int]:
     """Of each service: the healthy replicas that are never to be undercut."""
     found = {}
     for workload, replicas in services(all_of).items():
         wanted = [(node, name) for node, name in replicas if name in all_of[node].new.allocations]
-        # A replica that a run was cut short in moving is up in two places, and was promised once.
+        # A replica that a run was cut short in moving is up in two places, and counts once.
         up = len({name for node, name in replicas if all_of[node].up(name)})
         spare = any(all_of[node].handover.get(name) == "one-by-one" for node, name in wanted)
         found[workload] = max(0, min(up, len(wanted)) - spare)
     return found
 
 
-def broken(all_of: Mapping[str, Machine], graph: Graph, promise: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Each service that some order leaves with fewer healthy replicas than promised → how few."""
+def broken(all_of: Mapping[str, Machine], graph: Graph, availability: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Each service that some order leaves with fewer healthy replicas than guaranteed → how few."""
     for workload, replicas in services(all_of).items():
         up = [(node, name) for node, name in replicas if all_of[node].up(name)]
         stops = [stop for node, name in up if (stop := f"{node}/{Verb.STOP}/{name}") in graph]
-        if len(up) - len(stops) >= promise.get(workload, 0):
+        if len(up) - len(stops) >= availability.get(workload, 0):
             continue
         healths = {
             f"{node}/{Verb.HEALTH}/{name}" for node, name in replicas
@@ -43,7 +43,7 @@ def broken(all_of: Mapping[str, Machine], graph: Graph, promise: Mapping[str, in
         } & graph.keys()  # fmt: skip
         covers = {stop: sorted(reach(stop, lambda one: graph[one].after) & healths) for stop in stops}
         worst = len(up) - len(stops) + _matched(covers)
-        if worst < promise.get(workload, 0):
+        if worst < availability.get(workload, 0):
             yield workload, worst
 
 
@@ -63,10 +63,10 @@ def _matched(covers: Mapping[str, list[str]]) -> int:
     return sum(place(stop, set()) for stop in covers)
 
 
-def refusal(workload: str, worst: int, promise: int) -> Refused:
+def refusal(workload: str, worst: int, availability: int) -> Refused:
     """Why the change is not made."""
     return Refused(
-        f"{workload} needs {promise} healthy replica{'s' if promise != 1 else ''}, but every order of steps drops "
-        f"it to {worst}: there is no room for one more while others restart",
-        hint=f"make room for one more replica, or set `on_update: roll` (one at a time) or `recreate` for {workload}",
+        f"{workload} needs {availability} healthy replica{'s' if availability != 1 else ''}, but every order of steps drops "
+        f"it to {worst}: no node has capacity for one more while others restart",
+        hint=f"free capacity for one more replica, or set `on_update: roll` (one at a time) or `recreate` for {workload}",
     )

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.step import Verb
-from swarm_iac.plan.step_graph.actions import SERVES, Machine, Turns, gangs, homes, keepers, services
+from swarm_iac.plan.step_graph.actions import SERVES, Machine, Schedules, gangs, homes, keepers, services
 from swarm_iac.plan.step_graph.graph import Graph, circle, reach, waiting_for
 
 _PREPARES = (Verb.STOP, Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
 
 
-def order(all_of: Mapping[str, Machine], graph: Graph, turns: Turns | None = None) -> list[str]:
+def order(all_of: Mapping[str, Machine], graph: Graph, schedules: Schedules | None = None) -> list[str]:
     """Add the waits between nodes; with `turns`, the replicas of a service follow them.
 
     Gives the circle in which steps wait for each other, empty when there is none.
@@ -30,11 +30,11 @@ def order(all_of: Mapping[str, Machine], graph: Graph, turns: Turns | None = Non
                 _move(graph, name, here, new[name], kept.get(name) == here, all_of[new[name]].handover.get(name) in SERVES)
     for members in gangs(all_of).values():
         _together(graph, members)
-    if turns is not None:
+    if schedules is not None:
         for replicas in services(all_of).values():
-            _by_turns(all_of, graph, replicas, turns)
+            _by_schedules(all_of, graph, replicas, schedules)
     found = circle(graph)
-    if not found and turns is None:
+    if not found and schedules is None:
         _one_by_one(all_of, graph)
     return found
 
@@ -57,15 +57,17 @@ def _together(graph: Graph, members: Iterable[tuple[str, str]]) -> None:
             start.after |= first
 
 
-def _by_turns(all_of: Mapping[str, Machine], graph: Graph, replicas: Iterable[tuple[str, str]], turns: Turns) -> None:
+def _by_schedules(
+    all_of: Mapping[str, Machine], graph: Graph, replicas: Iterable[tuple[str, str]], schedules: Schedules
+) -> None:
     """Every stop waits for the stop before it and for all that got healthy in between."""
     events: list[tuple[float, str, str]] = []
     for node, name in replicas:
         stop, health = f"{node}/{Verb.STOP}/{name}", f"{node}/{Verb.HEALTH}/{name}"
         if stop in graph and all_of[node].up(name):
-            events.append((turns[node].gives[name], "stop", stop))
+            events.append((schedules[node].gives[name], "stop", stop))
         if health in graph:
-            events.append((turns[node].takes.get(name, 0), "health", health))
+            events.append((schedules[node].takes.get(name, 0), "health", health))
     since: list[str] = []
     for _, kind, one in sorted(events):
         if kind == "stop":
@@ -77,14 +79,14 @@ def _by_turns(all_of: Mapping[str, Machine], graph: Graph, replicas: Iterable[tu
 
 def _one_by_one(all_of: Mapping[str, Machine], graph: Graph) -> None:
     """Chains within each service. A wait that would close a circle is left out: whether enough replicas are left then is
-    for plan.promise to see."""
+    for plan.order.availability to see."""
     waiting = waiting_for(graph)
     for replicas in services(all_of).values():
         found: list[tuple[int, str, str]] = []
         for node, name in replicas:
-            act = all_of[node].acts[name]
+            action = all_of[node].actions[name]
             # Who is not well anyway need not wait for anyone.
-            rank = {"restart": 1, "go": 2}.get(act.kind, 0) if all_of[node].up(name) else 0
+            rank = {"restart": 1, "go": 2}.get(action.kind, 0) if all_of[node].up(name) else 0
             found.append((rank, name, node))
         _chain(graph, waiting, found)
 
@@ -120,5 +122,5 @@ def refusal(graph: Graph, found: list[str]) -> Refused:
     who = sorted({f"{graph[one].allocation} on {graph[one].node}" for one in found if graph[one].allocation})
     return Refused(
         f"deadlock: {', '.join(who)} each need the other's slot\n  " + "\n  ".join(links),
-        hint="make room for one of them elsewhere (one free place is enough), or let one stop first (on_update: recreate)",
+        hint="free capacity for one of them elsewhere (one free slot is enough), or let one stop first (on_update: recreate)",
     )

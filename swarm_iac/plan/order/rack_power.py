@@ -12,7 +12,7 @@ from swarm_iac.model.step import Verb
 from swarm_iac.plan.step_graph.actions import Machine
 from swarm_iac.plan.step_graph.draft import rise
 from swarm_iac.plan.step_graph.graph import Graph
-from swarm_iac.plan.step_graph.hand_over_order import Turn, counted
+from swarm_iac.plan.step_graph.hand_over_order import Schedule, counted
 
 
 def order(all_of: Mapping[str, Machine], graph: Graph) -> frozenset[str]:
@@ -33,7 +33,7 @@ def _order(inside: list[Machine], graph: Graph) -> set[str]:
     rest = still - sum(before.values())
     budget = min(machine.wanted.rack_power_w for machine in inside) - rest
     asked: set[str] = set()
-    for one, givers in counted(before, after, budget, Turn(), {}).items():
+    for one, givers in counted(before, after, budget, Schedule(), {}).items():
         graph[one].after |= givers
         asked |= givers
     for one in asked:

@@ -1,9 +1,9 @@
-"""Which order of the steps keeps every law, and does it need a detour?
+"""Which order of the steps keeps every law, and does it need a temporary placement?
 
 In this order, the first that keeps them:
     as it comes      every wait that a law asks for, in the plainest order
-    taking turns     the replicas of services in an order that was searched for (plan.turns)
-    with a detour    one replica stands elsewhere for a while (plan.parking), then two, and so on within the budget
+    taking turns     the replicas of services in an order that was searched for (plan.order.sequencing)
+    temporary        one replica is placed elsewhere for a while, then two, within the budget
     none             Refused, with the circle or the service that the plainest order fails on
 """
 
@@ -18,16 +18,16 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Solve
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.plan.order import availability, handover, rack_power, temporary_placement, waves
-from swarm_iac.plan.order.sequencing import turns
-from swarm_iac.plan.order.temporary_placement import Detour, Fits
-from swarm_iac.plan.step_graph.actions import Machine, Turns, machines, services
+from swarm_iac.plan.order.sequencing import schedules
+from swarm_iac.plan.order.temporary_placement import Fits, TemporaryPlacement
+from swarm_iac.plan.step_graph.actions import Machine, Schedules, machines, services
 from swarm_iac.plan.step_graph.draft import drafts
 from swarm_iac.plan.step_graph.graph import Graph
 from swarm_iac.plan.step_graph.graph import circle as find_circle
 
 #: Situations that are looked at before giving up: each is a whole plan.
 ATTEMPTS = 40
-#: Moves that are made first, to make room for a detour.
+#: Moves that are made first, to free capacity for a temporary placement.
 AHEAD = 8
 
 
@@ -35,7 +35,7 @@ AHEAD = 8
 class _Trouble:
     """Why an order is not safe, and who could stand elsewhere for a while: at once, or in for itself.
 
-    `least`: no fewer detours than these mend it.
+    `least`: no fewer temporary placements than these resolve it.
     """
 
     refusal: Refused
@@ -46,15 +46,15 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class _Situation:
-    """What the fleet is after some detours."""
+    """What the fleet is after some temporary placements."""
 
     observed: Mapping[str, Observed]
-    taken: tuple[tuple[Detour, Graph], ...] = ()
+    taken: tuple[tuple[TemporaryPlacement, Graph], ...] = ()
 
     @property
-    def detours(self) -> int:
+    def temporaries(self) -> int:
         """Those that count against the budget."""
-        return sum(not detour.final and not detour.twice for detour, _ in self.taken)
+        return sum(not temporary.final and not temporary.twice for temporary, _ in self.taken)
 
 
 def safe(
@@ -62,8 +62,8 @@ def safe(
 ) -> tuple[dict[str, Machine], Graph]:
     """Every node, and all steps with their waits. Raises Refused when no order is safe."""
     found = machines(observed, desired)
-    promised = availability.promised(found)
-    # By the detours that it takes at least, those taken included; among equals the one that is further on.
+    guaranteed = availability.guaranteed(found)
+    # By the temporary placements it takes at least, those taken included; among equals the one that is further on.
     queue = [(0, 0, 0, _Situation(observed))]
     count = itertools.count(1)
     first: _Trouble | None = None
@@ -72,44 +72,44 @@ def safe(
             break
         *_, now = heapq.heappop(queue)
         all_of = machines(now.observed, desired) if now.taken else found
-        all_of, graph, trouble = _ordered(now.observed, desired, all_of, agent, budget, promised)
+        all_of, graph, trouble = _ordered(now.observed, desired, all_of, agent, budget, guaranteed)
         if trouble is None:
             whole = _joined(graph, now, services(all_of))
             if whole is not None:
                 return all_of, whole
             continue
         first = first or trouble
-        if all(detour.twice for detour, _ in now.taken):
+        if all(temporary.twice for temporary, _ in now.taken):
             for drop in temporary_placement.drops(all_of):
                 heapq.heappush(queue, (0, -len(now.taken) - 1, next(count), _after(now, all_of, drop)))
-        least = now.detours + trouble.least
+        least = now.temporaries + trouble.least
         if least <= budget.moves:
-            away = {detour.name for detour, _ in now.taken}
+            away = {temporary.name for temporary, _ in now.taken}
             waiting = [(node, name) for node, name in trouble.waiting if name not in away]
-            for detour in temporary_placement.detours(all_of, waiting, trouble.leaves, fits):
-                heapq.heappush(queue, (least, -len(now.taken) - 1, next(count), _after(now, all_of, detour)))
+            for temporary in temporary_placement.temporaries(all_of, waiting, trouble.leaves, fits):
+                heapq.heappush(queue, (least, -len(now.taken) - 1, next(count), _after(now, all_of, temporary)))
             moved = _ahead(now, all_of, desired, trouble)
             if moved is not None:
                 heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
     assert first is not None
-    told = f"no detour was found with solve.moves: {budget.moves}" + (
-        f", and it takes at least {first.least}" if first.least > budget.moves else ""
+    told = f"no temporary placement was found with solve.moves: {budget.moves}" + (
+        f", and at least {first.least} are needed" if first.least > budget.moves else ""
     )
     raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
 
 
-def _after(now: _Situation, all_of: Mapping[str, Machine], detour: Detour) -> _Situation:
-    """The situation once the detour is taken too."""
-    after = temporary_placement.take(now.observed, all_of, detour)
-    return _Situation(after, (*now.taken, (detour, temporary_placement.steps(now.observed, after, detour))))
+def _after(now: _Situation, all_of: Mapping[str, Machine], temporary: TemporaryPlacement) -> _Situation:
+    """The situation once this temporary placement is taken too."""
+    after = temporary_placement.take(now.observed, all_of, temporary)
+    return _Situation(after, (*now.taken, (temporary, temporary_placement.steps(now.observed, after, temporary))))
 
 
 def _joined(graph: Graph, now: _Situation, served: Mapping[str, list[tuple[str, str]]]) -> Graph | None:
-    """All steps with those of the detours; None when two detours need the same place twice, or each other's."""
-    for detour, ahead in reversed(now.taken):
+    """All steps with those of the temporary placements; None if two of them need the same place twice, or each other's."""
+    for temporary, ahead in reversed(now.taken):
         if ahead.keys() & graph.keys():
             return None
-        graph = temporary_placement.join(graph, ahead, detour, served)
+        graph = temporary_placement.join(graph, ahead, temporary, served)
     return None if now.taken and find_circle(graph) else graph
 
 
@@ -117,14 +117,14 @@ def _ahead(
     now: _Situation, all_of: Mapping[str, Machine], desired: Mapping[str, Desired], trouble: _Trouble
 ) -> _Situation | None:
     """The situation after moves that are free to be made first; None when there is none, or some were made already."""
-    if any(detour.final for detour, _ in now.taken):
+    if any(temporary.final for temporary, _ in now.taken):
         return None
     found = now
     while len(found.taken) - len(now.taken) < AHEAD:
-        detour = temporary_placement.ahead(all_of, trouble.waiting)
-        if detour is None:
+        temporary = temporary_placement.ahead(all_of, trouble.waiting)
+        if temporary is None:
             break
-        found = _after(found, all_of, detour)
+        found = _after(found, all_of, temporary)
         all_of = machines(found.observed, desired)
     return found if found is not now else None
 
@@ -135,23 +135,23 @@ def _ordered(
     all_of: dict[str, Machine],
     agent: str,
     budget: Solve,
-    promised: Mapping[str, int],
+    guaranteed: Mapping[str, int],
 ) -> tuple[dict[str, Machine], Graph, _Trouble | None]:
     """Steps with their waits, and what is wrong with them. `all_of`: the machines of the two, in no searched order."""
-    graph, trouble = _try(all_of, agent, budget, promised, None)
+    graph, trouble = _try(all_of, agent, budget, guaranteed, None)
     if trouble is None:
         return all_of, graph, None
-    found = turns(all_of, promised)
+    found = schedules(all_of, guaranteed)
     if found is not None:
         other = machines(observed, desired, found)
-        graph, again = _try(other, agent, budget, promised, found)
+        graph, again = _try(other, agent, budget, guaranteed, found)
         if again is None:
             return other, graph, None
     return all_of, graph, trouble
 
 
 def _try(
-    all_of: dict[str, Machine], agent: str, budget: Solve, promised: Mapping[str, int], found: Turns | None
+    all_of: dict[str, Machine], agent: str, budget: Solve, guaranteed: Mapping[str, int], found: Schedules | None
 ) -> tuple[Graph, _Trouble | None]:
     graph: Graph = {}
     for machine in all_of.values():
@@ -163,10 +163,10 @@ def _try(
     if circle:
         inside = [(graph[one].node, graph[one].allocation) for one in circle]
         return graph, _Trouble(handover.refusal(graph, circle), tuple(one for one in inside if one in replicas), True, 1)
-    broken = list(availability.broken(all_of, graph, promised))
+    broken = list(availability.broken(all_of, graph, guaranteed))
     if not broken:
         return graph, None
     workload, worst = broken[0]
-    restarting = [(node, name) for node, name in served[workload] if all_of[node].acts[name].kind in ("restart", "go")]
-    refusal = availability.refusal(workload, worst, promised[workload])
+    restarting = [(node, name) for node, name in served[workload] if all_of[node].actions[name].kind in ("restart", "go")]
+    refusal = availability.refusal(workload, worst, guaranteed[workload])
     return graph, _Trouble(refusal, tuple(restarting), False, len(broken))

@@ -1,8 +1,8 @@
 """Where can a replica stand for a while, so that the others can change around it?
 
-When no order of the wanted changes is safe, a detour may make one: a replica of a service first becomes healthy on a node
-that has room now. Either it leaves its old place at once (its place is what others wait for), or it stands in while the
-replica in its old place restarts. Then the plan goes on from there, as if the detour were done, with its steps ahead.
+When no order of the changes is safe, a temporary placement may make one: a replica of a service first becomes healthy on a node
+that has capacity now. Either it leaves its old place at once (its place is what others wait for), or it stands in while the
+replica in its old place restarts. Then the plan goes on from there, as if that were done, with its steps ahead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRIES = 3
 
 
 def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
-    """Would `place` and `gpus` of the workload that runs under this name let it stand there, and is the node open to new?"""
+    """Would `place` and `gpus` of the workload that runs under this name allow it there, and is the node open to newcomers?"""
     home = stack.nodes.get(node)
     found = next((one for name, one in stack.workloads.items() if (one.renamed_from or name) == runs_as), None)
     if home is None or found is None or home.state != "ready":
@@ -40,10 +40,10 @@ def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Detour:
+class TemporaryPlacement:
     """`name` stands on `there` for a while; `leaves`: its old place is given up at once, else it stands in for itself.
 
-    `final`: it is no detour but a move that is made first, so that its old place is room for a detour.
+    `final`: it is not temporary but a move that is made first, so that its old slot can be used temporarily.
     `twice`: it is up on `there` already, since a run was cut short, and all that is done is to leave `here`.
     `clears`: what is released on `there` before, since nobody wants it any more.
     """
@@ -58,8 +58,10 @@ class Detour:
     clears: tuple[str, ...] = ()
 
 
-def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, stands: Fits) -> Iterator[Detour]:
-    """Every detour that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
+def temporaries(
+    all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], leaves: bool, stands: Fits
+) -> Iterator[TemporaryPlacement]:
+    """Every temporary placement that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
     over = _over(all_of)
     for here, name in sorted(set(waiting)):
         machine = all_of[here]
@@ -69,22 +71,22 @@ def detours(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]], l
         found = 0
         for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
             place = all_of[there]
-            # What a run that was cut short left of a detour can be used again.
+            # What a run that was cut short left of a temporary placement can be used again.
             usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
             if there == here or not usable:
                 continue
             clears = next((each for each in _ways(over, there, name) if _stand(place, machine, name, each)), None)
             if clears is not None:
-                yield Detour(name, old.workload, here, there, leaves, clears=tuple(sorted(clears)))
+                yield TemporaryPlacement(name, old.workload, here, there, leaves, clears=tuple(sorted(clears)))
                 found += 1
                 if found == TRIES:
                     break
 
 
-def drops(all_of: Mapping[str, Machine]) -> Iterator[Detour]:
+def drops(all_of: Mapping[str, Machine]) -> Iterator[TemporaryPlacement]:
     """Each place that a replica could give up at once, since a run that was cut short left it up in another one too.
 
-    What it left stopped is such a place even where the replica is wanted: it comes there anew.
+    What it left stopped is such a place even where the replica is wanted: it comes there again.
     """
     goes_to = homes(all_of)[1]
     places: dict[str, list[str]] = {}
@@ -100,10 +102,10 @@ def drops(all_of: Mapping[str, Machine]) -> Iterator[Detour]:
             if others and (stopped if here == goes_to.get(name) else here in up):
                 there = goes_to[name] if goes_to.get(name) in others else others[0]
                 workload = all_of[here].old.allocations[name].workload
-                yield Detour(name, workload, here, there, leaves=True, twice=True)
+                yield TemporaryPlacement(name, workload, here, there, leaves=True, twice=True)
 
 
-def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> Detour | None:
+def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> TemporaryPlacement | None:
     """A move to a place that is free now, of a replica that does not wait itself."""
     stuck = {name for _, name in waiting}
     goes_to, over = homes(all_of)[1], _over(all_of)
@@ -118,12 +120,14 @@ def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> 
         for clears in _ways(over, place.name, name):
             rest = (one for each, one in held.items() if each not in clears)
             if fits(hold(wanted), rest, has):
-                return Detour(name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears)))
+                return TemporaryPlacement(
+                    name, wanted.workload, here, place.name, leaves=True, final=True, clears=tuple(sorted(clears))
+                )
     return None
 
 
 def _ways(over: Mapping[str, set[str]], there: str, name: str) -> Iterator[set[str]]:
-    """What may be released there for `name`: nothing, if it fits so, since what was begun may be a detour to be ended."""
+    """What may be released there for `name`. Nothing, if it fits so: a temporary placement may have to be ended."""
     yield set()
     yield over[there] - {name}
 
@@ -134,7 +138,7 @@ def _over(all_of: Mapping[str, Machine]) -> dict[str, set[str]]:
     return {
         node: {
             name for name, state in machine.old.allocations.items()
-            if machine.acts[name].kind == "go" and (not state.unit.active or state.workload not in wanted)
+            if machine.actions[name].kind == "go" and (not state.unit.active or state.workload not in wanted)
         }
         for node, machine in all_of.items()
     }  # fmt: skip
@@ -146,72 +150,72 @@ def _crowd(machine: Machine, workload: str) -> tuple[bool, int, str]:
     return any(each.workload == workload for each in ones.values()), len(ones), machine.name
 
 
-def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], detour: Detour) -> dict[str, Observed]:
-    """What the fleet is once the detour is taken."""
-    here, there = observed[detour.here], observed[detour.there]
-    if detour.twice:
-        return {**observed, detour.here: _with(here, detour.name, None)}
-    place, home = all_of[detour.there], all_of[detour.here]
-    clears = set(detour.clears)
-    standing = place.new.allocations[detour.name] if detour.final else _stand(place, home, detour.name, clears)
+def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], temporary: TemporaryPlacement) -> dict[str, Observed]:
+    """What the fleet is once this temporary placement is taken."""
+    here, there = observed[temporary.here], observed[temporary.there]
+    if temporary.twice:
+        return {**observed, temporary.here: _with(here, temporary.name, None)}
+    place, home = all_of[temporary.there], all_of[temporary.here]
+    clears = set(temporary.clears)
+    standing = place.new.allocations[temporary.name] if temporary.final else _stand(place, home, temporary.name, clears)
     assert standing is not None
-    for name in detour.clears:
+    for name in temporary.clears:
         there = _with(there, name, None)
-    found = {**observed, detour.there: _with(there, detour.name, standing)}
-    if detour.leaves:
-        found[detour.here] = _with(here, detour.name, None)
+    found = {**observed, temporary.there: _with(there, temporary.name, standing)}
+    if temporary.leaves:
+        found[temporary.here] = _with(here, temporary.name, None)
     return found
 
 
-def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], detour: Detour) -> Graph:
-    """The steps of the detour itself: found as the plan from `observed` to `after`, and nothing else."""
+def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], temporary: TemporaryPlacement) -> Graph:
+    """The steps of the temporary placement itself: found as the plan from `observed` to `after`, and nothing else."""
     desired = {
         name: Desired(
-            node=name, address="local", fleet=name, state=after[name].state, handover={detour.name: "healthy-first"}
+            node=name, address="local", fleet=name, state=after[name].state, handover={temporary.name: "healthy-first"}
         )
-        for name in (detour.here, detour.there)
+        for name in (temporary.here, temporary.there)
     }  # fmt: skip
     all_of = machines({name: observed[name] for name in desired}, desired)
     graph: Graph = {}
     for machine in all_of.values():
-        mine = {detour.name, *(detour.clears if machine.name == detour.there else ())}
+        mine = {temporary.name, *(temporary.clears if machine.name == temporary.there else ())}
         for one, draft in drafts(machine, "").items():
-            # What was begun in its old place is for the plan after the detour to end.
-            leaves = detour.leaves and draft.verb in (Verb.STOP, Verb.RELEASE)
-            if draft.allocation in mine and (machine.name == detour.there or leaves):
+            # What was begun in its old place is for the plan after it to end.
+            leaves = temporary.leaves and draft.verb in (Verb.STOP, Verb.RELEASE)
+            if draft.allocation in mine and (machine.name == temporary.there or leaves):
                 graph[one] = draft
-    if detour.leaves and not detour.twice:
+    if temporary.leaves and not temporary.twice:
         order(all_of, graph)
     for draft in graph.values():
         draft.after &= graph.keys()
-        if detour.twice:
-            draft.why = f"is up on {detour.there} too, since a run was cut short"
-        elif draft.allocation == detour.name and not detour.final:
-            draft.why = f"stands on {detour.there} for a while, so that others can change"
+        if temporary.twice:
+            draft.why = f"is up on {temporary.there} too, since a run was cut short"
+        elif draft.allocation == temporary.name and not temporary.final:
+            draft.why = f"stands on {temporary.there} for a while, so that others can change"
     return graph
 
 
-def join(rest: Graph, ahead: Graph, detour: Detour, services: Mapping[str, list[tuple[str, str]]]) -> Graph:
-    """The steps of the detour before those that count on it.
+def join(rest: Graph, ahead: Graph, temporary: TemporaryPlacement, services: Mapping[str, list[tuple[str, str]]]) -> Graph:
+    """The steps of the temporary placement before those that count on it.
 
     rest ∋ takes on `here`            wait for its release there
     rest ∋ takes on `there`           wait until it has its place, and what was in its way is released
     rest ∋ stops of its service       wait for its health on `there`, and so does its own stop there
     ahead                             waits for the program of its nodes
     """
-    health = f"{detour.there}/{Verb.HEALTH}/{detour.name}"
-    release = f"{detour.here}/{Verb.RELEASE}/{detour.name}"
-    stops = {f"{node}/{Verb.STOP}/{name}" for node, name in services.get(detour.workload, ())}
-    stops.add(f"{detour.there}/{Verb.STOP}/{detour.name}")
+    health = f"{temporary.there}/{Verb.HEALTH}/{temporary.name}"
+    release = f"{temporary.here}/{Verb.RELEASE}/{temporary.name}"
+    stops = {f"{node}/{Verb.STOP}/{name}" for node, name in services.get(temporary.workload, ())}
+    stops.add(f"{temporary.there}/{Verb.STOP}/{temporary.name}")
     parts = (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)
-    place = {one.id for one in ahead.values() if one.node == detour.there and one.verb in (*parts, Verb.RELEASE)}
+    place = {one.id for one in ahead.values() if one.node == temporary.there and one.verb in (*parts, Verb.RELEASE)}
     for draft in rest.values():
         takes = draft.verb in (*parts, Verb.GPUS, Verb.START)
-        if takes and draft.node == detour.here and release in ahead:
+        if takes and draft.node == temporary.here and release in ahead:
             draft.after.add(release)
-        if takes and draft.node == detour.there:
+        if takes and draft.node == temporary.there:
             draft.after |= place
-        if draft.id in stops and not detour.twice:
+        if draft.id in stops and not temporary.twice:
             draft.after.add(health)
     for draft in ahead.values():
         prepare = f"{draft.node}/{Verb.PREPARE}"
@@ -228,10 +232,10 @@ def _with(seen: Observed, name: str, state: AllocationState | None) -> Observed:
 
 
 def _stand(place: Machine, home: Machine, name: str, clears: set[str]) -> AllocationState | None:
-    """What it would be there, where it has room once `clears` are released; None without.
+    """What it would be there, where it fits once `clears` are released; None without.
 
     It runs as it is wanted at last, else as it runs now.
-    Cores are shared there, with as much CPU time as it had: whoever shares has no cores to give.
+    Cores are shared there, with as much CPU time as it had: an allocation that shares has no cores to give.
     """
     wanted, found = home.new.allocations.get(name), home.old.allocations[name]
     shapes = (found if wanted is None else wanted, found)

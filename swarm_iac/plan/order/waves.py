@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from swarm_iac.model.state import Setback
+from swarm_iac.model.state import RolloutFailure
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.step_graph.actions import Machine
 from swarm_iac.plan.step_graph.draft import Draft
@@ -42,7 +42,7 @@ def order(all_of: Mapping[str, Machine], graph: Graph, at_once: int, first: froz
                         graph[one].after |= waited
 
 
-def failed(machine: Machine, draft: Draft) -> dict[str, Setback]:
+def failed(machine: Machine, draft: Draft) -> dict[str, RolloutFailure]:
     """Values of this step that were tried on this node before, and put back → what is known of that; by path."""
     known = machine.seen.setbacks
     values = ((change.path, change.new) for change in draft.changes)

@@ -1,6 +1,6 @@
 """Why does an allocation stop for good, or leave its node? By taking the cause away.
 
-What is still wanted and has no place was preempted by whoever came: those without whom it would fit where it ran.
+What is still wanted and has no place was preempted by newcomers: those without whom it would fit where it ran.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ def _left(
     back = was if same else now.model_copy(update={"node": was.node})
     found = came(stack, before, after, (back,), today, whole=whole)
     if found.names:
-        return f"makes room for {' and '.join(found.names)}"
+        return f"frees capacity for {' and '.join(found.names)}"
     if found.broken:
         head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
         head = _given(stack, was) or head
         return f"{head}: {found.told()}"
-    return gain(stack, after, was, now) or f"{was.node} has room for it still: the search ended before that was seen"
+    return gain(stack, after, was, now) or f"{was.node} still has capacity for it: the search ended before finding that"
 
 
 def _given(stack: Stack, was: Allocation) -> str:
-    """It has another user: it starts anew. Empty where it has not."""
+    """It has another user: it is restarted. Empty where it has not."""
     user = stack.workloads[was.workload].user
     return "" if was.user in (None, user) else f"it is of {user} now"
 
@@ -108,7 +108,7 @@ def _lost(
     reasons = next((gone.reasons for gone in after.unplaced if gone.workload == one.workload), ())
     return (
         "; ".join(reason.text for reason in reasons)
-        or f"{one.node} has room for it still: the search ended before that was seen"
+        or f"{one.node} still has capacity for it: the search ended before finding that"
     )
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof, Waiting
+from swarm_iac.model.resource import ENFORCED
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.show.causes import why_moved, why_stopped
@@ -25,7 +26,7 @@ from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
 
 #: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
-_TELLING = ("gpus", "slice.cpus", "slice.memory_max", "scratch.quota", "bandwidth.out_bps", "unit.command")
+_TELLING = (*(next(iter(how.at)) for _, how in ENFORCED if how.in_line), "unit.command")
 
 #: Of the first two letters of a cell: what comes, what goes.
 _STYLES = {"+ ": "green", "- ": "red"}
@@ -78,7 +79,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Section:
-    """One thing worth saying: some words, a table, or both. `minor`: for whoever asks further."""
+    """One thing worth saying: some words, a table, or both. `minor`: shown only in detail."""
 
     title: str
     words: str = ""
@@ -94,13 +95,13 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
             f"Nothing to change against {offline}; no machine was asked, so commands and settings are not compared.",
             "yellow",
         )
-    dark = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
+    unreachable = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
     asked = sum(node.state != "lost" for node in stack.nodes.values())
-    if dark and dark >= asked:
+    if unreachable and unreachable >= asked:
         return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
     if plan.left:
         return "Nothing that can be changed now.", "yellow"
-    return "Nothing to change: every node that answered is as desired.", "yellow" if dark else "green"
+    return "Nothing to change: every node that answered is as desired.", "yellow" if unreachable else "green"
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
@@ -117,7 +118,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What waits for what", rows=_order(plan), minor=True),
         Section("What is left for later", rows=_left(plan)),
         Section("What is not placed", rows=_unplaced(context)),
-        Section("What keeps its size until there is room", rows=_growing(context)),
+        Section("What keeps its size until it can grow", rows=_growing(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("What it costs per hour", costs),
         _bound(context.proof),
@@ -348,7 +349,7 @@ def _bound(proof: Proof | None) -> Section:
     if proof is None:
         return Section(
             title,
-            "stale: it was proven for another placement or another stack file; `swarm solve` proves it anew",
+            "stale: it was proven for another placement or another stack file; `swarm solve` proves it again",
             style="yellow",
         )
     table = Rows(("goal", "reached", "at best"))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarm_iac.model import device
+from swarm_iac.model.base import value_at
+from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.settings import HELD, Held, SettingsState
 from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
 from swarm_iac.plan.state import format
@@ -20,7 +22,7 @@ Rows = dict[tuple[str, str], Properties]
 def rows(nodes: Mapping[str, NodeState] | Mapping[str, Observed] | Mapping[str, Desired]) -> Rows:
     """A row ("Node", name) and one ("Allocation", name) for each, with values as people write them.
 
-    Equal states give equal rows, whether wanted or found; what is not managed is not there. A node to be given back has
+    Equal states give equal rows, whether wanted or found; what is not managed is not there. A node to be restored has
     none. Where an allocation is found on two nodes (it is moving), the one that runs is shown.
     """
     found: Rows = {}
@@ -87,12 +89,21 @@ def _allocation(node: str, state: AllocationState, health: str) -> Properties:
         "workload": state.workload,
         "gpus": device.marked(state.gpus),
         **_slice(state),
+        **_amounts(state),
         **_directory("scratch", state.scratch, state.unit.user),
         **_directory("cache", state.cache, state.unit.user),
-        "bandwidthOut": format.bandwidth(state.bandwidth.out_bps) if state.bandwidth.out_bps else None,
-        "bandwidthIn": format.bandwidth(state.bandwidth.in_bps) if state.bandwidth.in_bps else None,
         **_unit(state, health),
     })  # fmt: skip
+
+
+def _amounts(state: AllocationState) -> Properties:
+    """What it holds of each counted resource."""
+    found: Properties = {}
+    for row, how in COUNTED:
+        for path, key in how.at.items():
+            value = value_at(state, path)
+            found[key] = format.amount(row.unit)(value) if value or (value == 0 and how.unlimited) else None
+    return found
 
 
 def _slice(state: AllocationState) -> Properties:
@@ -102,7 +113,6 @@ def _slice(state: AllocationState) -> Properties:
         "numa": own.mems,
         "cpuWeight": own.cpu_weight,
         "cpuQuota": None if own.cpu_quota_m is None else str(Cpus(own.cpu_quota_m)),
-        "memoryMax": None if own.memory_max is None else format.size(own.memory_max),
         "memoryHigh": format.high(own.memory_high, own.memory_max),
         "swap": {None: "unlimited", 0: None}.get(own.swap_max, format.size(own.swap_max or 0)),
         "tasks": own.tasks_max,
@@ -117,7 +127,6 @@ def _directory(kind: str, state: DirectoryState | None, user: str) -> Properties
     if state is None:
         return {}
     return {
-        kind: format.size(state.quota),
         f"{kind}Owner": None if state.owner == user else state.owner,
         f"{kind}Mode": None if state.mode == "0700" else state.mode,
     }

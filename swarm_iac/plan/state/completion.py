@@ -1,7 +1,7 @@
-"""What becomes of a job that has come to its end? It is not run again, wherever its place is now.
+"""What becomes of a finished job? It is not run again, wherever its place is now.
 
-What ran is known by workload, user, command and environment, and its ledger keeps it. The same wish in the same place
-is therefore no wish to start it: it gives back its GPUs, its share of the machine and its bandwidth, unless it asks for
+What ran is known by workload, user, command and environment, and its ledger keeps it. The same request in the same place
+is therefore no request to start it: it releases its GPUs, its share of the machine and its bandwidth, unless it asks for
 `hold`, and keeps its files. When its place was moved, nothing is left where it ran but its record. Only another command,
 another environment or another name is a new job.
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
-from swarm_iac.plan.state.diff import ended, settled
+from swarm_iac.plan.state.diff import ended, with_ended_as_running
 
 At = tuple[str, str]  # node, allocation
 #: How an allocation is that may have a process still, though its unit is not active.
@@ -26,7 +26,7 @@ _PERHAPS = ("stopping", "unknown")
 
 
 def could_end(stack: Stack, placement: Placement) -> tuple[Allocation, ...]:
-    """Jobs that would give back their room if they came to their end, on nodes that can be asked.
+    """Jobs that would release their capacity if they finished, on nodes that can be asked.
 
     Of a gang also members that have ended: how they did decides over the others.
     """
@@ -42,7 +42,7 @@ def could_end(stack: Stack, placement: Placement) -> tuple[Allocation, ...]:
 
 
 def came_to_end(stack: Stack, placement: Placement, observed: Mapping[str, Observed]) -> frozenset[str]:
-    """Names of the jobs that stand in `placement` and came to their end, each by the word of the node on which it stands.
+    """Names of the jobs that are in `placement` and finished, each as its node reports.
 
     Believed is a node of this fleet, of what ran there with the command, environment and user of now. Of a gang that
     failed, a member whose node says that it does not run has ended, too.
@@ -66,7 +66,7 @@ def came_to_end(stack: Stack, placement: Placement, observed: Mapping[str, Obser
 
 
 def _runs(was: AllocationState, stack: Stack, one: Allocation) -> bool:
-    """Is what stands there what the workload asks for now?"""
+    """Is what is placed there what the workload requests now?"""
     work = stack.workloads[one.workload]
     run = (work.run.command, work.run.env) if work.run else ("", {})
     return (was.unit.user, was.unit.command, was.unit.env) == (work.user, *run)
@@ -90,10 +90,10 @@ def _may_run(observed: Observed, name: str) -> bool:
 
 
 def keep_ends(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> dict[str, NodeState]:
-    """What is wanted of each managed node whose wish changes, for it holds the end of a job that is still asked for."""
+    """The desired state of each managed node where it changes because the node holds the end of a job still requested."""
     nodes = {name: wanted for name, wanted in desired.items() if wanted.managed}
     home = {one: name for name, wanted in nodes.items() for one in wanted.state.allocations}
-    old = {name: settled(observed[name]).allocations for name in nodes if name in observed}
+    old = {name: with_ended_as_running(observed[name]).allocations for name in nodes if name in observed}
     ran = [(node, one) for node, held in old.items() for one in held if one in home
            and same_run(held[one], nodes[home[one]].state.allocations[one])]  # fmt: skip
     ends = {at for at in ran if ended(observed[at[0]], at[1])}

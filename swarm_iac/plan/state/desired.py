@@ -6,6 +6,7 @@ from typing import Any
 
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resource import COUNTED, PAGE
 from swarm_iac.model.settings import Tuning, settings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import (
@@ -24,7 +25,6 @@ from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.mismatch import declared
 from swarm_iac.units import Bytes
 
-PAGE = 4096
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed.
 HIGH = 95
 
@@ -32,7 +32,7 @@ HIGH = 95
 def desired(stack: Stack, placement: Placement) -> dict[str, Desired]:
     """The wanted state of every node that is not lost, by name.
 
-    A drained node keeps its settings and the files of jobs that came to their end, and nothing else. Raises KeyError for an
+    A drained node keeps its settings and the files of finished jobs, and nothing else. Raises KeyError for an
     allocation of an unknown workload.
     """
     standing: dict[str, list[Allocation]] = {name: [] for name in stack.nodes}
@@ -114,32 +114,45 @@ def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, 
             cache=_directory(cache, workload, hardware),
             unit=_unit(workload),
         )
+    held = _held(allocation, hardware)
     return AllocationState(
         workload=name.rpartition("-")[0],
         gpus=allocation.gpus,
-        slice=_slice(workload, allocation, hardware, shared),
+        slice=_slice(workload, allocation, hardware, shared, held["slice"]),
         scratch=_directory(workload.each.scratch, workload, hardware),
         cache=_directory(workload.each.cache, workload, hardware),
-        bandwidth=_bandwidth(allocation, hardware),
+        bandwidth=BandwidthState(**held["bandwidth"]),
         unit=_unit(workload),
     )
 
 
-def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str) -> SliceState:
-    """Ceilings of the cgroup. Memory is rounded down to pages, because that is how the kernel reads it back.
+def _held(allocation: Allocation, hardware: Hardware) -> dict[str, dict[str, Any]]:
+    """By section and key of AllocationState, the amounts that the node enforces, rounded to what the kernel counts in.
+
+    Directories are made by `_directory`: the workload says how large each of the two is.
+    """
+    found: dict[str, dict[str, Any]] = {"slice": {}, "bandwidth": {}}
+    for row, how in COUNTED:
+        if len(how.at) == 1 and (not how.needs or getattr(hardware, how.needs)):
+            section, _, key = next(iter(how.at)).partition(".")
+            found[section][key] = how.rounded(row.held(allocation))
+    return found
+
+
+def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, held: dict[str, Any]) -> SliceState:
+    """Ceilings of the cgroup.
 
     CPU weight is the allocation's part of the machine in ten-thousandths, so weights on one node are proportional.
     Who pins has no quota: nobody else is on its cores.
     """
-    memory_max = int(allocation.memory) // PAGE * PAGE
     io = workload.each.io
     return SliceState(
         cpus=cpulist.write(allocation.cpus) or shared,
         mems=cpulist.write(allocation.numa),
         cpu_weight=min(10_000, max(1, int(allocation.vcpus) * 10_000 // max(1, int(hardware.vcpus)))),
         cpu_quota_m=None if allocation.cpus else int(allocation.vcpus),
-        memory_max=memory_max,
-        memory_high=memory_max * HIGH // 100 // PAGE * PAGE,
+        **held,
+        memory_high=held["memory_max"] * HIGH // 100 // PAGE * PAGE,
         swap_max=0,
         tasks_max=workload.each.tasks,
         io_read_bps=None if io.read is None or not hardware.disk else int(io.read),
@@ -152,16 +165,6 @@ def _directory(size: Bytes, workload: Workload, hardware: Hardware) -> Directory
     if not size or not hardware.disk:
         return None
     return DirectoryState(quota=int(size) // PAGE * PAGE, owner=workload.user)
-
-
-def _bandwidth(allocation: Allocation, hardware: Hardware) -> BandwidthState:
-    """Whole bytes per second, because that is what the kernel's classes count in."""
-    if not hardware.interface:
-        return BandwidthState()
-    return BandwidthState(
-        out_bps=int(allocation.egress) // 8 * 8 or None,
-        in_bps=int(allocation.ingress) // 8 * 8 or None,
-    )
 
 
 def _unit(workload: Workload) -> UnitState:

@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from swarm_iac.model.base import value_at
 from swarm_iac.model.device import Device
+from swarm_iac.model.resource import ENFORCED
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 from swarm_iac.plan.state import cpulist
@@ -20,7 +22,7 @@ LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "time_limit_s", "heal
 def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Change, ...]:
     """Every value that differs, in order of path, e.g. `allocations["chat-0"].slice.memory_max`.
 
-    `old` must hold only what is managed (a ledger's view): what `new` does not name is then to be given back, and shows
+    `old` must hold only what is managed (a ledger's view): what `new` does not name is then to be released, and shows
     as a change to None. "", () and None are one: absent. `at` is the path of the two values themselves.
     """
     if old == new:
@@ -50,7 +52,7 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 
 def ended(observed: Observed, name: str) -> bool:
-    """Is it a job that has come to its end, well or not? Its end is no difference: it is not started again.
+    """Is it a finished job, whether it failed or not? Its end is no difference: it is not started again.
 
     Its time limit ends it for good, also where it is started again when it fails.
     """
@@ -66,7 +68,7 @@ def timed_out(observed: Observed, name: str) -> bool:
     return observed.health.get(name) == "failed" and observed.ends.get(name) == TIME_LIMIT
 
 
-def settled(observed: Observed) -> NodeState:
+def with_ended_as_running(observed: Observed) -> NodeState:
     """What was found, with jobs that have ended counted as running."""
     found = [name for name in observed.state.allocations if ended(observed, name)]
     if not found:
@@ -83,7 +85,9 @@ def restart_for(old: AllocationState, new: AllocationState) -> tuple[str, ...]:
 
     Memory that may lie on more NUMA nodes stays where it is; on others, the kernel would copy it under the job.
     """
-    found = [name for name in ("workload", "gpus") if getattr(old, name) != getattr(new, name)]
+    found = ["workload"] if old.workload != new.workload else []
+    fixed = [(row, how) for row, how in ENFORCED if not how.live]
+    found += [row.name for row, how in fixed if any(value_at(old, path) != value_at(new, path) for path in how.at)]
     before, after = cpulist.read(old.slice.mems), cpulist.read(new.slice.mems)
     if after and not (before and before <= after):
         found.append("NUMA home")

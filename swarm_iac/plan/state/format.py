@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from swarm_iac.model import device
+from swarm_iac.model.resource import COUNTED, PAGE
 from swarm_iac.model.settings import HELD
-from swarm_iac.plan.state.desired import HIGH, PAGE
+from swarm_iac.plan.state.desired import HIGH
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
 _MB = 10**6
@@ -54,6 +55,11 @@ def high(memory_high: int | None, memory_max: int | None) -> str | None:
     return f"{HIGH} %" if usual else size(memory_high)
 
 
+def amount(unit: type[int]) -> Callable[[int], str]:
+    """How an amount of a resource in this unit is read."""
+    return {Bytes: size, BitsPerSecond: bandwidth}.get(unit, lambda value: str(unit(value)))
+
+
 #: How the last part of a path in NodeState is read.
 _READERS: dict[str, Callable[[int], str]] = {
     "power_w": lambda value: str(Watts(value)),
@@ -62,13 +68,10 @@ _READERS: dict[str, Callable[[int], str]] = {
     "interface_bps": lambda value: bandwidth(value) if value else "-",
     "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
     "memory_high": size,
-    "memory_max": size,
     "swap_max": size,
     "io_read_bps": throughput,
     "io_write_bps": throughput,
-    "quota": size,
-    "out_bps": bandwidth,
-    "in_bps": bandwidth,
+    **{path.rpartition(".")[2]: amount(row.unit) for row, how in COUNTED for path in how.at},
     "grace_s": lambda value: str(Seconds(value)),
     "time_limit_s": lambda value: str(Seconds(value)),
 }

@@ -42,7 +42,7 @@ def unlike(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> 
 
 
 def allowed(verb: Verb, ours: bool) -> bool:
-    """May this be done on a machine that differs? `ours`: it has our ledger, so the node program may be put there anew."""
+    """May this be done on a machine that differs? `ours`: it has our ledger, so the node program may be reinstalled."""
     return verb in GIVES or (verb is Verb.PREPARE and ours)
 
 

@@ -2,7 +2,7 @@
 
 A node that someone else owns now can name any. Of its gang, its service or its job, on other nodes, what counts is only
 what was placed there: asked for there, applied there, or under way there in a run that was killed. What else a node names
-is given back on that node, which only its own steps wait for.
+is released on that node, which only its own steps wait for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def believed(seen: Observed, placed: frozenset[str]) -> tuple[Observed, dict[str
 
 
 def given_back(plan: Plan, claims: Claims) -> Plan:
-    """The plan with what each node names beyond what was placed there, given back on that node first."""
+    """The plan with what each node names beyond what was placed there, released on that node first."""
     found: list[Step] = []
     words: list[str] = []
     for node, names in sorted(claims.items()):
@@ -49,7 +49,7 @@ def given_back(plan: Plan, claims: Claims) -> Plan:
         if names:
             more = len(names) - _SHOWN
             told = ", ".join(sorted(names)[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            words.append(f"{node}: {told}: {UNPLACED}: given back there, and counted nowhere else")
+            words.append(f"{node}: {told}: {UNPLACED}: released there, and counted nowhere else")
     if not found:
         return plan
     before: dict[str, list[str]] = {}

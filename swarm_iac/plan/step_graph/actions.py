@@ -9,19 +9,19 @@ from typing import Literal
 from swarm_iac.model.state import AllocationState, Desired, Handover, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state.completion import keep_ends
-from swarm_iac.plan.state.diff import diff, ended, restart_for, settled
+from swarm_iac.plan.state.diff import diff, ended, restart_for, with_ended_as_running
 from swarm_iac.plan.step_graph import hand_over_order
-from swarm_iac.plan.step_graph.hand_over_order import Turn, Waits
+from swarm_iac.plan.step_graph.hand_over_order import Schedule, Waits
 
 Kind = Literal["come", "go", "restart", "start", "end", "live", "stay"]
 #: Those whose service keeps its healthy replicas while they change.
 SERVES: tuple[Handover, ...] = ("healthy-first", "one-by-one")
 #: For each node, when its allocations take and give.
-Turns = Mapping[str, Turn]
+Schedules = Mapping[str, Schedule]
 
 
 @dataclass(frozen=True)
-class Act:
+class Action:
     """What happens to one allocation on one node, and why."""
 
     kind: Kind
@@ -40,7 +40,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Machine:
-    """One node, as found and as wanted. `waits`: by the step that takes, for each allocation, who must give before it."""
+    """One node, found and desired. `waits`: by the step that takes, for each allocation, who must give before it."""
 
     seen: Observed
     old: NodeState
@@ -48,7 +48,7 @@ class Machine:
     wanted: Desired
     waits: Mapping[Verb, Waits] = field(default_factory=dict)
     split: Mapping[Verb, frozenset[str]] = field(default_factory=dict)
-    acts: Mapping[str, Act] = field(default_factory=dict)
+    actions: Mapping[str, Action] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -78,19 +78,21 @@ class Machine:
 
 
 def machines(
-    observed: Mapping[str, Observed], desired: Mapping[str, Desired], turns: Turns | None = None
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], schedules: Schedules | None = None
 ) -> dict[str, Machine]:
-    """Every node that is known, with what happens to each allocation on it. `turns`: see plan.turns."""
+    """Every node that is known, with what happens to each allocation on it. `schedules`: see plan.order.sequencing."""
     found: dict[str, Machine] = {}
     for name in sorted(observed.keys() | desired.keys()):
         seen = observed.get(name, Observed(node=name))
         wanted = desired.get(name) or Desired(node=name, address="local", fleet=name, managed=False)
-        found[name] = Machine(seen, settled(seen), wanted.state if wanted.managed else NodeState(), wanted)
+        found[name] = Machine(seen, with_ended_as_running(seen), wanted.state if wanted.managed else NodeState(), wanted)
     kept = keep_ends(observed, desired)
     found = {name: replace(each, new=kept.get(name, each.new)) for name, each in found.items()}
     came_from, goes_to = homes(found)
-    turns = turns if turns is not None else _late(found)
-    found = {name: _with_acts(machine, turns.get(name, Turn()), came_from, goes_to) for name, machine in found.items()}
+    schedules = schedules if schedules is not None else _late(found)
+    found = {
+        name: _with_actions(machine, schedules.get(name, Schedule()), came_from, goes_to) for name, machine in found.items()
+    }
     return _with_gangs(found)
 
 
@@ -119,51 +121,55 @@ def keepers(all_of: Mapping[str, Machine]) -> dict[str, str]:
     return found
 
 
-def _late(all_of: Mapping[str, Machine]) -> Turns:
+def _late(all_of: Mapping[str, Machine]) -> Schedules:
     """Services that leave a node only when they are healthy elsewhere are asked last to give."""
     late: dict[str, dict[str, float]] = {}
     for name, node in keepers(all_of).items():
         late.setdefault(node, {})[name] = 1.0
-    return {node: Turn(gives=gives) for node, gives in late.items()}
+    return {node: Schedule(gives=gives) for node, gives in late.items()}
 
 
-def _with_acts(machine: Machine, turn: Turn, came_from: Mapping[str, tuple[str, ...]], goes_to: Mapping[str, str]) -> Machine:
+def _with_actions(
+    machine: Machine, schedule: Schedule, came_from: Mapping[str, tuple[str, ...]], goes_to: Mapping[str, str]
+) -> Machine:
     old, new = machine.old.allocations, machine.new.allocations
     if old == new:
         # Nobody takes and nobody gives. In a large fleet nearly every node is so in every plan.
         nobody: dict[Verb, frozenset[str]] = {verb: frozenset() for verb in hand_over_order.SPLIT}
-        return replace(machine, split=nobody, acts={name: Act("stay") for name in sorted(new)})
+        return replace(machine, split=nobody, actions={name: Action("stay") for name in sorted(new)})
     has = hand_over_order.capacity(machine.seen, machine.old, machine.new)
-    waits = hand_over_order.waits(old, new, has, turn)
+    waits = hand_over_order.waits(old, new, has, schedule)
     split = hand_over_order.split(waits, old)
-    acts: dict[str, Act] = {}
+    actions: dict[str, Action] = {}
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
             where = goes_to.get(name)
-            acts[name] = Act("go", f"moves to {where}" if where else "no longer wanted here")
+            actions[name] = Action("go", f"moves to {where}" if where else "no longer wanted here")
         elif name not in old:
-            acts[name] = Act("come", f"moves from {', '.join(came_from[name])}" if name in came_from else "new")
+            actions[name] = Action("come", f"moves from {', '.join(came_from[name])}" if name in came_from else "new")
         else:
-            acts[name] = _change(machine, name, old[name], new[name], name in split[Verb.SLICE])
-    return replace(machine, waits=waits, split=split, acts=acts)
+            actions[name] = _change(machine, name, old[name], new[name], name in split[Verb.SLICE])
+    return replace(machine, waits=waits, split=split, actions=actions)
 
 
-def _change(machine: Machine, name: str, old: AllocationState, new: AllocationState, split: bool) -> Act:
+def _change(machine: Machine, name: str, old: AllocationState, new: AllocationState, split: bool) -> Action:
     reasons = restart_for(old, new) if new.unit.active else ()
     over = ended(machine.seen, name) and old.unit == new.unit and old.workload == new.workload
     if reasons and not over:
-        return Act("restart", f"restarts for: {', '.join(reasons)}")
+        return Action("restart", f"restarts for: {', '.join(reasons)}")
     if split and not over and hand_over_order.no_core_in_common(old, new):
-        return Act("restart", "restarts for: it has no core to stay on while cores change hands")
+        return Action("restart", "restarts for: it has no core to stay on while cores change hands")
     health = machine.seen.health.get(name, "")
     if new.unit.active and not old.unit.active:
-        return Act("start", "waited for a run since its node booted" if health == "waiting" else f"was {health or 'stopped'}")
+        return Action(
+            "start", "waited for a run since its node booted" if health == "waiting" else f"was {health or 'stopped'}"
+        )
     if old.unit.active and not new.unit.active:
         by_lock = name in machine.wanted.ended
-        return Act("end", "it has ended by the lock file" if by_lock else gang_failed(new.workload))
+        return Action("end", "it has ended by the lock file" if by_lock else gang_failed(new.workload))
     if diff(old, new):
-        return Act("live", "came to its end" if over else "changes while it runs")
-    return Act("stay")
+        return Action("live", "finished" if over else "changes while it runs")
+    return Action("stay")
 
 
 def gang_failed(workload: str) -> str:
@@ -195,21 +201,23 @@ def _members(all_of: Mapping[str, Machine], handovers: tuple[Handover, ...]) -> 
 
 def _states(all_of: Mapping[str, Machine]) -> Iterator[tuple[str, str, AllocationState]]:
     for node, each in all_of.items():
-        for name in each.acts:
+        for name in each.actions:
             yield node, name, each.new.allocations.get(name) or each.old.allocations[name]
 
 
 def _with_gangs(all_of: dict[str, Machine]) -> dict[str, Machine]:
     """When one member comes, goes, restarts or fell, those that would stay restart too: a gang starts whole.
 
-    Who has come to its end is not run again for that.
+    A finished job is not run again for that.
     """
-    forced: dict[str, dict[str, Act]] = {}
+    forced: dict[str, dict[str, Action]] = {}
     for workload, members in gangs(all_of).items():
-        kinds = {all_of[node].acts[name].kind for node, name in members}
+        kinds = {all_of[node].actions[name].kind for node, name in members}
         fell = any(all_of[node].fell(name) for node, name in members)
         if (fell or kinds & {"come", "go", "restart", "start"}) and kinds & {"stay", "live"}:
             for node, name in members:
-                if all_of[node].acts[name].kind in ("stay", "live") and not ended(all_of[node].seen, name):
-                    forced.setdefault(node, {})[name] = Act("restart", f"its gang {workload} starts whole")
-    return all_of | {node: replace(all_of[node], acts={**all_of[node].acts, **acts}) for node, acts in forced.items()}
+                if all_of[node].actions[name].kind in ("stay", "live") and not ended(all_of[node].seen, name):
+                    forced.setdefault(node, {})[name] = Action("restart", f"its gang {workload} starts whole")
+    return all_of | {
+        node: replace(all_of[node], actions={**all_of[node].actions, **actions}) for node, actions in forced.items()
+    }

@@ -9,7 +9,7 @@ from typing import Any
 from swarm_iac.model.state import AllocationState, GpuState, NodeState
 from swarm_iac.model.step import Change, Step, Verb
 from swarm_iac.plan.state.diff import diff, ended, within
-from swarm_iac.plan.step_graph.actions import Act, Machine
+from swarm_iac.plan.step_graph.actions import Action, Machine
 from swarm_iac.plan.step_graph.hand_over_order import kept
 
 #: What counts as well.
@@ -50,8 +50,8 @@ def drafts(machine: Machine, agent: str) -> dict[str, Draft]:
     if not machine.managed:
         return _restore(machine)
     found = {draft.id: draft for draft in [*_node(machine), *_gpus(machine)]}
-    for name, act in machine.acts.items():
-        found |= {draft.id: draft for draft in _allocation(machine, name, act)}
+    for name, action in machine.actions.items():
+        found |= {draft.id: draft for draft in _allocation(machine, name, action)}
     _order(machine, found)
     return _prepare(machine, agent, found)
 
@@ -61,11 +61,11 @@ def _restore(machine: Machine) -> dict[str, Draft]:
     if machine.seen.ledger is None and not diff(NodeState(), machine.old):
         return {}
     found: dict[str, Draft] = {}
-    for name, act in machine.acts.items():
-        found |= {draft.id: draft for draft in _allocation(machine, name, act)}
+    for name, action in machine.actions.items():
+        found |= {draft.id: draft for draft in _allocation(machine, name, action)}
     _order(machine, found)
     bare = machine.old.model_copy(update={"allocations": {}})
-    last = Draft(machine.name, Verb.RESTORE, changes=diff(bare, None), why="given back", after=set(found))
+    last = Draft(machine.name, Verb.RESTORE, changes=diff(bare, None), why="restored", after=set(found))
     return {**found, last.id: last}
 
 
@@ -149,12 +149,12 @@ def _gives(machine: Machine, name: str, verb: Verb) -> str:
     return f"{machine.name}/{verb}/{name}" + ("/give" if name in machine.split.get(verb, ()) else "")
 
 
-def _allocation(machine: Machine, name: str, act: Act) -> Iterator[Draft]:
+def _allocation(machine: Machine, name: str, action: Action) -> Iterator[Draft]:
     old, new = machine.old.allocations.get(name), machine.new.allocations.get(name)
-    if act.stops and old is not None and old.unit.active and not ended(machine.seen, name):
-        yield Draft(machine.name, Verb.STOP, name, why=act.why)
+    if action.stops and old is not None and old.unit.active and not ended(machine.seen, name):
+        yield Draft(machine.name, Verb.STOP, name, why=action.why)
     if new is None:
-        yield Draft(machine.name, Verb.RELEASE, name, diff(old, None, within(name)), why=act.why)
+        yield Draft(machine.name, Verb.RELEASE, name, diff(old, None, within(name)), why=action.why)
         return
     for verb in (Verb.SLICE, Verb.TRAFFIC):
         if old is not None and name in machine.split[verb]:
@@ -164,14 +164,14 @@ def _allocation(machine: Machine, name: str, act: Act) -> Iterator[Draft]:
                 "gives before others take", "give",
             )  # fmt: skip
             old = less
-    yield from _parts(machine, name, act, old, new)
+    yield from _parts(machine, name, action, old, new)
 
 
-def _parts(machine: Machine, name: str, act: Act, old: AllocationState | None, new: AllocationState) -> Iterator[Draft]:
+def _parts(machine: Machine, name: str, action: Action, old: AllocationState | None, new: AllocationState) -> Iterator[Draft]:
     """Slice, directories, bandwidth, unit and health, each only where something differs."""
     whole = not any(name in ones for ones in machine.split.values())
     well = machine.seen.health.get(name, "") in WELL
-    if act.kind == "stay" and whole and well and machine.old.interface == machine.new.interface:
+    if action.kind == "stay" and whole and well and machine.old.interface == machine.new.interface:
         return  # nothing differs, and most of a large fleet is so in every plan
     at, want = within(name), _want(machine, name, new)
     changes = diff(old, new, at)
@@ -180,21 +180,21 @@ def _parts(machine: Machine, name: str, act: Act, old: AllocationState | None, n
         heads = tuple(f"{at}.{field}" for field in fields)
         return tuple(change for change in changes if change.path.startswith(heads))
 
-    if act.kind == "come" or part("slice", "gpus"):
-        yield Draft(machine.name, Verb.SLICE, name, part("slice", "gpus"), want, act.why)
+    if action.kind == "come" or part("slice", "gpus"):
+        yield Draft(machine.name, Verb.SLICE, name, part("slice", "gpus"), want, action.why)
     if part("scratch", "cache"):
-        yield Draft(machine.name, Verb.DIRECTORIES, name, part("scratch", "cache"), want, act.why)
+        yield Draft(machine.name, Verb.DIRECTORIES, name, part("scratch", "cache"), want, action.why)
     shaped = diff(None, new.bandwidth) and machine.old.interface != machine.new.interface
     if part("bandwidth") or shaped:
-        yield Draft(machine.name, Verb.TRAFFIC, name, part("bandwidth"), want, act.why or "the interface changes")
+        yield Draft(machine.name, Verb.TRAFFIC, name, part("bandwidth"), want, action.why or "the interface changes")
     health = machine.seen.health.get(name, "")
-    ill = act.kind in ("stay", "live") and health not in WELL and not ended(machine.seen, name)
-    starts = new.unit.active and (act.starts or (ill and health in ("failed", "stopped")))
-    if starts or (part("unit", "workload") and act.kind != "end"):
-        yield Draft(machine.name, Verb.START, name, part("unit", "workload"), want, act.why or f"was {health}")
+    ill = action.kind in ("stay", "live") and health not in WELL and not ended(machine.seen, name)
+    starts = new.unit.active and (action.starts or (ill and health in ("failed", "stopped")))
+    if starts or (part("unit", "workload") and action.kind != "end"):
+        yield Draft(machine.name, Verb.START, name, part("unit", "workload"), want, action.why or f"was {health}")
     if new.unit.active and (starts or ill):
         worse = (Change(path=f"{at}.health", old=health, new="ok"),) if ill else ()
-        yield Draft(machine.name, Verb.HEALTH, name, worse, want, act.why or f"was {health}")
+        yield Draft(machine.name, Verb.HEALTH, name, worse, want, action.why or f"was {health}")
 
 
 def _want(machine: Machine, name: str, state: AllocationState) -> dict[str, Any]:
@@ -206,11 +206,11 @@ def _want(machine: Machine, name: str, state: AllocationState) -> dict[str, Any]
 
 
 def _order(machine: Machine, found: dict[str, Draft]) -> None:
-    """Waits within the node: stop → release | give; whoever gives → who takes; disk, interface and parts → start → health."""
+    """Waits within the node: stop → release | give; who gives → who takes; disk, interface and parts → start → health."""
     for draft in found.values():
         name = draft.allocation
         if not name:
-            if draft.verb is Verb.STORAGE and not machine.new.disk:  # a disk is given back when nobody stands on it
+            if draft.verb is Verb.STORAGE and not machine.new.disk:  # a disk is released when nothing is on it
                 draft.after |= {one.id for one in found.values() if one.verb in (Verb.RELEASE, Verb.DIRECTORIES)}
             draft.after &= found.keys()
             continue

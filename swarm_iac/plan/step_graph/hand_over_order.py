@@ -1,18 +1,21 @@
 """On one node, who takes what another has to give first?
 
-Pinned cores have one owner at a time; each GPU is counted in thousandths, and memory, disk and bandwidth in their units.
-What an allocation holds is what its slice, its directories and its classes hold, so each is taken and given by the step
-that makes that part. Memory is counted for the whole node and for the NUMA nodes that it is bound to.
+Pinned cores have one owner at a time, and each GPU is counted in thousandths. Any other resource that nodes enforce is counted
+in its unit; its row in model.resource says which step takes and gives it. Memory is counted for the whole node and for the
+NUMA nodes that it is bound to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device
 from swarm_iac.model.hardware import numa_part
-from swarm_iac.model.state import AllocationState, BandwidthState, NodeState, Observed
+from swarm_iac.model.resource import COUNTED, ENFORCED
+from swarm_iac.model.state import AllocationState, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist
 
@@ -21,8 +24,8 @@ Allocations = Mapping[str, AllocationState]
 At = tuple[str, int]
 #: For each allocation that takes: those that must give before it may.
 Waits = dict[str, set[str]]
-#: What is counted, and the step that takes it.
-COUNTED = {"memory": Verb.SLICE, "storage": Verb.DIRECTORIES, "out": Verb.TRAFFIC, "into": Verb.TRAFFIC}
+#: The steps that take something.
+TAKING = tuple(dict.fromkeys(how.step for _, how in ENFORCED))
 
 #: The steps that can be two: an allocation gives with the first, and takes with the second.
 SPLIT = (Verb.SLICE, Verb.TRAFFIC)
@@ -30,7 +33,7 @@ SPLIT = (Verb.SLICE, Verb.TRAFFIC)
 
 @dataclass(frozen=True)
 class Hold:
-    """What one allocation holds. `memory`, `storage` in bytes, `out`, `into` in bit/s; `pinned`: its cores are its own.
+    """What one allocation holds. `amounts`: of each counted resource, by name; `pinned`: its cores are its own.
 
     `devices`: of each device how much, in thousandths. `mems`: the NUMA nodes that its memory is bound to; none: all.
     """
@@ -38,19 +41,25 @@ class Hold:
     devices: Mapping[At, int] = field(default_factory=dict)
     cpus: frozenset[int] = frozenset()
     pinned: bool = False
-    memory: int = 0
-    storage: int = 0
-    out: int = 0
-    into: int = 0
+    amounts: Mapping[str, int] = field(default_factory=dict)
     mems: frozenset[int] = frozenset()
+
+    def amount(self, name: str) -> int:
+        """How much of one counted resource."""
+        return self.amounts.get(name, 0)
 
     def bound(self, parts: frozenset[int]) -> int:
         """Its memory that can lie on these NUMA nodes only. [bytes]"""
-        return self.memory if self.mems and self.mems <= parts else 0
+        return self.amount("memory") if self.mems and self.mems <= parts else 0
+
+    def without_slice(self) -> Hold:
+        """The same, as long as its slice is not made. Its devices are its own already."""
+        rest = {row.name: self.amount(row.name) for row, how in COUNTED if how.step is not Verb.SLICE}
+        return replace(self, cpus=frozenset(), pinned=False, amounts=rest)
 
 
 @dataclass(frozen=True)
-class Turn:
+class Schedule:
     """When each allocation on a node takes and gives, where that is settled; the lesser first, what is not named at 0."""
 
     takes: Mapping[str, float] = field(default_factory=dict)
@@ -65,25 +74,20 @@ def hold(state: AllocationState | None) -> Hold:
         devices={one.at: one.part for one in state.gpus},
         cpus=cpulist.read(state.slice.cpus),
         pinned=bool(state.slice.cpus) and state.slice.cpu_quota_m is None,
-        memory=state.slice.memory_max or 0,
-        storage=sum(each.quota for each in (state.scratch, state.cache) if each is not None),
-        out=state.bandwidth.out_bps or 0,
-        into=state.bandwidth.in_bps or 0,
+        amounts={row.name: how.amount(state) for row, how in COUNTED},
         mems=cpulist.read(state.slice.mems),
     )
 
 
 def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
-    """What the node has of each counted thing; 0 where nobody knows."""
-    wire = max(old.interface_bps, new.interface_bps)
-    disk = seen.facts.disks.get(new.disk or old.disk, 0)
-    return {"memory": seen.facts.memory, "storage": disk, "out": wire, "into": wire, "numa": len(seen.facts.numa)}
+    """What the node has of each counted resource, 0 where nobody knows; and how many NUMA nodes, as `numa`."""
+    return {row.name: how.has(seen.facts, old, new) for row, how in COUNTED if how.has} | {"numa": len(seen.facts.numa)}
 
 
 def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[int], int]:
     """Bytes of each set of NUMA nodes, fewer than all, whose memory has to be counted: unions of bound ones that overlap."""
     count = has.get("numa", 0)
-    bound = {each.mems for each in holds if each.mems and each.memory and max(each.mems) < count}
+    bound = {each.mems for each in holds if each.mems and each.amount("memory") and max(each.mems) < count}
     known, todo = set(bound), list(bound)
     while todo:
         union = todo.pop()
@@ -99,39 +103,38 @@ def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[
 
 
 def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
-    """Is there room for `wanted` beside all others on a node?"""
+    """Does `wanted` fit beside all others on a node?"""
     others = list(others)
     if any(part + sum(each.devices.get(at, 0) for each in others) > WHOLE for at, part in wanted.devices.items()):
         return False
     if any(wanted.cpus & each.cpus and (wanted.pinned or each.pinned) for each in others):
         return False
     for parts, size in numa_parts([wanted, *others], has=limits).items() if wanted.mems else ():
-        if wanted.mems <= parts and wanted.memory + sum(each.bound(parts) for each in others) > size:
+        if wanted.mems <= parts and wanted.amount("memory") + sum(each.bound(parts) for each in others) > size:
             return False
     return all(
-        not getattr(wanted, what) or getattr(wanted, what) + sum(getattr(each, what) for each in others) <= limits[what]
-        for what in COUNTED
+        not amount or amount + sum(each.amount(name) for each in others) <= limits[name]
+        for name, amount in wanted.amounts.items()
     )
 
 
-def waits(old: Allocations, new: Allocations, has: Mapping[str, int], turn: Turn) -> dict[Verb, Waits]:
+def waits(old: Allocations, new: Allocations, has: Mapping[str, int], schedule: Schedule) -> dict[Verb, Waits]:
     """By the step that takes: for each allocation in `new`, those in `old` that must give before it. `has`: see capacity."""
     before = {name: hold(state) for name, state in old.items()}
     after = {name: hold(state) for name, state in new.items()}
-    found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in (Verb.SLICE, Verb.DIRECTORIES, Verb.TRAFFIC)}
+    found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in TAKING}
     for at in sorted({at for each in after.values() for at in each.devices}):
         held, wanted_ = ({name: each.devices.get(at, 0) for name, each in ones.items()} for ones in (before, after))
-        for name, givers in counted(held, wanted_, WHOLE, turn, found[Verb.SLICE], firm=True).items():
+        for name, givers in counted(held, wanted_, WHOLE, schedule, found[Verb.SLICE], firm=True).items():
             found[Verb.SLICE][name] |= givers
     _wait_for_cores(before, after, found[Verb.SLICE])
-    for what, verb in COUNTED.items():
-        held = {name: getattr(each, what) for name, each in before.items()}
-        wanted_ = {name: getattr(each, what) for name, each in after.items()}
-        for name, givers in counted(held, wanted_, has.get(what, 0), turn, found[verb]).items():
-            found[verb][name] |= givers
+    for row, how in COUNTED:
+        held, wanted_ = ({name: each.amount(row.name) for name, each in ones.items()} for ones in (before, after))
+        for name, givers in counted(held, wanted_, has.get(row.name, 0), schedule, found[how.step]).items():
+            found[how.step][name] |= givers
     for parts, size in numa_parts([*before.values(), *after.values()], has).items():
         held, wanted_ = ({name: each.bound(parts) for name, each in ones.items()} for ones in (before, after))
-        for name, givers in counted(held, wanted_, size, turn, found[Verb.SLICE]).items():
+        for name, givers in counted(held, wanted_, size, schedule, found[Verb.SLICE]).items():
             found[Verb.SLICE][name] |= givers
     return {verb: {name: givers for name, givers in each.items() if givers} for verb, each in found.items()}
 
@@ -150,7 +153,7 @@ def counted(
     before: Mapping[str, int],
     after: Mapping[str, int],
     limit: int,
-    turn: Turn,
+    schedule: Schedule,
     busy: Mapping[str, Iterable[str]],
     *,
     firm: bool = False,
@@ -165,10 +168,10 @@ def counted(
     free = (limit if firm else max(limit, used, sum(after.values()))) - used
     takes = {name: amount - before.get(name, 0) for name, amount in after.items() if amount > before.get(name, 0)}
     gives = {name: amount - after.get(name, 0) for name, amount in before.items() if amount > after.get(name, 0)}
-    givers = sorted(gives, key=lambda name: (turn.gives.get(name, 0), name))
+    givers = sorted(gives, key=lambda name: (schedule.gives.get(name, 0), name))
     found: Waits = {}
     asked: list[str] = []
-    for name in sorted(takes, key=lambda name: (turn.takes.get(name, 0), bool(busy.get(name)), name)):
+    for name in sorted(takes, key=lambda name: (schedule.takes.get(name, 0), bool(busy.get(name)), name)):
         free -= takes[name]
         while free < 0 and len(asked) < len(givers):
             free += gives[givers[len(asked)]]
@@ -196,38 +199,22 @@ def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -
     """What an allocation keeps while others take what it gives: the lesser of old and new in everything it holds.
 
     `verb`: only what that step takes. A cpuset cannot be empty (that means all), so with no core in common the new list
-    stands; whoever calls this has stopped the allocation then.
+    stands; the caller has stopped the allocation then.
     """
-    if verb is Verb.TRAFFIC:
-        bandwidth = BandwidthState(
-            out_bps=_least(old.bandwidth.out_bps, new.bandwidth.out_bps),
-            in_bps=_least(old.bandwidth.in_bps, new.bandwidth.in_bps),
-        )
-        return old.model_copy(update={"bandwidth": bandwidth})
-    if verb is None:
-        old = kept(old, new, Verb.TRAFFIC)
-        quotas = {kind: getattr(new, kind) for kind in ("scratch", "cache")}
-        shrinks = hold(new).storage < hold(old).storage
-        old = old.model_copy(update=quotas if shrinks else {})
-    common = cpulist.read(old.slice.cpus) & cpulist.read(new.slice.cpus)
-    ceiling = [each for each in (old.slice.memory_max, new.slice.memory_max) if each is not None]
-    high = [each for each in (old.slice.memory_high, new.slice.memory_high) if each is not None]
-    return old.model_copy(
-        update={
+    values: dict[str, Any] = {}
+    for _, how in COUNTED:
+        values |= how.lesser(old, new) if verb in (None, how.step) else {}
+    if verb in (None, Verb.SLICE):
+        common = cpulist.read(old.slice.cpus) & cpulist.read(new.slice.cpus)
+        values |= {
             "gpus": _common(old.gpus, new.gpus),
-            "slice": old.slice.model_copy(
-                update={
-                    "cpus": cpulist.write(common) or new.slice.cpus,
-                    # A quota marks who shares: to have cores alone is a thing to give as well.
-                    "cpu_quota_m": new.slice.cpu_quota_m if old.slice.cpu_quota_m is None else old.slice.cpu_quota_m,
-                    # What can lie on more NUMA nodes holds less of each.
-                    "mems": wider_mems(old, new),
-                    "memory_max": min(ceiling, default=None),
-                    "memory_high": min(high, default=None),
-                }
-            ),
+            "slice.cpus": cpulist.write(common) or new.slice.cpus,
+            # A quota marks who shares: to have cores alone is a thing to give as well.
+            "slice.cpu_quota_m": new.slice.cpu_quota_m if old.slice.cpu_quota_m is None else old.slice.cpu_quota_m,
+            # What can lie on more NUMA nodes holds less of each.
+            "slice.mems": wider_mems(old, new),
         }
-    )
+    return with_values(old, values)
 
 
 def _common(old: Iterable[Device], new: Iterable[Device]) -> tuple[Device, ...]:
@@ -240,11 +227,6 @@ def wider_mems(old: AllocationState, new: AllocationState) -> str:
     """The NUMA nodes of both, as a list; empty (all) where one of them is bound to none."""
     before, after = cpulist.read(old.slice.mems), cpulist.read(new.slice.mems)
     return cpulist.write(before | after) if before and after else ""
-
-
-def _least(old: int | None, new: int | None) -> int | None:
-    """Of two rates that are reserved; one that is not reserved takes nothing."""
-    return None if old is None or new is None else min(old, new)
 
 
 def no_core_in_common(old: AllocationState, new: AllocationState) -> bool:

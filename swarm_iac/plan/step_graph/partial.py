@@ -1,7 +1,7 @@
 """What is wanted when only a part is asked for?
 
 What was chosen becomes as it is wanted, the rest stays as it was found, and the plan is made between the two: so every law
-holds for the part as for the whole. What was chosen and has no room beside the rest as it is now stays as well, and says
+holds for the part as for the whole. What was chosen and does not fit beside the rest as it is now stays as well, and says
 why. A gang is chosen whole, and what moves is chosen with both of its places.
 """
 
@@ -14,10 +14,10 @@ from functools import partial
 from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, Desired, GpuState, Handover, NodeState, Observed
-from swarm_iac.model.step import Left, Plan
+from swarm_iac.model.step import Deferred, Plan
 from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.step_graph.capacity_beside import clashes, within_power
 from swarm_iac.plan.step_graph.hand_over_order import hold
-from swarm_iac.plan.step_graph.room_beside import clashes, within_power
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def with_rest(now: Plan, whole: Plan, chosen: Part, asked: Only) -> Plan:
     """The plan of a part, naming what is left of the plan for all."""
     known = {step.id for step in now.steps} | {left.step.id for left in now.left}
     rest = [step for step in (*whole.steps, *(left.step for left in whole.left)) if step.id not in known]
-    left = [Left(step=step, why=chosen.left.get(step.allocation, "not asked for"), cause="part") for step in rest]
+    left = [Deferred(step=step, why=chosen.left.get(step.allocation, "not asked for"), cause="part") for step in rest]
     words = [f"--only {asked.said}: {name} stays as it is: {why}" for name, why in sorted(chosen.left.items())]
     nodes = sorted({one.step.node for one in (*now.left, *left) if one.cause == "part"})
     if nodes:
@@ -172,7 +172,7 @@ def _as_found(old: NodeState, new: NodeState, mine: Mapping[str, AllocationState
 
 
 def _cores(ones: Mapping[str, AllocationState], mine: Mapping[str, AllocationState]) -> dict[str, AllocationState]:
-    """Who shares cores makes room for those that come and pin some, and those that come and share stay off pinned ones."""
+    """Allocations that share cores yield those that newcomers pin, and those that come and share stay off pinned ones."""
     taken = {cpu for state in mine.values() if (held := hold(state)).pinned for cpu in held.cpus}
     pinned = taken | {cpu for state in ones.values() if (held := hold(state)).pinned for cpu in held.cpus}
     return {one: _without(state, taken) for one, state in ones.items()} | {

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.advice.fixes import TINY, Bench, mends
+from swarm_iac.solver.advice.fixes import TINY, Bench, fixes
 from swarm_iac.solver.advice.runner_up import second_best
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain import conflict, messages
-from swarm_iac.solver.explain.conflict import Causes, room_of
+from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.explain.move_causes import moved_for
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Ask
-from swarm_iac.solver.solution import Explanation, Mend
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
+from swarm_iac.solver.solution import Explanation, Fix
 
 
 def why(
@@ -38,51 +38,51 @@ def why(
     known. `tiny`: see Bench. Raises KeyError for an unknown workload.
     """
     watch = watch or Watch()
-    scene = scene_of(stack, placement, today)
-    ask, room = scene.asks[workload], room_of(scene, placement)
-    placed = room.counts[workload].total()
+    snapshot = snapshot_of(stack, placement, today)
+    request, capacity = snapshot.requests[workload], capacity_of(snapshot, placement)
+    placed = capacity.counts[workload].total()
     before = placement if last is None else last
-    missing = max(0, ask.wanted - placed)
+    missing = max(0, request.wanted - placed)
     answer = Explanation(
         workload=workload,
         placed=placed,
         missing=missing,
-        fits=(*messages.fits_here(scene, room, ask), *messages.splits(scene, placement, workload)),
+        fits=(*messages.fits_here(snapshot, capacity, request), *messages.splits(snapshot, placement, workload)),
         moved=moved_for(stack, placement, workload, before, today),
         cut=True,
     )
     if not missing:
         so_far(answer)
         tell("the second best")
-        second = second_best(stack, placement, workload, before, today, watch)
-        return answer.model_copy(update={"second": second, "cut": watch.stopped})
-    causes = Causes(room)
-    seen = causes.seen(ask)
-    conflict = conflict_of(seen, ask)
-    reasons = reasons_of(causes, ask, conflict)
+        runner_up = second_best(stack, placement, workload, before, today, watch)
+        return answer.model_copy(update={"runner_up": runner_up, "cut": watch.stopped})
+    causes = Causes(capacity)
+    seen = causes.seen(request)
+    conflict = conflict_of(seen, request)
+    reasons = reasons_of(causes, request, conflict)
     answer = answer.model_copy(update={"reasons": reasons})
     so_far(answer)
     bench = Bench(stack, placement, workload, before, today, tell, watch, tiny)
     moves = bench.needed_moves(conflict)
-    if moves is not None and moves > stack.solve.moves and conflict.rules and ask.members == ask.wanted:
-        answer = answer.model_copy(update={"reasons": (*reasons, messages.budget(scene, moves))})
+    if moves is not None and moves > stack.solve.moves and conflict.rules and request.members == request.wanted:
+        answer = answer.model_copy(update={"reasons": (*reasons, messages.budget(snapshot, moves))})
         so_far(answer)
 
-    def found(some: tuple[Mend, ...]) -> None:
-        so_far(answer.model_copy(update={"mends": some}))
+    def found(some: tuple[Fix, ...]) -> None:
+        so_far(answer.model_copy(update={"fixes": some}))
 
-    return answer.model_copy(update={"mends": mends(bench, seen, conflict, moves, found), "cut": watch.stopped})
+    return answer.model_copy(update={"fixes": fixes(bench, seen, conflict, moves, found), "cut": watch.stopped})
 
 
-def reasons_of(causes: Causes, ask: Ask, found: Conflict) -> tuple[Reason, ...]:
-    """The conflict in words: its rules, the closed nodes, who holds the room, and why those stay."""
-    if not found.rules or ask.members < ask.wanted:
-        return causes.of(ask)
-    room = causes.seen(ask)
-    rules = conflict.told(room, ask, found.rules, lower=room is not causes.room)
+def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tuple[Reason, ...]:
+    """The conflict in words: its rules, the closed nodes, who holds the capacity, and why those stay."""
+    if not found.rules or request.members < request.wanted:
+        return causes.of(request)
+    capacity = causes.seen(request)
+    rules = conflict.told(capacity, request, found.rules, lower=capacity is not causes.capacity)
     told = [one for one in rules if one.rule != STATES or one.besides]
-    told += [messages.closed(room.scene, node) for node in found.closed]
-    told += [messages.holds(room, name, found.rules, found.places) for name in reversed(found.holders)]
+    told += [messages.closed(capacity.snapshot, node) for node in found.closed]
+    told += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
     if found.holders:
-        told.append(messages.not_stopped(room, ask, found.holders))
+        told.append(messages.not_stopped(capacity, request, found.holders))
     return tuple(told)

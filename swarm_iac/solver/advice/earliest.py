@@ -1,7 +1,7 @@
 """When could what is pending start at the earliest, as far as the ends of running jobs are known?
 
 Running jobs are taken away in the order in which they end, each at its time limit, else when it is expected to. The first
-moment at which the pending workload fits is told, by the test that also decides its reasons. That holds if nothing new
+moment at which the pending workload fits is reported, by the test that also decides its reasons. That holds if nothing new
 arrives, nothing else ends before, and nothing is moved or preempted for it. No clock is read here: `now` is an argument.
 """
 
@@ -16,11 +16,11 @@ from typing import Literal
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.explain.conflict import room_of
+from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.counting import Tally
-from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Ask
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 
 How = Literal["limit", "expected", "ended"]
 _NOBODY: Mapping[str, int] = MappingProxyType({})
@@ -90,40 +90,40 @@ def earliest(
     """
     if not ends:
         return {}
-    scene = scene_of(stack, placement, today)
-    room = room_of(scene, placement)
-    alike: dict[Ask, list[str]] = {}
+    snapshot = snapshot_of(stack, placement, today)
+    capacity = capacity_of(snapshot, placement)
+    alike: dict[WorkloadRequest, list[str]] = {}
     found: dict[str, Start] = {}
     for name in workloads:
-        if room.counts[name]:  # what itself has a place and ends makes no room for more of it
+        if capacity.counts[name]:  # what itself has a place and ends frees no capacity for more of it
             others = tuple(end for end in ends if end.allocation.workload != name)
-            found.update(_first(room.copy(), {scene.asks[name]: [name]}, others))
+            found.update(_first(capacity.copy(), {snapshot.requests[name]: [name]}, others))
         else:
-            alike.setdefault(replace(scene.asks[name], name=""), []).append(name)
-    return found | _first(room, {scene.asks[names[0]]: names for names in alike.values()}, ends)
+            alike.setdefault(replace(snapshot.requests[name], name=""), []).append(name)
+    return found | _first(capacity, {snapshot.requests[names[0]]: names for names in alike.values()}, ends)
 
 
-def _first(room: Room, asks: Mapping[Ask, list[str]], ends: tuple[End, ...]) -> dict[str, Start]:
-    """The first end after which each fits, of all names of an ask; what is over is taken out of `room`."""
-    scene, found, open_ = room.scene, {}, []
+def _first(capacity: FreeCapacity, requests: Mapping[WorkloadRequest, list[str]], ends: tuple[End, ...]) -> dict[str, Start]:
+    """The first end after which each fits, of all names of an ask; what is over is taken out of `capacity`."""
+    snapshot, found, open_ = capacity.snapshot, {}, []
     inside: dict[str | None, list[str]] = {}
-    for bin_ in scene.bins.values():
-        inside.setdefault(bin_.rack, []).append(bin_.name)
-    for ask, names in asks.items():
-        need = ask.members - room.counts[ask.name].total() if ask.gang else 1
-        tally = Tally(room, ask)
+    for host in snapshot.nodes.values():
+        inside.setdefault(host.rack, []).append(host.name)
+    for request, names in requests.items():
+        need = request.members - capacity.counts[request.name].total() if request.gang else 1
+        tally = Tally(capacity, request)
         if need > 0 and tally.reach() < need:
-            open_.append((ask, names, need, tally))
+            open_.append((request, names, need, tally))
     for end in ends:
         one = end.allocation
-        if one.node not in scene.bins or not open_:
+        if one.node not in snapshot.nodes or not open_:
             continue
-        bin_ = scene.bins[one.node]
-        room.take(scene.asks[one.workload], bin_, -1)
+        host = snapshot.nodes[one.node]
+        capacity.take(snapshot.requests[one.workload], host, -1)
         for each in tuple(open_):
-            ask, names, need, tally = each
+            request, names, need, tally = each
             # Nodes of a rack are counted together, unless all replicas go to one of them.
-            tally.changed(inside[bin_.rack] if ask.within == "node" and bin_.rack in room.racks else (one.node,))
+            tally.changed(inside[host.rack] if request.within == "node" and host.rack in capacity.racks else (one.node,))
             if tally.reach() >= need:
                 start = Start(workload="", after=end.seconds, job=one.name, node=one.node, how=end.how, known=end.known)
                 found.update({name: start.model_copy(update={"workload": name}) for name in names})

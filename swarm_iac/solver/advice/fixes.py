@@ -1,9 +1,9 @@
 """Which small changes would place a workload, and what would each cost the others? Every answer was solved.
 
-Offers lift the rules of the conflict one at a time, cheapest first. Where no single one is enough, the conflict that is
+Relaxations lift the rules of the conflict one at a time, cheapest first. Where no single one is enough, the conflict that is
 left after it is lifted as well, and so on to DEPTH edits: a hitting set of the conflicts, grown breadth first.
 
-On a fleet of more than TINY pairs (workload, node) a whole solve takes a second, most of it in search of room for what else
+On a fleet of more than TINY pairs (workload, node) a whole solve takes a second, most of it in search of capacity for what else
 is pending. There, what finds a place at once is looked for first: all that runs stays, and what is new takes what is free,
 by priority. Only so many solves as SEARCHES search. On a LARGE fleet an answer at once is one.
 """
@@ -18,21 +18,21 @@ from typing import Any, Literal
 from swarm_iac.model.edit import Edit, changed, current
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.advice.relaxations import Kind, Offer, Offers
+from swarm_iac.solver.advice.relaxations import Kind, Relaxation, Relaxations
 from swarm_iac.solver.advice.runner_up import placed_only
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.explain.conflict import GANG, Causes, room_of
+from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
 from swarm_iac.solver.explain.counting import CLUSTER_RULES, EVERY, USER_RULES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
-from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Ask
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
-from swarm_iac.solver.solution import Mend, Solution
+from swarm_iac.solver.solution import Fix, Solution
 
 KINDS: tuple[Kind, ...] = ("limit", "node", "move", "request")
-#: So many mends of each kind are told.
+#: So many fixes of each kind are shown.
 MOST = 3
 #: So many offers of each kind are solved.
 TRIES = 6
@@ -70,8 +70,8 @@ class Bench:
         self.pairs = len(self.stack.nodes) * len(self.stack.workloads)
         self.searches = 0
 
-    def mend(self, kind: Kind | Literal["together"], edits: tuple[Edit, ...], *, at_once: bool = False) -> Mend | None:
-        """The edits as a mend, when solving with them places the workload whole; `at_once`: without a search."""
+    def fix(self, kind: Kind | Literal["together"], edits: tuple[Edit, ...], *, at_once: bool = False) -> Fix | None:
+        """The edits as a fix, if solving with them places the workload whole; `at_once`: without a search."""
         if self.watch.stopped:
             return None
         stack = self.stack
@@ -83,7 +83,7 @@ class Bench:
         if self.watch.stopped or self._missing(found):
             return None
         was = tuple(current(self.stack, edit.path) for edit in edits)
-        return Mend(kind=kind, edits=edits, was=was, **self._price(stack, found))
+        return Fix(kind=kind, edits=edits, was=was, **self._price(stack, found))
 
     def _price(self, stack: Stack, found: Solution) -> dict[str, Any]:
         """What becomes of what runs, as `swarm up` would do it with the edits: what is decided may not be applied yet.
@@ -106,9 +106,9 @@ class Bench:
         }  # fmt: skip
 
     def needed_moves(self, conflict: Conflict) -> int | None:
-        """How many moves would make room, if there were no budget; None where moving does not help.
+        """How many moves would free enough capacity, if there were no budget; None where moving does not help.
 
-        What else is pending is left out: room is made for this workload alone.
+        What else is pending is left out: capacity is freed for this workload alone.
         """
         if self.watch.stopped or (conflict.rules and UNMOVED.issuperset(conflict.rules)):
             return None
@@ -138,123 +138,127 @@ class Bench:
 _MOVING = Edit(path="solve.moves", value=ENDLESS_MOVES)
 
 
-def mends(
-    bench: Bench, room: Room, conflict: Conflict, moves: int | None, so_far: Callable[[tuple[Mend, ...]], None]
-) -> tuple[Mend, ...]:
-    """The cheapest mends of each kind, for the conflict in the room. `so_far` hears them whenever there is one more.
+def fixes(
+    bench: Bench, capacity: FreeCapacity, conflict: Conflict, moves: int | None, so_far: Callable[[tuple[Fix, ...]], None]
+) -> tuple[Fix, ...]:
+    """The cheapest fixes of each kind, for the conflict at this capacity. `so_far` receives them whenever there is one more.
 
     `moves`: what `needed_moves` found.
     """
-    offers = _offers(bench, room, room.scene.asks[bench.workload], conflict)
+    relaxations = _relaxations(bench, capacity, capacity.snapshot.requests[bench.workload], conflict)
     if moves is not None and moves > bench.stack.solve.moves:
-        offers.append(Offer("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
-    found = _Found(offers, so_far)
+        relaxations.append(Relaxation("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
+    found = _Found(relaxations, so_far)
     if bench.pairs <= bench.tiny:
         for kind in KINDS:
-            for offer in found.of(kind)[:TRIES]:
-                found.add(offer, bench.mend(kind, (offer.edit,)))
+            for relaxation in found.of(kind)[:TRIES]:
+                found.add(relaxation, bench.fix(kind, (relaxation.edit,)))
     else:
         _tried(bench, found)
-    return found.told() or _together(bench, offers)
+    return found.told() or _together(bench, relaxations)
 
 
 class _Found:
-    """The mends so far, of offers in the order in which they are best tried."""
+    """The fixes so far, from relaxations in the order in which they are best tried."""
 
-    def __init__(self, offers: Sequence[Offer], so_far: Callable[[tuple[Mend, ...]], None]) -> None:
-        self.offers, self.so_far = offers, so_far
-        self.mends: dict[Kind, list[tuple[int, Mend]]] = {kind: [] for kind in KINDS}
+    def __init__(self, relaxations: Sequence[Relaxation], so_far: Callable[[tuple[Fix, ...]], None]) -> None:
+        self.relaxations, self.so_far = relaxations, so_far
+        self.fixes: dict[Kind, list[tuple[int, Fix]]] = {kind: [] for kind in KINDS}
 
-    def of(self, kind: Kind) -> list[Offer]:
+    def of(self, kind: Kind) -> list[Relaxation]:
         """The offers of one kind."""
-        return [offer for offer in self.offers if offer.kind == kind]
+        return [relaxation for relaxation in self.relaxations if relaxation.kind == kind]
 
-    def add(self, offer: Offer, mend: Mend | None) -> None:
+    def add(self, relaxation: Relaxation, fix: Fix | None) -> None:
         """What came of an offer; None: it does not place the workload."""
-        if mend is not None:
-            self.mends[offer.kind].append((offer.change, mend))
+        if fix is not None:
+            self.fixes[relaxation.kind].append((relaxation.change, fix))
             self.so_far(self.told())
 
-    def told(self) -> tuple[Mend, ...]:
+    def told(self) -> tuple[Fix, ...]:
         """The cheapest of each kind."""
-        found: list[Mend] = []
-        for made in self.mends.values():
+        found: list[Fix] = []
+        for made in self.fixes.values():
             made.sort(key=lambda one: (len(one[1].stops) + len(one[1].displaced), len(one[1].moves), one[0]))
-            found += [mend for _, mend in made[:MOST]]
+            found += [fix for _, fix in made[:MOST]]
         return tuple(found)
 
 
 def _tried(bench: Bench, found: _Found) -> None:
-    """What finds a place at once, and then, as far as SEARCHES reach, the same with a search: only that is told.
+    """What finds a place at once, and then, as far as SEARCHES reach, the same with a search: only that is reported.
 
-    On a LARGE fleet the first is told, and searches are for where that gives nothing.
+    On a LARGE fleet the first is reported, and searches are for where that gives nothing.
     """
     large = bench.pairs > LARGE
-    sure: list[tuple[bool, int, Offer]] = []
-    unsure: list[Offer] = []
+    sure: list[tuple[bool, int, Relaxation]] = []
+    unsure: list[Relaxation] = []
     for kind in KINDS:
-        placed: list[Offer] = []
-        rest: list[Offer] = []
-        for offer in found.of(kind)[: TRIES_LARGE if large else TRIES]:
-            at_once = kind != "move" and (offer.whole or not large)
-            mend = bench.mend(kind, (offer.edit,), at_once=True) if at_once else None
+        placed: list[Relaxation] = []
+        rest: list[Relaxation] = []
+        for relaxation in found.of(kind)[: TRIES_LARGE if large else TRIES]:
+            at_once = kind != "move" and (relaxation.whole or not large)
+            fix = bench.fix(kind, (relaxation.edit,), at_once=True) if at_once else None
             if large:
-                found.add(offer, mend)
-            (placed if mend else rest).append(offer)
-        ordered = [*placed, *(offer for offer in rest if offer.whole)]
-        sure += [(kind != "move", turn, offer) for turn, offer in enumerate(ordered)]
-        unsure += [offer for offer in rest if not offer.whole]
+                found.add(relaxation, fix)
+            (placed if fix else rest).append(relaxation)
+        ordered = [*placed, *(relaxation for relaxation in rest if relaxation.whole)]
+        sure += [(kind != "move", turn, relaxation) for turn, relaxation in enumerate(ordered)]
+        unsure += [relaxation for relaxation in rest if not relaxation.whole]
     # Moves first, then the first of each kind, then the second of each: the sort keeps the order of kinds.
     sure.sort(key=lambda one: one[:2])
-    for later, _, offer in sure:
+    for later, _, relaxation in sure:
         if not later or (bench.searches < SEARCHES and not large) or (bench.searches < SEARCHES_LARGE and not found.told()):
-            found.add(offer, bench.mend(offer.kind, (offer.edit,)))
-    for offer in unsure:
+            found.add(relaxation, bench.fix(relaxation.kind, (relaxation.edit,)))
+    for relaxation in unsure:
         if bench.searches < SEARCHES_LARGE and not found.told():
-            found.add(offer, bench.mend(offer.kind, (offer.edit,)))
+            found.add(relaxation, bench.fix(relaxation.kind, (relaxation.edit,)))
 
 
-def _offers(bench: Bench, room: Room, ask: Ask, conflict: Conflict) -> list[Offer]:
+def _relaxations(bench: Bench, capacity: FreeCapacity, request: WorkloadRequest, conflict: Conflict) -> list[Relaxation]:
     """What could lift the conflict."""
-    return Offers(room.scene.stack, room, ask, bench.today).of(conflict)
+    return Relaxations(capacity.snapshot.stack, capacity, request, bench.today).of(conflict)
 
 
-def _more(bench: Bench, edits: tuple[Edit, ...]) -> list[Offer]:
+def _more(bench: Bench, edits: tuple[Edit, ...]) -> list[Relaxation]:
     """What could lift the conflict that is left after the edits."""
     stack = bench.stack
     for edit in edits:
         stack = changed(stack, edit)
-    scene = scene_of(stack, bench.placement, bench.today)
-    ask = scene.asks[bench.workload]
-    room = Causes(room_of(scene, bench.placement)).seen(ask)
+    snapshot = snapshot_of(stack, bench.placement, bench.today)
+    request = snapshot.requests[bench.workload]
+    capacity = Causes(capacity_of(snapshot, bench.placement)).seen(request)
     taken = {edit.path for edit in edits}
-    return [offer for offer in _offers(bench, room, ask, conflict_of(room, ask)) if offer.edit.path not in taken]
+    return [
+        relaxation
+        for relaxation in _relaxations(bench, capacity, request, conflict_of(capacity, request))
+        if relaxation.edit.path not in taken
+    ]
 
 
-def _together(bench: Bench, offers: list[Offer]) -> tuple[Mend, ...]:
+def _together(bench: Bench, relaxations: list[Relaxation]) -> tuple[Fix, ...]:
     """Two edits at once, or three; the fewest that were found."""
     at_once, large = bench.pairs > bench.tiny, bench.pairs > LARGE
     left = TOGETHER_LARGE if large else TOGETHER_AT_ONCE if at_once else TOGETHER
     width = TRIES_LARGE if large else TRIES
-    front: list[tuple[tuple[Edit, ...], int]] = [((offer.edit,), offer.change) for offer in offers]
-    found: list[Mend] = []
+    front: list[tuple[tuple[Edit, ...], int]] = [((relaxation.edit,), relaxation.change) for relaxation in relaxations]
+    found: list[Fix] = []
     for _ in range(DEPTH - 1):
         wider: list[tuple[tuple[Edit, ...], bool, int]] = []
         for edits, change in front[:width]:
             if bench.watch.stopped:
                 break
-            for offer in _more(bench, edits)[:width]:
-                wider.append(((*edits, offer.edit), offer.whole, change + offer.change))
+            for relaxation in _more(bench, edits)[:width]:
+                wider.append(((*edits, relaxation.edit), relaxation.whole, change + relaxation.change))
         wider.sort(key=lambda one: (not one[1], one[2], str(one[0])))
         for edits, whole, _ in wider[:left]:
             if at_once and not whole:
                 continue
             left -= 1
-            mend = bench.mend("together", edits, at_once=at_once)
-            if mend and at_once and not large:
-                mend = bench.mend("together", edits)
-            if mend:
-                found.append(mend)
+            fix = bench.fix("together", edits, at_once=at_once)
+            if fix and at_once and not large:
+                fix = bench.fix("together", edits)
+            if fix:
+                found.append(fix)
             if len(found) == (1 if at_once else MOST):
                 break
         if found or left <= 0:

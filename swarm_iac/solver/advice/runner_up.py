@@ -11,7 +11,7 @@ from swarm_iac.model.workload import Replicas
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.figures import figures, rank, worse
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.solution import Second
+from swarm_iac.solver.solution import RunnerUp
 
 #: So many of its nodes are tried; the best answer counts.
 NODES = 3
@@ -25,7 +25,7 @@ def second_best(
     last: Placement,
     today: datetime.date | None,
     watch: Watch | None = None,
-) -> Second | None:
+) -> RunnerUp | None:
     """The best placement in which one of the workload's nodes is closed to it; None when it stands nowhere.
 
     What ran in `last` and leaves its node for it is a move, its own replicas too. Once the watch is stopped, the best of
@@ -35,7 +35,7 @@ def second_best(
     stack, watch = placed_only(stack, placement), watch or Watch()
     here = sorted({a.node for a in placement.going() if a.workload == workload})
     base = figures(stack, placement)
-    best: tuple[tuple[int, ...], Second] | None = None
+    best: tuple[tuple[int, ...], RunnerUp] | None = None
     for node in here[:NODES]:
         found = solve(_avoiding(stack, workload, node), placement, today=today, watch=watch, reasons=False)
         if watch.stopped:
@@ -43,9 +43,9 @@ def second_best(
         moved = sum(1 for move in found.moves if move.target and (move.name, move.source) in runs)
         now = figures(stack, found.placement, moved)
         nodes = tuple(sorted(a.node for a in found.placement.going() if a.workload == workload))
-        second = Second(avoids=node, nodes=nodes, price=worse(base, now))
+        runner_up = RunnerUp(avoids=node, nodes=nodes, price=worse(base, now))
         if best is None or rank(now) > best[0]:
-            best = rank(now), second
+            best = rank(now), runner_up
     return best[1] if best else None
 
 

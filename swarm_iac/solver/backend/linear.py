@@ -7,7 +7,7 @@ In this order, until one gives an optimal basis with its prices:
 3  HiGHS
 4  the last answer, as it was: its prices still make a valid Lagrangian bound, whatever they are
 
-Each engine that gives no answer is told to whoever listens, so that a proof can name it.
+Each engine that gives no answer is reported to the listener, so that a proof can name it.
 """
 
 from __future__ import annotations

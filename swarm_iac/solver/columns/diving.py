@@ -41,7 +41,7 @@ def dive(
             break
         master = Master(problem)
         for shape, pattern in columns:
-            if problem.shapes[shape].count and _room(problem, master, shape, pattern):
+            if problem.shapes[shape].count and _capacity(problem, master, shape, pattern):
                 master.add(shape, pattern)
         mix = master.solve()
         if rounds and not stop():
@@ -71,7 +71,7 @@ def _fix(problem: Problem, mix: Mix) -> Plan:
     return fixed
 
 
-def _room(problem: Problem, master: Master, shape: int, pattern: Pattern) -> bool:
+def _capacity(problem: Problem, master: Master, shape: int, pattern: Pattern) -> bool:
     return all(problem.rows[row].limit >= amount for row, amount in master.uses(shape, pattern).items())
 
 

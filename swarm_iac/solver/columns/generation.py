@@ -35,14 +35,14 @@ def hosts(shapes: tuple[Shape, ...]) -> list[list[int]]:
     """For each shape itself and those whose nodes can carry whatever one of its own can."""
     if not shapes:
         return []
-    rooms = np.array([(shape.cards, *shape.room) for shape in shapes], dtype=np.int64)
+    capacities = np.array([(shape.cards, *shape.capacity) for shape in shapes], dtype=np.int64)
     open_ = np.array([shape.count > 0 and not shape.tops for shape in shapes], dtype=bool)
     fits = [frozenset(shape.fits) for shape in shapes]
 
     def carries(g: int, h: int) -> bool:
         return g == h or fits[h] <= fits[g]
 
-    larger = ((rooms >= room).all(axis=1) & open_ for room in rooms)
+    larger = ((capacities >= capacity).all(axis=1) & open_ for capacity in capacities)
     return [[g for g in sorted({h, *np.flatnonzero(found).tolist()}) if carries(g, h)] for h, found in enumerate(larger)]
 
 
@@ -71,8 +71,8 @@ def generate(
 ) -> Generated:
     """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
 
-    A round prices the shapes that promised most last time; every EVERY-th round, and whenever those find nothing,
-    prices all and gives a bound, which is told.
+    A round prices the shapes that were worth most last time; every EVERY-th round, and whenever those find nothing,
+    prices all and gives a bound, which is reported.
     """
     shapes = problem.shapes
     others = hosts(shapes)
@@ -155,12 +155,12 @@ def _priced(
 ) -> Iterator[tuple[int, Priced]]:
     """What each shape carries best at its charges; shapes that are alike and charged alike are priced once.
 
-    Where kinds count and there is no time for all shapes, those that promise least are bounded only.
+    Where kinds count and there is no time for all shapes, those likely to be worth least are bounded only.
     """
     alike: dict[tuple[object, ...], list[int]] = {}
     for h, at in charges.items():
         shape = pricers[h].shape
-        alike.setdefault((shape.cards, shape.room, shape.fits, shape.tops, shape.keeps, at), []).append(h)
+        alike.setdefault((shape.cards, shape.capacity, shape.fits, shape.tops, shape.keeps, at), []).append(h)
     firsts = [group[0] for group in alike.values()]
 
     priced = set(firsts)

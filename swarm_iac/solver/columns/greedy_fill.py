@@ -22,7 +22,7 @@ Preference = Callable[["Floor", Kind], Floats]
 
 
 class Floor:
-    """What is free on every node, and what stands there."""
+    """What is free on every node, and what is placed there."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -30,10 +30,10 @@ class Floor:
         self.shape: Ints = np.repeat(np.arange(len(sizes)), sizes)
         most = max((shape.cards for shape in problem.shapes), default=0)
         cards = [[WHOLE] * shape.cards + [0] * (most - shape.cards) for shape in problem.shapes]
-        rooms = [shape.room for shape in problem.shapes]
+        capacities = [shape.capacity for shape in problem.shapes]
         self.cards: Ints = np.repeat(np.array(cards, dtype=np.int64).reshape(len(sizes), most), sizes, axis=0)
         dims = max((len(kind.need) for kind in problem.kinds), default=0)  # there may be no shape
-        self.free: Ints = np.repeat(np.array(rooms, dtype=np.int64).reshape(len(sizes), dims), sizes, axis=0)
+        self.free: Ints = np.repeat(np.array(capacities, dtype=np.int64).reshape(len(sizes), dims), sizes, axis=0)
         self.counts: npt.NDArray[np.int32] = np.zeros((len(self.shape), len(problem.kinds)), dtype=np.int32)
         self.left = [row.limit for row in problem.rows]
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]
@@ -66,7 +66,7 @@ class Floor:
         return np.maximum(caps, 0)
 
     def take(self, index: int, node: int, count: int) -> None:
-        """Put `count` replicas on a node; shares go to the fullest card that has room."""
+        """Put `count` replicas on a node; shares go to the fullest card that has capacity."""
         kind = self.problem.kinds[index]
         cards = self.cards[node]
         if kind.cards and kind.share == WHOLE:

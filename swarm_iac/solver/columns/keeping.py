@@ -11,7 +11,7 @@ For any π no placement of all that is wanted has fewer moves than
 
     Σ_k wanted_k · π_k − Σ_h count_h · max_x ( Σ_k π_k · d_k(x) − m(x) )      (Lagrange)
 
-and the maximum is replaced by an upper bound of itself. Most prices are 0, since most kinds find room without a move;
+and the maximum is replaced by an upper bound of itself. Most prices are 0, since most kinds fit without a move;
 where nothing could pay, a fractional knapsack in one resource shows it without solving anything. The box keeps prices
 small, so that they settle early; where something is left to s it grows.
 """
@@ -81,12 +81,12 @@ class _Program:
         return sum(max(0, count - now.get(kind, 0)) for kind, count in self.stand[shape].items())
 
     def brought(self, shape: int, pattern: Pattern) -> dict[int, int]:
-        """Replicas of each kind more than stand there."""
+        """Replicas of each kind beyond those placed there."""
         now, stood = dict(pattern), self.stand[shape]
         return {k: d for k in {*now, *stood} if (d := now.get(k, 0) - stood.get(k, 0))}
 
     def add(self, shape: int, pattern: Pattern) -> bool:
-        """Add a column; False when it is there already or what stands there anyway."""
+        """Add a column; False if it is there already or equals the current placement."""
         brought = self.brought(shape, pattern)
         if not brought or (shape, pattern) in self.columns:
             return False
@@ -215,9 +215,9 @@ def _ceiling(pricer: Pricer, prices: Sequence[float], keeps: dict[int, int]) -> 
     items = [(1 + prices[k], k, min(count, pricer.tops.get(k, 0))) for k, count in keeps.items()]
     items += [(prices[k], k, top) for k, top in pricer.tops.items() if prices[k] > 0]
     best = math.inf
-    for i, room in enumerate((shape.cards * WHOLE, *shape.room)):
+    for i, capacity in enumerate((shape.cards * WHOLE, *shape.capacity)):
         needs = [kinds[k].cards * kinds[k].share if not i else kinds[k].need[i - 1] for _, k, _ in items]
-        total, left = 0.0, float(room)
+        total, left = 0.0, float(capacity)
         for need, (value, _, top) in sorted(zip(needs, items, strict=True), key=lambda one: one[0] / one[1][0]):
             take = min(top, left / need) if need else top
             total += take * value

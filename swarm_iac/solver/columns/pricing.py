@@ -1,7 +1,7 @@
 """What would a node of one shape best carry at given prices? A knapsack in CP-SAT, solved again and again.
 
     max  Σ_k gain_k · x_k + Σ_k bonus_k · kept_k             gain_k = value_k − price_k,  kept_k ≤ min(x_k, stood_k)
-         Σ_k need_k · x_k ≤ room                             every resource
+         Σ_k need_k · x_k ≤ capacity                             every resource
          Σ_{k whole} cards_k · x_k + cards that shares fill ≤ cards     (arc flow, see `cards`)
 
 Kinds that are dominated at these prices are left out: another of the same share gains as much and needs no more of
@@ -46,9 +46,9 @@ class Pricer:
     def _top(self, index: int) -> int:
         kind, shape = self.problem.kinds[index], self.shape
         top = min(self._most(index), dict(shape.tops).get(index, kind.count), kind.count)
-        for need, room in zip(kind.need, shape.room, strict=True):
+        for need, capacity in zip(kind.need, shape.capacity, strict=True):
             if need:
-                top = min(top, room // need)
+                top = min(top, capacity // need)
         return top
 
     def _most(self, index: int) -> int:
@@ -98,9 +98,9 @@ class Pricer:
                 gains.append((max(0.0, gain + self.keeps[k].bonus), k, kept))
             gains.append((max(0.0, gain), k, top - kept))
         best = math.inf
-        for i, room in enumerate((self.shape.cards * WHOLE, *self.shape.room)):
+        for i, capacity in enumerate((self.shape.cards * WHOLE, *self.shape.capacity)):
             needs = [kinds[k].cards * kinds[k].share if not i else kinds[k].need[i - 1] for _, k, _ in gains]
-            total, left = 0.0, float(room)
+            total, left = 0.0, float(capacity)
             for need, (gain, _, top) in sorted(zip(needs, gains, strict=True), key=lambda one: one[0] / max(one[1][0], 1e-9)):
                 take = min(top, left / need) if need else top  # who needs nothing of it comes first, however little is left
                 total += take * gain
@@ -109,7 +109,7 @@ class Pricer:
         return Priced((), best)
 
     def _undominated(self, gains: dict[int, int]) -> list[int]:
-        """Kinds that some best pattern may need; kinds that stand there always count as needed."""
+        """Kinds that some best pattern may need; kinds that are placed there always count as needed."""
         kinds = self.problem.kinds
         groups: dict[tuple[int, int], list[int]] = {}
         for k, gain in gains.items():
@@ -129,10 +129,10 @@ class Pricer:
 
     def _limit(self, model: cp_model.CpModel, x: dict[int, cp_model.IntVar]) -> None:
         kinds, shape = self.problem.kinds, self.shape
-        for i, room in enumerate(shape.room):
+        for i, capacity in enumerate(shape.capacity):
             needs = [kinds[k].need[i] for k in x]
-            if sum(need * self.tops[k] for k, need in zip(x, needs, strict=True)) > room:
-                model.add(cp_model.LinearExpr.weighted_sum(list(x.values()), needs) <= room)
+            if sum(need * self.tops[k] for k, need in zip(x, needs, strict=True)) > capacity:
+                model.add(cp_model.LinearExpr.weighted_sum(list(x.values()), needs) <= capacity)
         whole = [(var, kinds[k].cards) for k, var in x.items() if kinds[k].cards and kinds[k].share == WHOLE]
         used = cp_model.LinearExpr.weighted_sum([v for v, _ in whole], [c for _, c in whole])
         shared = [k for k in x if kinds[k].cards and kinds[k].share < WHOLE]

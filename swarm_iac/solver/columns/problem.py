@@ -19,7 +19,7 @@ Pattern = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Replicas that are alike; `need` follows Shape.room.
+    """Replicas that are alike; `need` follows Shape.capacity.
 
     `value` is gained for each that is placed in a linear program, where all values span three decades; `worth` orders
     whole placements strictly.
@@ -45,14 +45,14 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`count` nodes that are alike: what each has besides its cards, its cards, and who may stand there.
+    """`count` nodes that are alike: what each has besides its cards, its cards, and what may be placed there.
 
-    `tops` bounds single kinds below what room allows (cordoned nodes); `keeps` says what stands there.
+    `tops` bounds single kinds below what capacity allows (cordoned nodes); `keeps` says what is placed there.
     """
 
     count: int
     cards: int
-    room: tuple[int, ...]
+    capacity: tuple[int, ...]
     fits: tuple[int, ...]
     tops: tuple[tuple[int, int], ...] = ()
     keeps: tuple[Keep, ...] = ()
@@ -95,7 +95,7 @@ class Problem:
 
     @cached_property
     def leaner(self) -> tuple[bytes, ...]:
-        """For each kind k a byte for each kind j: 1 where j needs no more of anything, and only room bounds it on a node."""
+        """For each kind k a byte for each kind j: 1 where j needs no more of anything, and only capacity bounds it."""
         needs = np.array([(0, *kind.need) for kind in self.kinds], dtype=np.int64)
         unbound = np.array([not kind.most for kind in self.kinds], dtype=bool)
         return tuple(((needs <= need).all(axis=1) & unbound).astype(np.uint8).tobytes() for need in needs)

@@ -37,13 +37,15 @@ def promote(floor: Floor, stop: Callable[[], bool] = never) -> None:
 
 
 def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
-    """Nodes with room for the replica if all of lower levels left; those with the most free cards first."""
+    """Nodes with capacity for the replica if all of lower levels left; those with the most free cards first."""
     kinds, kind = floor.problem.kinds, floor.problem.kinds[k]
     held = floor.counts[:, lower].astype(np.int64)
-    room = floor.free + held @ np.array([kinds[j].need for j in lower], dtype=np.int64).reshape(len(lower), -1)
+    capacity = floor.free + held @ np.array([kinds[j].need for j in lower], dtype=np.int64).reshape(len(lower), -1)
     cards = floor.cards.sum(axis=1)
     freed = cards + held @ np.array([kinds[j].cards * kinds[j].share for j in lower], dtype=np.int64)
-    fits = floor.suits[:, k] & (room >= np.array(kind.need, dtype=np.int64)).all(axis=1) & (freed >= kind.cards * kind.share)
+    fits = (
+        floor.suits[:, k] & (capacity >= np.array(kind.need, dtype=np.int64)).all(axis=1) & (freed >= kind.cards * kind.share)
+    )
     if kind.most:
         fits &= floor.counts[:, k] < kind.most
     nodes = np.flatnonzero(fits)
@@ -51,7 +53,7 @@ def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
 
 
 def _option(floor: Floor, k: int, lower: list[int], node: int) -> tuple[int, int, tuple[tuple[int, int], ...]] | None:
-    """(Worth that goes, node, what it carries then); the least valued go first, and whoever need not go comes back."""
+    """(Worth that goes, node, what it carries then); the least valued go first, and those that need not go come back."""
     kinds = floor.problem.kinds
     carried = Counter(dict(floor.pattern(node)))
     carried[k] += 1
@@ -74,10 +76,10 @@ def _option(floor: Floor, k: int, lower: list[int], node: int) -> tuple[int, int
 
 
 def _fits(floor: Floor, node: int, carried: Counter[int]) -> bool:
-    room = floor.problem.shapes[int(floor.shape[node])].room
+    capacity = floor.problem.shapes[int(floor.shape[node])].capacity
     kinds = floor.problem.kinds
-    used = [sum(kinds[j].need[i] * n for j, n in carried.items()) for i in range(len(room))]
-    return all(a <= b for a, b in zip(used, room, strict=True)) and _cards(floor, node, carried) is not None
+    used = [sum(kinds[j].need[i] * n for j, n in carried.items()) for i in range(len(capacity))]
+    return all(a <= b for a, b in zip(used, capacity, strict=True)) and _cards(floor, node, carried) is not None
 
 
 def _cards(floor: Floor, node: int, carried: Counter[int]) -> list[int] | None:

@@ -35,7 +35,7 @@ Tell = Callable[[Nodes, float], None]
 
 
 def _nobody(nodes: Nodes, bound: float) -> None:
-    """Whom nothing is told."""
+    """Listens to nothing."""
 
 
 @dataclass(frozen=True)

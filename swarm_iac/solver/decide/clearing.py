@@ -1,6 +1,6 @@
 """Who moves so that the next finds a place, where one search over all does not tell?
 
-Room is made for one unplaced workload after the other, a few nodes at a time; what that moved without need goes home.
+Capacity is freed for one unplaced workload after the other, a few nodes at a time; what that moved without need goes home.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.gpu_bounds import Bounds
 from swarm_iac.solver.repair.move_bound import fewest_by_columns
 from swarm_iac.solver.repair.neighbourhood import neighbourhood, short
-from swarm_iac.solver.repair.undo_moves import homeward, net
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled
+from swarm_iac.solver.repair.undo_moves import net, undo_moves
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs
 from swarm_iac.solver.snapshot.value import size
 
 #: Neighbourhoods that are tried in all, and for one workload.
@@ -29,8 +29,8 @@ LOOKED = 4e-4
 
 
 def cleared(
-    scene: Scene,
-    settled: Settled,
+    snapshot: Snapshot,
+    classified: Classified,
     most: dict[str, int],
     counts: Pairs,
     watch: Watch,
@@ -39,56 +39,59 @@ def cleared(
 ) -> tuple[Pairs, int]:
     """A placement that is worth at least as much as `counts`, and the rounds that it took.
 
-    `left`: deterministic time. When it is used up no more rounds are begun. `gpus`: room is made for nobody of a priority
+    `left`: deterministic time. When it is used up no more rounds are begun. `gpus`: no capacity is freed for a priority
     that holds already what it could.
     """
     rounds = 0
     tried: Counter[str] = Counter()
-    solve = scene.stack.solve
+    solve = snapshot.stack.solve
     while rounds < ROUNDS[solve.effort] and left > 0 and not watch.stopped:
-        full = _full(scene, counts, gpus)
-        ask = next((ask for ask in short(scene, counts) if tried[ask.name] < ATTEMPTS and not _takes(ask, full)), None)
-        if ask is None:
+        full = _full(snapshot, counts, gpus)
+        request = next(
+            (request for request in short(snapshot, counts) if tried[request.name] < ATTEMPTS and not _takes(request, full)),
+            None,
+        )
+        if request is None:
             break
-        task = neighbourhood(scene, settled, counts, ask, tried[ask.name])
-        tried[ask.name] += 1
-        left -= LOOKED * len(scene.bins)
+        task = neighbourhood(snapshot, classified, counts, request, tried[request.name])
+        tried[request.name] += 1
+        left -= LOOKED * len(snapshot.nodes)
         if task is None:
             continue
         rounds += 1
-        near, found, _ = attempt(scene, task, most, counts, True, watch, haste=True, left=left)
+        near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left)
         left -= near.spent
-        found = homeward(scene, settled, found)
+        found = undo_moves(snapshot, classified, found)
         # Each neighbourhood keeps the budget by itself; what changed its card before is not known to it.
-        kept = moves_of(scene, settled, found) <= max(solve.moves, moves_of(scene, settled, counts))
-        if kept and net(scene, settled, found) > net(scene, settled, counts):
+        kept = moves_of(snapshot, classified, found) <= max(solve.moves, moves_of(snapshot, classified, counts))
+        if kept and net(snapshot, classified, found) > net(snapshot, classified, counts):
             counts = found
     return counts, rounds
 
 
-def _full(scene: Scene, counts: Pairs, gpus: Bounds) -> set[int]:
+def _full(snapshot: Snapshot, counts: Pairs, gpus: Bounds) -> set[int]:
     """Priorities whose workloads hold all the GPUs that they could."""
     held: Counter[int] = Counter()
     for (name, _), count in counts.items():
-        held[scene.asks[name].priority] += size(scene.asks[name]) * count
-    levels = {ask.priority for ask in scene.asks.values()}
+        held[snapshot.requests[name].priority] += size(snapshot.requests[name]) * count
+    levels = {request.priority for request in snapshot.requests.values()}
     above = {level: sum(held[other] for other in levels if other > level) for level in levels}
     return {level for level in levels if gpus.of(level, above[level], held[level] + 1) <= held[level]}
 
 
-def _takes(ask: Ask, full: set[int]) -> bool:
+def _takes(request: WorkloadRequest, full: set[int]) -> bool:
     """Would it take its GPUs from its equals?"""
-    return bool(ask.gpus) and ask.priority in full
+    return bool(request.gpus) and request.priority in full
 
 
 def fewer(
-    scene: Scene, settled: Settled, counts: Pairs, counted: Goal, watch: Watch, left: float = math.inf
+    snapshot: Snapshot, classified: Classified, counts: Pairs, counted: Goal, watch: Watch, left: float = math.inf
 ) -> tuple[Pairs, Goal]:
     """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
     if counted.bound == counted.value or watch.stopped:
         return counts, counted
-    least = fewest_by_columns(scene, settled, counts, scene.stack.solve.effort, TimeLimit(watch.ended, left))
-    if least.found is not None and moves_of(scene, settled, least.found) < counted.value:
-        counts = homeward(scene, settled, least.found)
-    moves = moves_of(scene, settled, counts)
+    least = fewest_by_columns(snapshot, classified, counts, snapshot.stack.solve.effort, TimeLimit(watch.ended, left))
+    if least.found is not None and moves_of(snapshot, classified, least.found) < counted.value:
+        counts = undo_moves(snapshot, classified, least.found)
+    moves = moves_of(snapshot, classified, counts)
     return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted.bound, least.moves)))

@@ -1,4 +1,4 @@
-"""Does what runs keep running while there is no room for it to grow?
+"""Does what runs keep running while it cannot grow?
 
 A replica whose workload asks for another size may find no place with it. Then the workload keeps the size that it has, all
 its replicas together, and the rest is decided beside that. So a job ends for its own growth only where it says so
@@ -17,11 +17,11 @@ from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.explain.conflict import GANG, Causes, conflict, room_of
+from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.explain.messages import ANEW
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Ask
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.solution import Solution
 
 Sizes = dict[str, tuple[Allocation, int]]
@@ -37,13 +37,13 @@ def solve_keeping(
     """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow.
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
-    is never lost. Then those keep their size that found no place, a few times anew; where that is not enough, all do.
-    Who lost its place since others take its devices starts anew with other ones, beside all that was decided; and who waits
-    to grow does so where others that lost their places left it room.
+    is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
+    enough, all do. A replica that lost its slot since others take its devices restarts with different ones, beside all that
+    was decided; and what waits to grow does so where others that lost their slots left it capacity.
     """
     now, found = _growing(stack, last, today, watch)
     anew = any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons)
-    if not anew and not any(_has_room(stack, now, found.placement, one.workload, today) for one in found.placement.growing):
+    if not anew and not any(_fits(stack, now, found.placement, one.workload, today) for one in found.placement.growing):
         return now, found
     bare = found.placement.model_copy(update={"unplaced": (), "growing": ()})
     then, more = _growing(stack, bare, today, watch)
@@ -99,37 +99,39 @@ def _as_told(name: str, why: Waiting) -> Growing:
     return Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons)
 
 
-def _grown(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> tuple[Causes, Ask]:
+def _grown(
+    stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None
+) -> tuple[Causes, WorkloadRequest]:
     """All of a workload in its new size, asked for beside what else stands."""
     wished = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
-    scene = scene_of(wished, placement, today)
+    snapshot = snapshot_of(wished, placement, today)
     rest = tuple(one for one in placement.allocations if one.workload != name or one.ended)
-    ask, count = scene.asks[name], len(placement.allocations) - len(rest)
-    if not ask.gang:  # all of it grows, or nothing does
-        ask = replace(ask, gang=count > 1, members=count, wanted=count)
-    return Causes(room_of(scene, placement.model_copy(update={"allocations": rest}))), ask
+    request, count = snapshot.requests[name], len(placement.allocations) - len(rest)
+    if not request.gang:  # all of it grows, or nothing does
+        request = replace(request, gang=count > 1, members=count, wanted=count)
+    return Causes(capacity_of(snapshot, placement.model_copy(update={"allocations": rest}))), request
 
 
-def _has_room(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> bool:
+def _fits(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> bool:
     """Has all of it a place in its new size beside what stands? Others that lost theirs may have left it."""
-    causes, ask = _grown(stack, now, placement, name, today)
-    return not conflict(causes.room, ask)
+    causes, request = _grown(stack, now, placement, name, today)
+    return not conflict(causes.capacity, request)
 
 
 def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> Growing | None:
     """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
-    causes, ask = _grown(stack, now, placement, name, today)
-    room = causes.seen(ask)
-    if not conflict(room, ask):
+    causes, request = _grown(stack, now, placement, name, today)
+    capacity = causes.seen(request)
+    if not conflict(capacity, request):
         return None
-    reasons = causes.of(ask)
+    reasons = causes.of(request)
     if stack.workloads[name].gang is None:
         reasons = tuple(_of_replicas(one, name) for one in reasons)
-    return Growing(workload=name, code=code(reasons), nodes=lacking(room, ask), reasons=reasons)
+    return Growing(workload=name, code=code(reasons), nodes=lacking(capacity, request), reasons=reasons)
 
 
 def _of_replicas(reason: Reason, name: str) -> Reason:
-    """What is told of a gang, of replicas that grow together."""
+    """The reason of a gang, of replicas that grow together."""
     text = reason.text.replace("members run or none", "members grow or none").replace(" members", " replicas")
     path = f"workloads.{name}.replicas" if reason.rule == GANG else reason.path
     return reason.model_copy(update={"text": text, "path": path})

@@ -23,9 +23,9 @@ from swarm_iac.solver.exact.goals import LEVELS
 from swarm_iac.solver.repair.gpu_bounds import Bounds
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import View, named, simple, view
-from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import RACK
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import size
 
@@ -53,56 +53,60 @@ def fill(
 
     `start`: the greedy placement, whose gangs stay.
     """
-    scene = task.scene
-    last = late(scene, (scene.asks[name] for name in task.free))
-    together = {name for name in task.free if not simple(scene.asks[name])}
+    snapshot = task.snapshot
+    last = late(snapshot, (snapshot.requests[name] for name in task.free))
+    together = {name for name in task.free if not simple(snapshot.requests[name])}
     single = [name for name in task.free if name not in together and name not in last]
     first: Pairs = Counter({pair: count for pair, count in start.items() if pair[0] in together})
-    room = task.base.copy()
-    _take(room, first)
-    seen = view(room, single)
-    levels = {scene.asks[name].priority for name in single}
+    capacity = task.base.copy()
+    _take(capacity, first)
+    seen = view(capacity, single)
+    levels = {snapshot.requests[name].priority for name in single}
     # With one level and nothing that binds replicas to each other, what is filled is all that is bounded.
-    alone = levels if len(levels) == 1 and not together and len({ask.priority for ask in scene.asks.values()}) == 1 else set()
+    alone = (
+        levels
+        if len(levels) == 1 and not together and len({request.priority for request in snapshot.requests.values()}) == 1
+        else set()
+    )
 
     def told(nodes: Nodes, bound: float) -> None:
-        tell(first + _named(seen, room, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
+        tell(first + _named(seen, capacity, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
 
     filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
-    found = _admitted(room, _named(seen, room, filled.nodes))
-    rest = {name: left for name in task.free if (left := task.free[name] - room.counts[name].total()) > 0}
-    rest = {name: left for name, left in rest.items() if not scene.asks[name].shared}  # patterns pack cards anew
-    more = greedy(replace(task, base=room, free=rest), stop)
+    found = _admitted(capacity, _named(seen, capacity, filled.nodes))
+    rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
+    rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards again
+    more = greedy(replace(task, base=capacity, free=rest), stop)
     return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
 
 
-def late(scene: Scene, asks: Iterable[Ask]) -> frozenset[str]:
+def late(snapshot: Snapshot, requests: Iterable[WorkloadRequest]) -> frozenset[str]:
     """Workloads without GPUs of the lowest priority: they get what the others leave, and are bounded by counting."""
-    found = list(asks)
-    least = min((ask.priority for ask in found), default=0)
-    return frozenset(ask.name for ask in found if not ask.gpus and ask.priority == least)
+    found = list(requests)
+    least = min((request.priority for request in found), default=0)
+    return frozenset(request.name for request in found if not request.gpus and request.priority == least)
 
 
-def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
+def _named(seen: View, capacity: FreeCapacity, patterns_on: Nodes) -> Pairs:
     """Patterns on nodes: those that take the most of a rack first, each to the rack with the most left."""
     counts: dict[str, Counter[int]] = {}
-    left = {rack: list(values) for rack, values in room.racks.items() if any(value < ENDLESS // 2 for value in values)}
+    left = {rack: list(values) for rack, values in capacity.racks.items() if any(value < ENDLESS // 2 for value in values)}
     whole = {rack: [max(1, value) for value in values] for rack, values in left.items()}
-    bins = room.scene.bins
+    nodes = capacity.snapshot.nodes
 
     def open_part(rack: str) -> float:
         return min(a / b for a, b in zip(left[rack], whole[rack], strict=True)) if rack in left else 1.0
 
-    for names, patterns in zip(seen.bins, nodes, strict=True):
-        if not any(bins[name].rack in left for name in names):
+    for names, patterns in zip(seen.nodes, patterns_on, strict=True):
+        if not any(nodes[name].rack in left for name in names):
             counts.update((node, Counter(dict(pattern))) for node, pattern in zip(names, patterns, strict=True))
             continue
         by_rack: dict[str, list[str]] = {}
         for name in reversed(names):
-            by_rack.setdefault(bins[name].rack or "", []).append(name)
-        firsts = [room.scene.asks[kind[0]] for kind in seen.asks]
+            by_rack.setdefault(nodes[name].rack or "", []).append(name)
+        firsts = [capacity.snapshot.requests[kind[0]] for kind in seen.requests]
         uses = {
-            pattern: [sum(bins[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK))]
+            pattern: [sum(nodes[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK))]
             for pattern in set(patterns)
         }
         for pattern in sorted(patterns, key=lambda one: ([-use for use in uses[one]], one)):
@@ -112,43 +116,45 @@ def _named(seen: View, room: Room, nodes: Nodes) -> Pairs:
             counts[by_rack[rack].pop()] = Counter(dict(pattern))
             if not by_rack[rack]:
                 del by_rack[rack]
-    return named(seen, room, counts)
+    return named(seen, capacity, counts)
 
 
-def _take(room: Room, counts: Pairs) -> None:
+def _take(capacity: FreeCapacity, counts: Pairs) -> None:
     for (name, node), count in counts.items():
-        room.take(room.scene.asks[name], room.scene.bins[node], count)
+        capacity.take(capacity.snapshot.requests[name], capacity.snapshot.nodes[node], count)
 
 
-def _admitted(room: Room, counts: Pairs) -> Pairs:
+def _admitted(capacity: FreeCapacity, counts: Pairs) -> Pairs:
     """What racks and gangs leave of it, the highest priority first: columns see racks that are alike as one."""
     found: Pairs = Counter()
-    for (name, node), count in sorted(counts.items(), key=lambda one: (-room.scene.asks[one[0][0]].priority, one[0])):
-        ask, bin_ = room.scene.asks[name], room.scene.bins[node]
-        fits = min(count, max(0, room.by_rack(ask, bin_)))
+    for (name, node), count in sorted(
+        counts.items(), key=lambda one: (-capacity.snapshot.requests[one[0][0]].priority, one[0])
+    ):
+        request, host = capacity.snapshot.requests[name], capacity.snapshot.nodes[node]
+        fits = min(count, max(0, capacity.by_rack(request, host)))
         if fits:
-            room.take(ask, bin_, fits)
+            capacity.take(request, host, fits)
             found[name, node] = fits
     return found
 
 
-def goals(scene: Scene, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
+def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
     """What was placed by level with its bound, given that the levels above are not worse."""
     placed = by_workload(counts)
-    shared = any(ask.shared for ask in scene.asks.values())
+    shared = any(request.shared for request in snapshot.requests.values())
     found: list[Goal] = []
     above = 0
     for level in LEVELS:
-        asks = [ask for ask in scene.asks.values() if ask.priority == PRIORITIES[level]]
-        if not asks:
+        requests = [request for request in snapshot.requests.values() if request.priority == PRIORITIES[level]]
+        if not requests:
             continue
         unit = 1 if shared else WHOLE
-        milli = sum(size(ask) * placed[ask.name] for ask in asks)
-        counted = sum(size(ask) * possible[ask.name] for ask in asks)
+        milli = sum(size(request) * placed[request.name] for request in requests)
+        counted = sum(size(request) * possible[request.name] for request in requests)
         most = max(milli, bounds.of(PRIORITIES[level], above, counted))
         above += milli
         name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
         found.append(Goal(name=name, value=milli // unit, bound=most // unit))
-        count, best = sum(placed[ask.name] for ask in asks), sum(possible[ask.name] for ask in asks)
+        count, best = sum(placed[request.name] for request in requests), sum(possible[request.name] for request in requests)
         found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=best))
     return tuple(found)

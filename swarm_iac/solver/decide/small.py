@@ -17,10 +17,10 @@ from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
-from swarm_iac.solver.repair.undo_moves import eased, homeward
-from swarm_iac.solver.snapshot.capacity import room_with
-from swarm_iac.solver.snapshot.snapshot import Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, Task, by_workload, fixed_by, narrow, wide
+from swarm_iac.solver.repair.undo_moves import eased, undo_moves
+from swarm_iac.solver.snapshot.capacity import capacity_with
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
 
 #: Part of it that narrow searches have where a wide one follows.
@@ -39,61 +39,61 @@ def complete(counts: Pairs, most: dict[str, int]) -> bool:
     return all(placed[name] >= count for name, count in most.items())
 
 
-def from_nothing(scene: Scene, task: Task, most: dict[str, int], watch: Watch) -> Answer:
+def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Watch) -> Answer:
     """A small fleet on which nothing runs: from a greedy placement, and where a search is not proven by columns as well."""
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
-    left = in_all(scene, FROM_NOTHING)
+    left = in_all(snapshot, FROM_NOTHING)
     if watch.stopped or complete(counts, most):
-        return attempt(scene, task, most, counts, True, watch, left=left)
-    effort = scene.stack.solve.effort
-    counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
+        return attempt(snapshot, task, most, counts, True, watch, left=left)
+    effort = snapshot.stack.solve.effort
+    counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one))
     watch.phase("improving the placement")
 
     def by_columns(counts: Pairs, priority: int) -> Pairs:
         """That priority and those below it, beside what those above it hold."""
-        fixed = Counter({pair: n for pair, n in counts.items() if scene.asks[pair[0]].priority > priority})
-        free = {name: n for name, n in task.free.items() if scene.asks[name].priority <= priority}
-        rest = replace(task, base=room_with(scene, fixed), free=free)
-        return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(scene, watch).part(0.5)).counts
+        fixed = Counter({pair: n for pair, n in counts.items() if snapshot.requests[pair[0]].priority > priority})
+        free = {name: n for name, n in task.free.items() if snapshot.requests[name].priority <= priority}
+        rest = replace(task, base=capacity_with(snapshot, fixed), free=free)
+        return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(snapshot, watch).part(0.5)).counts
 
-    gpus = PriorityBounds(scene, most, columns(scene, watch))
-    best = attempt(scene, task, most, counts, True, watch, left=left, gpus=gpus, again=by_columns)
-    return _better(scene, task, most, best, restored(scene, Settled({}, {}), best[1], watch.ended), best[0].scores)
+    gpus = PriorityBounds(snapshot, most, columns(snapshot, watch))
+    best = attempt(snapshot, task, most, counts, True, watch, left=left, gpus=gpus, again=by_columns)
+    return _better(snapshot, task, most, best, restored(snapshot, Classified({}, {}), best[1], watch.ended), best[0].scores)
 
 
-def changed(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Answer:
+def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Answer:
     """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
     watch.phase("placing what is new")
-    task = narrow(scene, settled)
+    task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
-    left = in_all(scene, CHANGE)
-    if watch.stopped or complete(counts, most) or not settled.stay:
-        return _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left))
-    first = _eased(scene, settled, task, most, attempt(scene, task, most, counts, True, watch, left=left * NARROW))
+    left = in_all(snapshot, CHANGE)
+    if watch.stopped or complete(counts, most) or not classified.stay:
+        return _eased(snapshot, classified, task, most, attempt(snapshot, task, most, counts, True, watch, left=left))
+    first = _eased(snapshot, classified, task, most, attempt(snapshot, task, most, counts, True, watch, left=left * NARROW))
     if not _lacking(first[0].scores) or watch.stopped:
         return first
-    watch.phase("making room for what has no place")
-    return _all_at_once(scene, settled, most, first[1], watch, left - first[0].spent)
+    watch.phase("freeing capacity for pending work")
+    return _all_at_once(snapshot, classified, most, first[1], watch, left - first[0].spent)
 
 
-def _eased(scene: Scene, settled: Settled, task: Task, most: dict[str, int], answer: Answer) -> Answer:
+def _eased(snapshot: Snapshot, classified: Classified, task: Task, most: dict[str, int], answer: Answer) -> Answer:
     """The same, with those at home that a search which ended has shifted."""
-    other = eased(scene, settled, answer[1])
-    return answer if other == answer[1] else _better(scene, task, most, answer, other, answer[0].scores)
+    other = eased(snapshot, classified, answer[1])
+    return answer if other == answer[1] else _better(snapshot, task, most, answer, other, answer[0].scores)
 
 
-def _better(scene: Scene, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score]) -> Answer:
+def _better(snapshot: Snapshot, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score]) -> Answer:
     """The better of an answer and another placement, which is measured only; `proven` are bounds that hold for both."""
     if other == best[1]:
         return best
-    found, _, cut = attempt(scene, task, most, other, True, Watch(), enough=lambda scores: True)
+    found, _, cut = attempt(snapshot, task, most, other, True, Watch(), enough=lambda scores: True)
     return max(best, (replace(found, scores=stricter(found.scores, proven)), other, cut), key=_values)
 
 
 def _all_at_once(
-    scene: Scene,
-    settled: Settled,
+    snapshot: Snapshot,
+    classified: Classified,
     most: dict[str, int],
     counts: Pairs,
     watch: Watch,
@@ -103,26 +103,28 @@ def _all_at_once(
 
     `counts`: all that runs stays, and what has no place takes what is free.
     """
-    gpus = PriorityBounds(scene, most, columns(scene, watch), settled)
-    first = best = attempt(scene, wide(scene, settled), most, counts, True, watch, gpus=gpus, left=left * WIDE)
+    gpus = PriorityBounds(snapshot, most, columns(snapshot, watch), classified)
+    first = best = attempt(snapshot, full_task(snapshot, classified), most, counts, True, watch, gpus=gpus, left=left * WIDE)
     left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:
-        return _better(scene, wide(scene, settled), most, best, other, first[0].scores)
+        return _better(snapshot, full_task(snapshot, classified), most, best, other, first[0].scores)
 
     best = better(best, counts)  # a search that ended early may have lost what it began with
 
     if _open(best[0].scores) and not watch.stopped and left > 0:
-        found, _ = cleared(scene, settled, most, best[1], watch, left, bounded(best[0].scores))
+        found, _ = cleared(snapshot, classified, most, best[1], watch, left, bounded(best[0].scores))
         best = better(best, found)
-    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
+    best = better(best, restored(snapshot, classified, undo_moves(snapshot, classified, best[1]), watch.ended))
     if _open(best[0].scores) and not watch.stopped:
-        moved, goal = fewer(scene, settled, best[1], moves_goal(scene, settled, best[1]), watch, in_all(scene, CHANGE) * FEWER)
+        moved, goal = fewer(
+            snapshot, classified, best[1], moves_goal(snapshot, classified, best[1]), watch, in_all(snapshot, CHANGE) * FEWER
+        )
         best = better(best, moved)
-        if not short(scene, best[1]):  # then the least that these replicas move is the least of all
+        if not short(snapshot, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
-    best = better(best, eased(scene, settled, best[1]))
-    best = better(best, restored(scene, settled, homeward(scene, settled, best[1]), watch.ended))
+    best = better(best, eased(snapshot, classified, best[1]))
+    best = better(best, restored(snapshot, classified, undo_moves(snapshot, classified, best[1]), watch.ended))
     for aim, value, bound in best[0].scores:
         watch.reached(aim, value, bound)
     return best

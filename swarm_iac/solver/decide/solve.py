@@ -1,11 +1,11 @@
 """Where does everything go? From a stack and the last placement to the next one, with its proof.
 
-1  settle   what runs and may stay
-2  narrow   decide only what has no place, greedily first; if everything finds one, no wider search can do better
+1  classify what runs and may stay
+2  repair   decide only what has no place, greedily first; if everything finds one, no wider search can do better
    fill     where nothing runs columns decide on a large fleet, and are a second start on a small one
-3  wide     all workloads at once, where the model is small enough to be exact
-   mended   else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
-            and evicting what stands there
+3  full     all workloads at once, where the model is small enough to be exact
+   cleared  else, and where it proves too little: clear a few nodes for one unplaced workload after the other, by moving
+            and evicting what is placed there
 4  devices  replicas get indices, GPUs and CPUs; new ones that are split over NUMA nodes go where they are whole
 
 Each step begins from an answer and keeps it where it finds no better one, so a search that fails or is ended costs a
@@ -35,21 +35,21 @@ from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.exact.search import EFFORT, Found, never
 from swarm_iac.solver.exact.watch import Watch, goals_of
-from swarm_iac.solver.explain.conflict import Causes, room_of
+from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_goal, moves_of
 from swarm_iac.solver.repair.gpu_bounds import Bounds, level_bounds
-from swarm_iac.solver.repair.greedy import ORDERS, Misfits, greedy
+from swarm_iac.solver.repair.greedy import ORDERS, Overqualification, greedy
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
-from swarm_iac.solver.repair.undo_moves import eased, homeward
+from swarm_iac.solver.repair.undo_moves import eased, undo_moves
 from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.snapshot.binding_limits import without_slack
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, fixed_by, narrow, settle, wide
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Move, Solution, digest
 
@@ -93,44 +93,44 @@ def solve(
     """
     watch = watch or Watch()
     watch.phase("reading the fleet")
-    whole = scene_of(stack, last, today)
-    scene = without_slack(whole)
-    settled = settle(scene)
-    most = possible(scene)
+    whole = snapshot_of(stack, last, today)
+    snapshot = without_slack(whole)
+    classified = classify(snapshot)
+    most = possible(snapshot)
     with listening() as failures:
         try:
-            found = _best(scene, settled, most, moves, watch, scale, repair=repair)
+            found = _best(snapshot, classified, most, moves, watch, scale, repair=repair)
             if repair:
-                found = _whole(scene, settled, found, watch)
-            found = _on_one(scene, settled, most, found, watch)
+                found = _whole(snapshot, classified, found, watch)
+            found = _on_one(snapshot, classified, most, found, watch)
         except Exception as error:
-            found = _on_one(scene, settled, most, rescued(scene, settled, most, error, watch), watch)
+            found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
     found = _failures_told(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
     return _with_ends(_reasoned(found, whole, watch) if reasons else found, whole)
 
 
-def _with_ends(solution: Solution, scene: Scene) -> Solution:
-    """With the jobs that came to their end, about which nothing was decided."""
-    if not scene.ended:
+def _with_ends(solution: Solution, snapshot: Snapshot) -> Solution:
+    """With the jobs that finished, about which nothing was decided."""
+    if not snapshot.ended:
         return solution
-    allocations = sorted((*solution.placement.allocations, *scene.ended), key=lambda a: a.name)
+    allocations = sorted((*solution.placement.allocations, *snapshot.ended), key=lambda a: a.name)
     placement = solution.placement.model_copy(update={"allocations": tuple(allocations)})
     proof = solution.proof.model_copy(update={"placement": digest(placement)})
     return solution.model_copy(update={"placement": placement, "proof": proof})
 
 
-def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Solution:
+def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: Watch) -> Solution:
     """With what is new within one NUMA node, where that is possible at no cost to any goal but `nodes`."""
     ones = found.placement.allocations
-    if not locality.needless(scene, settled, ones):
+    if not locality.needless(snapshot, classified, ones):
         return found
     counts: Pairs = Counter((a.workload, a.node) for a in ones)
-    counts, ones = locality.whole(scene, settled, counts, ones)
+    counts, ones = locality.whole(snapshot, classified, counts, ones)
     goals = {goal.name: goal for goal in found.proof.goals}
-    counts, ones, goals = _filled_again(scene, settled, counts, ones, goals, watch)
-    placement = _placement_of(scene, ones)
-    within = locality.goal(scene, settled, counts, ones, goals)
+    counts, ones, goals = _filled_again(snapshot, classified, counts, ones, goals, watch)
+    placement = _placement_of(snapshot, ones)
+    within = locality.goal(snapshot, classified, counts, ones, goals)
     nodes = goals.pop("nodes", None)
     watch.tell((within,))
     told = [*goals.values(), within]
@@ -138,50 +138,57 @@ def _whole(scene: Scene, settled: Settled, found: Solution, watch: Watch) -> Sol
         told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
     optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
     proof = found.proof.model_copy(update={"goals": tuple(told), "optimal": optimal, "placement": digest(placement)})
-    return found.model_copy(update={"placement": placement, "proof": proof, "moves": _moves(scene, settled, placement)})
+    return found.model_copy(update={"placement": placement, "proof": proof, "moves": _moves(snapshot, classified, placement)})
 
 
 def _filled_again(
-    scene: Scene, settled: Settled, counts: Pairs, ones: tuple[Allocation, ...], goals: dict[str, Goal], watch: Watch
+    snapshot: Snapshot,
+    classified: Classified,
+    counts: Pairs,
+    ones: tuple[Allocation, ...],
+    goals: dict[str, Goal],
+    watch: Watch,
 ) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
-    """Whoever went to another node may have made room: who left goes home, and what never ran takes it; nobody is split."""
-    home = homeward(scene, settled, counts)
+    """A replica that moved may have freed capacity: those that left go home, and what never ran takes it; nobody is split."""
+    home = undo_moves(snapshot, classified, counts)
     if by_workload(home) != by_workload(counts):
         home = counts
-    more = restored(scene, settled, home, watch.ended)
-    new = Counter({pair: count for pair, count in (more - home).items() if pair[0] not in scene.running})
+    more = restored(snapshot, classified, home, watch.ended)
+    new = Counter({pair: count for pair, count in (more - home).items() if pair[0] not in snapshot.running})
     new = Counter() if home - more else new
     if not new and home == counts:
         return counts, ones, goals
-    found = assemble(scene, settled, home + new)
-    if len(locality.needless(scene, settled, found)) > len(locality.needless(scene, settled, ones)):
+    found = assemble(snapshot, classified, home + new)
+    if len(locality.needless(snapshot, classified, found)) > len(locality.needless(snapshot, classified, ones)):
         return counts, ones, goals
-    misfits, told = Misfits(scene), dict(goals)
+    overqualification, told = Overqualification(snapshot), dict(goals)
 
     def add(name: str, value: int) -> None:
         if name in told:
             told[name] = told[name].model_copy(update={"value": told[name].value + value})
 
     for name, count in by_workload(new).items():
-        ask, level = scene.asks[name], scene.stack.workloads[name].priority
-        add(f"{level}_placed_gpus", ask.gpus * count)
-        add(f"{level}_placed_gpu_milli", ask.gpus * ask.share * count)
+        request, level = snapshot.requests[name], snapshot.stack.workloads[name].priority
+        add(f"{level}_placed_gpus", request.gpus * count)
+        add(f"{level}_placed_gpu_milli", request.gpus * request.share * count)
         add(f"{level}_placed_replicas", count)
     for sign, ones_there in ((1, home + new - counts), (-1, counts - home)):
         for (name, node), count in ones_there.items():
-            add("misfit", sign * misfits.of(scene.asks[name], scene.bins[node]) * count)
-    add("moves", moves_of(scene, settled, home) - moves_of(scene, settled, counts))
+            add("misfit", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
+    add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
     return home + new, found, told
 
 
-def _on_one(scene: Scene, settled: Settled, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
+def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
     """With nobody split who has to be on one NUMA node: who came out so is placed elsewhere, or waits."""
     ones = found.placement.allocations
-    if not scene.singles or not split(scene, settled, ones):
+    if not snapshot.singles or not split(snapshot, classified, ones):
         return found
-    counts = unsplit(scene, settled, Counter((a.workload, a.node) for a in ones), watch.ended)
-    goals = (*goals_of_large(scene, counts, most, Bounds()), moves_goal(scene, settled, counts))
-    return _large_solution(scene, settled, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"})
+    counts = unsplit(snapshot, classified, Counter((a.workload, a.node) for a in ones), watch.ended)
+    goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves_goal(snapshot, classified, counts))
+    return _large_solution(
+        snapshot, classified, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"}
+    )
 
 
 def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
@@ -194,100 +201,113 @@ def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
     return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
 
 
-def rescued(scene: Scene, settled: Settled, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
+def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
     """What stays and a greedy pass for the rest, bounded by counting; the proof says what failed."""
-    task = narrow(scene, settled)
+    task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     where = f" at {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
-    goals = (*goals_of_large(scene, counts, most, Bounds()), moves_goal(scene, settled, counts))
-    return _large_solution(scene, settled, counts, goals, 0, watch, {"failed": f"{type(error).__name__}{where}: {error}"})
+    goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves_goal(snapshot, classified, counts))
+    return _large_solution(snapshot, classified, counts, goals, 0, watch, {"failed": f"{type(error).__name__}{where}: {error}"})
 
 
 def _best(
-    scene: Scene, settled: Settled, most: dict[str, int], moves: int | None, watch: Watch, scale: Scale, *, repair: bool
+    snapshot: Snapshot,
+    classified: Classified,
+    most: dict[str, int],
+    moves: int | None,
+    watch: Watch,
+    scale: Scale,
+    *,
+    repair: bool,
 ) -> Solution:
-    large = len(scene.asks) * len(scene.bins) > scale.pairs
+    large = len(snapshot.requests) * len(snapshot.nodes) > scale.pairs
     if not repair:
-        task = replace(wide(scene, settled), budget=moves)
-        left = in_all(scene, FROM_NOTHING)
-        found, counts, cut = attempt(scene, task, most, None, False, watch, haste=large, left=left, enough=never)
-    elif not scene.running and (large or len(scene.bins) > scale.nodes):
-        return _filled(scene, settled, most, watch)
-    elif not scene.running:
-        found, counts, cut = from_nothing(scene, narrow(scene, settled), most, watch)
+        task = replace(full_task(snapshot, classified), budget=moves)
+        left = in_all(snapshot, FROM_NOTHING)
+        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=large, left=left, enough=never)
+    elif not snapshot.running and (large or len(snapshot.nodes) > scale.nodes):
+        return _filled(snapshot, classified, most, watch)
+    elif not snapshot.running:
+        found, counts, cut = from_nothing(snapshot, repair_task(snapshot, classified), most, watch)
     elif large:
-        return _mended(scene, settled, most, watch)
+        return _mended(snapshot, classified, most, watch)
     else:
-        found, counts, cut = changed(scene, settled, most, watch)
-    placement = _placement(scene, settled, counts, watch)
+        found, counts, cut = changed(snapshot, classified, most, watch)
+    placement = _placement(snapshot, classified, counts, watch)
     return Solution(
         placement=placement,
-        proof=_proof(scene.stack, scene, found, placement, cut=cut, stopped=watch.stopped),
-        moves=_moves(scene, settled, placement),
+        proof=_proof(snapshot.stack, snapshot, found, placement, cut=cut, stopped=watch.stopped),
+        moves=_moves(snapshot, classified, placement),
     )
 
 
-def _filled(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
+def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet on which nothing runs yet."""
-    effort = scene.stack.solve.effort
-    task = narrow(scene, settled)
+    effort = snapshot.stack.solve.effort
+    task = repair_task(snapshot, classified)
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
     rounds = 0
     bounds = Bounds()
-    watch.tell(goals_of_large(scene, counts, most, bounds))
-    if any(ask.gang for ask in short(scene, counts)) and not watch.stopped:  # columns leave gangs where they are
-        counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(scene, one))
+    watch.tell(goals_of_large(snapshot, counts, most, bounds))
+    if any(request.gang for request in short(snapshot, counts)) and not watch.stopped:  # columns leave gangs where they are
+        counts = max(
+            (counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one)
+        )
     if not complete(counts, most) and not watch.stopped:
         watch.phase("filling nodes by columns")
 
         def better(found: Pairs) -> Pairs:
-            return max(counts, found, key=lambda one: total(scene, one))
+            return max(counts, found, key=lambda one: total(snapshot, one))
 
         def tell(found: Pairs, bounds: Bounds) -> None:
-            watch.tell(goals_of_large(scene, better(found), most, bounds))
+            watch.tell(goals_of_large(snapshot, better(found), most, bounds))
 
-        answer = fill(task, counts, effort, columns(scene, watch, large=True), tell)
+        answer = fill(task, counts, effort, columns(snapshot, watch, large=True), tell)
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         watch.phase("bounding what any placement could hold")
         if not bounds.together:
-            bounds = level_bounds(scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["from nothing"]))
-    return _large_solution(scene, settled, counts, goals_of_large(scene, counts, most, bounds), rounds, watch)
+            bounds = level_bounds(
+                snapshot, counts, most, effort, columns(snapshot, watch, large=True).part(BOUNDS["from nothing"])
+            )
+    return _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, bounds), rounds, watch)
 
 
-def _mended(scene: Scene, settled: Settled, most: dict[str, int], watch: Watch) -> Solution:
+def _mended(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet with a change."""
-    effort = scene.stack.solve.effort
+    effort = snapshot.stack.solve.effort
     watch.phase("placing what is new")
-    task = narrow(scene, settled)
+    task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
     rounds = 0
     bounds = Bounds()
-    watch.tell(goals_of_large(scene, counts, most, bounds))
+    watch.tell(goals_of_large(snapshot, counts, most, bounds))
     if not complete(counts, most) and not watch.stopped:
         watch.phase("bounding what any placement could hold")
         bounds = level_bounds(
-            scene, counts, most, effort, columns(scene, watch, large=True).part(BOUNDS["change"]), settled=settled
+            snapshot, counts, most, effort, columns(snapshot, watch, large=True).part(BOUNDS["change"]), classified=classified
         )
-        watch.phase("making room for what has no place")
+        watch.phase("freeing capacity for pending work")
         before = counts
-        counts, rounds = cleared(scene, settled, most, counts, watch, in_all(scene, CHANGE), bounds)
-        counts = eased(scene, settled, restored(scene, settled, counts, watch.ended))
+        counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
+        counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
         if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
             bounds = Bounds(bounds.together)
     watch.phase("counting the fewest moves")
-    moves = moves_goal(scene, settled, counts)
-    watch.tell((*goals_of_large(scene, counts, most, bounds), moves))
-    counts, moves = fewer(scene, settled, counts, moves, watch)
-    return _large_solution(scene, settled, counts, (*goals_of_large(scene, counts, most, bounds), moves), rounds, watch)
+    moves = moves_goal(snapshot, classified, counts)
+    watch.tell((*goals_of_large(snapshot, counts, most, bounds), moves))
+    counts, moves = fewer(snapshot, classified, counts, moves, watch)
+    return _large_solution(
+        snapshot, classified, counts, (*goals_of_large(snapshot, counts, most, bounds), moves), rounds, watch
+    )
 
 
 def _large_solution(
-    scene: Scene,
-    settled: Settled,
+    snapshot: Snapshot,
+    classified: Classified,
     counts: Pairs,
     goals: tuple[Goal, ...],
     rounds: int,
@@ -295,8 +315,8 @@ def _large_solution(
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Solution:
     watch.tell(goals)
-    placement = _placement(scene, settled, counts, watch)
-    how = {"workers": 1, "seed": SEED, "effort": scene.stack.solve.effort, "rounds": rounds, **more}
+    placement = _placement(snapshot, classified, counts, watch)
+    how = {"workers": 1, "seed": SEED, "effort": snapshot.stack.solve.effort, "rounds": rounds, **more}
     proof = Proof(
         optimal=not more and all(goal.value == goal.bound for goal in goals),
         goals=goals,
@@ -304,50 +324,50 @@ def _large_solution(
         parameters=how | ({"cut": "by hand"} if watch.stopped else {}),
         placement=digest(placement),
     )
-    return Solution(placement=placement, proof=proof, moves=_moves(scene, settled, placement))
+    return Solution(placement=placement, proof=proof, moves=_moves(snapshot, classified, placement))
 
 
-def _placement(scene: Scene, settled: Settled, counts: Pairs, watch: Watch) -> Placement:
+def _placement(snapshot: Snapshot, classified: Classified, counts: Pairs, watch: Watch) -> Placement:
     watch.phase("assigning devices")
-    return _placement_of(scene, assemble(scene, settled, counts))
+    return _placement_of(snapshot, assemble(snapshot, classified, counts))
 
 
-def _placement_of(scene: Scene, allocations: tuple[Allocation, ...]) -> Placement:
+def _placement_of(snapshot: Snapshot, allocations: tuple[Allocation, ...]) -> Placement:
     indices: dict[str, set[int]] = {}
     for a in allocations:
         indices.setdefault(a.workload, set()).add(a.index)
     unplaced = []
-    for name, ask in scene.asks.items():
-        if missing := _missing(scene, ask, indices.get(name, set())):
+    for name, request in snapshot.requests.items():
+        if missing := _missing(snapshot, request, indices.get(name, set())):
             unplaced.append(Unplaced(workload=name, missing=missing))
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
 
 
-def _missing(scene: Scene, ask: Ask, placed: set[int]) -> tuple[int, ...]:
+def _missing(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -> tuple[int, ...]:
     """Replicas without a place: those that ran, then the lowest numbers that are free."""
-    ran = [a.index for a in scene.running.get(ask.name, ()) if a.index not in placed]
-    fresh = [i for i in scene.numbers(ask) if i not in placed and i not in ran]
-    return tuple(sorted((ran + fresh)[: max(0, ask.wanted - len(placed))]))
+    ran = [a.index for a in snapshot.running.get(request.name, ()) if a.index not in placed]
+    fresh = [i for i in snapshot.numbers(request) if i not in placed and i not in ran]
+    return tuple(sorted((ran + fresh)[: max(0, request.wanted - len(placed))]))
 
 
-def _reasoned(solution: Solution, scene: Scene, watch: Watch) -> Solution:
+def _reasoned(solution: Solution, snapshot: Snapshot, watch: Watch) -> Solution:
     """With the reasons of what is pending; of SEEN workloads where the search was ended by hand."""
     if not solution.placement.unplaced:
         return solution
     watch.phase("finding the reasons of what is pending")
-    causes = Causes(room_of(scene, solution.placement))
+    causes = Causes(capacity_of(snapshot, solution.placement))
     told: list[Unplaced] = []
     for gone in solution.placement.unplaced:
-        ask = scene.asks[gone.workload]
-        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(ask)
-        nodes = lacking(causes.seen(ask), ask) if len(told) < COUNTED and not watch.stopped else ""
+        request = snapshot.requests[gone.workload]
+        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(request)
+        nodes = lacking(causes.seen(request), request) if len(told) < COUNTED and not watch.stopped else ""
         told.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
     placement = solution.placement.model_copy(update={"unplaced": tuple(told)})
     proof = solution.proof.model_copy(update={"placement": digest(placement)})
     return solution.model_copy(update={"placement": placement, "proof": proof})
 
 
-def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cut: bool, stopped: bool) -> Proof:
+def _proof(stack: Stack, snapshot: Snapshot, found: Found, placement: Placement, *, cut: bool, stopped: bool) -> Proof:
     goals = tuple(goal for aim, value, bound in found.scores for goal in goals_of(aim, value, bound))
     effort = {"effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])}
     return Proof(
@@ -359,43 +379,43 @@ def _proof(stack: Stack, scene: Scene, found: Found, placement: Placement, *, cu
     )
 
 
-def _moves(scene: Scene, settled: Settled, placement: Placement) -> tuple[Move, ...]:
+def _moves(snapshot: Snapshot, classified: Classified, placement: Placement) -> tuple[Move, ...]:
     """Running allocations, still wanted, that leave their node, or the card that they hold a part of."""
     now: dict[str, Allocation] = placement.by_name()
     moves = []
-    for found in scene.running.values():
+    for found in snapshot.running.values():
         for was in found:
             target = now[was.name].node if was.name in now else ""
-            if target != was.node or _recarded(scene, was, now[was.name]):
-                forced = was.name not in settled.stay
+            if target != was.node or _recarded(snapshot, was, now[was.name]):
+                forced = was.name not in classified.stay
                 moves.append(
-                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(scene, was, target, forced))
+                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(snapshot, was, target, forced))
                 )
     return tuple(sorted(moves, key=lambda move: move.name))
 
 
-def _recarded(scene: Scene, was: Allocation, now: Allocation) -> bool:
+def _recarded(snapshot: Snapshot, was: Allocation, now: Allocation) -> bool:
     """Does a part of a GPU stay on its node, on another card? It restarts as one that moves does."""
-    return scene.asks[was.workload].shared and was.node == now.node and was.gpus != now.gpus
+    return snapshot.requests[was.workload].shared and was.node == now.node and was.gpus != now.gpus
 
 
-def _left(scene: Scene, gang: str) -> str:
-    """A node that a member of the gang cannot stay on, whoever else is there; empty if there is none."""
-    nodes = (a.node for a in scene.running.get(gang, ()))
-    return next((node for node in nodes if node not in scene.bins or scene.bins[node].state in ("drain", "lost")), "")
+def _left(snapshot: Snapshot, gang: str) -> str:
+    """A node that a member of the gang cannot stay on, whatever else is there; empty if there is none."""
+    nodes = (a.node for a in snapshot.running.get(gang, ()))
+    return next((node for node in nodes if node not in snapshot.nodes or snapshot.nodes[node].state in ("drain", "lost")), "")
 
 
-def _why(scene: Scene, was: Allocation, target: str, forced: bool) -> str:
-    bin_ = scene.bins.get(was.node)
-    if bin_ is None:
+def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
+    host = snapshot.nodes.get(was.node)
+    if host is None:
         return f"{was.node} is no longer in the stack"
-    if bin_.state in ("drain", "lost"):
-        return f"{was.node} is in state {bin_.state}"
-    if was.user not in (None, user := scene.asks[was.workload].user):
+    if host.state in ("drain", "lost"):
+        return f"{was.node} is in state {host.state}"
+    if was.user not in (None, user := snapshot.requests[was.workload].user):
         return f"it is of {user} now"
     if forced:
-        gone = _left(scene, was.workload) if scene.asks[was.workload].gang else ""
+        gone = _left(snapshot, was.workload) if snapshot.requests[was.workload].gang else ""
         return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
     if target == was.node:
         return "changes its GPU, since parts of GPUs fit there in no other way"
-    return "makes room for others" if target else "stops for a higher priority"
+    return "frees capacity for others" if target else "stops for a higher priority"

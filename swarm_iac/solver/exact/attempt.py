@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from swarm_iac.solver.exact.changes import Keeping
-from swarm_iac.solver.exact.fleet_model import Board
+from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.exact.goals import aims
 from swarm_iac.solver.exact.rules.change import moves_stay_in_budget
 from swarm_iac.solver.exact.rules.table import RULES
@@ -15,7 +15,7 @@ from swarm_iac.solver.exact.search import EFFORT, TOO_LARGE, Found, Score, never
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
 from swarm_iac.solver.repair.greedy import greedy
-from swarm_iac.solver.snapshot.snapshot import Scene
+from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
 #: Deterministic time of one goal where many searches are made.
@@ -26,7 +26,7 @@ WIDEST = 12
 
 
 def attempt(
-    scene: Scene,
+    snapshot: Snapshot,
     task: Task,
     most: dict[str, int],
     start: Pairs | None,
@@ -44,16 +44,16 @@ def attempt(
     `gpus` bounds each priority; `again` fills one whose search was not proven in another way. Returns what was found, the
     counts of all replicas, and whether candidates were left out.
     """
-    if len(task.free) * len(task.nodes or scene.bins) > LARGE and len(scene.bins) > 3 * WIDEST:
+    if len(task.free) * len(task.nodes or snapshot.nodes) > LARGE and len(snapshot.nodes) > 3 * WIDEST:
         task.widest = WIDEST
     fixed: Pairs = Counter({(n, node): k for n, counts in task.base.counts.items() for node, k in counts.items()})
     first = greedy(task) if start is None else start - fixed
-    board = Board(task, first)
+    fleet = FleetModel(task, first)
     for rule in RULES:
-        rule(board)
-    keeping = Keeping(board)
-    moves_stay_in_budget(board, keeping)
-    level = scene.stack.solve.effort
+        rule(fleet)
+    keeping = Keeping(fleet)
+    moves_stay_in_budget(fleet, keeping)
+    level = snapshot.stack.solve.effort
     effort = (HASTE if haste and repair else EFFORT)[level]
-    found = search(board, aims(board, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again)
-    return found, found.counts + fixed, board.cut or len(board.x) > TOO_LARGE
+    found = search(fleet, aims(fleet, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again)
+    return found, found.counts + fixed, fleet.cut or len(fleet.x) > TOO_LARGE

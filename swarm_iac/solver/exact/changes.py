@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from swarm_iac.solver.backend.cpsat import cp_model
-from swarm_iac.solver.exact.fleet_model import Board, Terms, Values
+from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
 from swarm_iac.solver.packing.kept_parts import changed, keeping
 from swarm_iac.solver.snapshot.layout import GPUS
 
@@ -21,58 +21,58 @@ from swarm_iac.solver.snapshot.layout import GPUS
 class Keeping:
     """Variables over workloads that ran before; nothing where nothing ran."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        task = board.task
+    def __init__(self, fleet: FleetModel) -> None:
+        self.fleet = fleet
+        task = fleet.task
         self.kept: dict[tuple[str, str], cp_model.IntVar] = {}
         self.eased: dict[tuple[str, str], cp_model.IntVar] = {}
-        for pair, x in board.x.items():
+        for pair, x in fleet.x.items():
             stay, soft = task.stay[pair], task.soft[pair]
             if stay:
-                self.kept[pair] = board.new(0, stay, f"kept[{pair}]", _at_most(x, stay))
-                board.model.add(self.kept[pair] <= x)
+                self.kept[pair] = fleet.new(0, stay, f"kept[{pair}]", _at_most(x, stay))
+                fleet.model.add(self.kept[pair] <= x)
             if soft:
                 self._ease(pair, x, stay, soft)
-        self.recard = self._recards()
+        self.reassign_gpus = self._recards()
         totals: Counter[str] = Counter()
         for (name, _), count in task.stay.items():
             totals[name] += count
-        self.stayed = {n: self._least(n, count) for n, count in totals.items() if n in board.by_ask and count}
-        self.ran = {n: self._least(n, count) for n, count in task.running.items() if n in board.by_ask and count}
+        self.stayed = {n: self._least(n, count) for n, count in totals.items() if n in fleet.by_request and count}
+        self.ran = {n: self._least(n, count) for n, count in task.running.items() if n in fleet.by_request and count}
 
     def _ease(self, pair: tuple[str, str], x: cp_model.IntVar, stay: int, soft: int) -> None:
         def eased(values: Values) -> int:
             return max(0, min(values[x.index] - stay, soft))
 
-        self.eased[pair] = self.board.new(0, soft, f"eased[{pair}]", eased)
+        self.eased[pair] = self.fleet.new(0, soft, f"eased[{pair}]", eased)
         kept = self.kept.get(pair)
-        self.board.model.add(self.eased[pair] + (0 if kept is None else kept) <= x)
+        self.fleet.model.add(self.eased[pair] + (0 if kept is None else kept) <= x)
 
     def _recards(self) -> list[cp_model.IntVar]:
         """For each node the parts that change their card there, counted exactly."""
-        board, by_node = self.board, dict[str, list[str]]()
-        for name, node in board.on_card:
+        fleet, by_node = self.fleet, dict[str, list[str]]()
+        for name, node in fleet.on_card:
             by_node.setdefault(node, []).append(name)
         found = []
         for node, names in by_node.items():
             pairs = [(name, node) for name in names if (name, node) in self.kept]
-            top = sum(board.top_of(self.kept[pair]) for pair in pairs)
-            found.append(board.new(0, top, f"recard[{node}]", self._counted(node)))
-            loose = sum(self.kept[pair] - sum(board.on_card[pair]) for pair in pairs)
-            board.model.add(found[-1] >= loose)
+            top = sum(fleet.top_of(self.kept[pair]) for pair in pairs)
+            found.append(fleet.new(0, top, f"recard[{node}]", self._counted(node)))
+            loose = sum(self.kept[pair] - sum(fleet.on_card[pair]) for pair in pairs)
+            fleet.model.add(found[-1] >= loose)
         return found
 
     def _counted(self, node: str) -> Callable[[Values], int]:
-        board = self.board
-        asks = [board.ask(name) for name in board.by_bin[node]]
-        shares, cards = board.parts(node)
+        fleet = self.fleet
+        requests = [fleet.request(name) for name in fleet.by_node[node]]
+        shares, cards = fleet.parts(node)
         known: dict[tuple[int, ...], int] = {}
 
         def count(values: Values) -> int:
-            found = {ask.name: values[board.x[ask.name, node].index] for ask in asks}
+            found = {request.name: values[fleet.x[request.name, node].index] for request in requests}
             key = tuple(found.values())
             if key not in known:
-                wholes = sum(found[ask.name] * ask.need[GPUS] for ask in asks if not ask.shared)
+                wholes = sum(found[request.name] * request.need[GPUS] for request in requests if not request.shared)
                 counts = {name: found[name] for name in shares}
                 known[key] = changed(cards, keeping(cards, shares, counts, wholes), counts)
             return known[key]
@@ -81,18 +81,18 @@ class Keeping:
 
     def moves(self) -> Terms:
         """Replicas that leave the place they could keep: their node, or the card that they hold a part of."""
-        terms: Terms = [(var, 1) for var in (*self.stayed.values(), *self.recard)]
+        terms: Terms = [(var, 1) for var in (*self.stayed.values(), *self.reassign_gpus)]
         return terms + [(var, -1) for var in self.kept.values()]
 
     def _least(self, name: str, count: int) -> cp_model.IntVar:
         """min(count, Σ_n x[w,n])"""
-        parts = self.board.of(name)
+        parts = self.fleet.of(name)
 
         def least(values: Values) -> int:
             return min(count, sum(values[part.index] for part in parts))
 
-        var = self.board.new(0, count, f"least[{name},{count}]", least)
-        self.board.model.add_min_equality(var, [sum(parts), count])
+        var = self.fleet.new(0, count, f"least[{name},{count}]", least)
+        self.fleet.model.add_min_equality(var, [sum(parts), count])
         return var
 
 

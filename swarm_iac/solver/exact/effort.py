@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.snapshot.snapshot import Scene
+from swarm_iac.solver.snapshot.snapshot import Snapshot
 
 #: Deterministic time of all searches of a solve together: for a change, and from nothing. It grows with the fleet, by as
 #: much for each PAIRS pairs, up to MOST times.
@@ -22,14 +22,14 @@ KIND = 1e-5
 BOUNDS = {"from nothing": 0.25, "change": 0.06}
 
 
-def in_all(scene: Scene, table: dict[str, float]) -> float:
+def in_all(snapshot: Snapshot, table: dict[str, float]) -> float:
     """Deterministic time of all searches together: more for a larger fleet."""
-    return table[scene.stack.solve.effort] * min(MOST, 1 + len(scene.asks) * len(scene.bins) / PAIRS)
+    return table[snapshot.stack.solve.effort] * min(MOST, 1 + len(snapshot.requests) * len(snapshot.nodes) / PAIRS)
 
 
-def columns(scene: Scene, watch: Watch, *, large: bool = False) -> TimeLimit:
+def columns(snapshot: Snapshot, watch: Watch, *, large: bool = False) -> TimeLimit:
     """How long columns may be looked for."""
     table = COLUMNS_OF_LARGE if large else COLUMNS
     if large:
-        return TimeLimit(watch.ended, table[scene.stack.solve.effort], KIND)
-    return TimeLimit(watch.ended, in_all(scene, table) * (1 if scene.running else ANEW))
+        return TimeLimit(watch.ended, table[snapshot.stack.solve.effort], KIND)
+    return TimeLimit(watch.ended, in_all(snapshot, table) * (1 if snapshot.running else ANEW))

@@ -6,8 +6,8 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.exact.goals import LEVELS
-from swarm_iac.solver.repair.greedy import Misfits
-from swarm_iac.solver.snapshot.from_stack import scene_of
+from swarm_iac.solver.repair.greedy import Overqualification
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 
 #: What is better when it is less.
 COSTS = ("moves", "misfit", "split", "nodes")
@@ -21,16 +21,16 @@ _WORDS = {
 
 def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int]:
     """Placed GPUs and replicas by level, then moves, misfit, split replicas, nodes in use: in the order in which they count."""
-    scene = scene_of(stack, Placement())
-    misfits = Misfits(scene)
-    known = [a for a in placement.going() if a.workload in scene.asks and a.node in scene.bins]
+    snapshot = snapshot_of(stack, Placement())
+    overqualification = Overqualification(snapshot)
+    known = [a for a in placement.going() if a.workload in snapshot.requests and a.node in snapshot.nodes]
     found: dict[str, int] = {}
     for level in LEVELS:
-        mine = [a for a in known if scene.asks[a.workload].priority == PRIORITIES[level]]
-        found[f"{level}_gpus"] = sum(scene.asks[a.workload].gpus for a in mine)
+        mine = [a for a in known if snapshot.requests[a.workload].priority == PRIORITIES[level]]
+        found[f"{level}_gpus"] = sum(snapshot.requests[a.workload].gpus for a in mine)
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
-    found["misfit"] = sum(misfits.of(scene.asks[a.workload], scene.bins[a.node]) for a in known)
+    found["misfit"] = sum(overqualification.of(snapshot.requests[a.workload], snapshot.nodes[a.node]) for a in known)
     found["split"] = sum(bool(stack.hardware_of(a.node).split(a.cards, a.cpus)) for a in known)
     found["nodes"] = len({a.node for a in known})
     return found

@@ -22,17 +22,17 @@ from typing import Any
 
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.packing.kept_parts import Cards
-from swarm_iac.solver.repair.greedy import Misfits, candidates
+from swarm_iac.solver.repair.greedy import Overqualification, candidates
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
-from swarm_iac.solver.snapshot.snapshot import Ask, Bin
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
 Terms = list[tuple[cp_model.IntVar, int]]
 Values = dict[int, int]
 
 
-class Board:
-    """The CP-SAT model of one task, with room for the placement `start`. Rules add constraints, goals read the variables."""
+class FleetModel:
+    """The CP-SAT model of one task, wide enough for the placement `start`. Rules add constraints, goals read the variables."""
 
     def __init__(self, task: Task, start: Pairs) -> None:
         self.task = task
@@ -40,64 +40,70 @@ class Board:
         for name, node in start:
             self.start.setdefault(name, set()).add(node)
         self.model = cp_model.CpModel()
-        self.misfits = Misfits(task.scene)
+        self.overqualification = Overqualification(task.snapshot)
         self.derived: list[tuple[cp_model.IntVar, Callable[[Values], int]]] = []
         self.x: dict[tuple[str, str], cp_model.IntVar] = {}
         self.tops: dict[tuple[str, str], int] = {}
         self.highs: dict[int, int] = {}
-        self.by_ask: dict[str, list[str]] = {}
-        self.by_bin: dict[str, list[str]] = {}
+        self.by_request: dict[str, list[str]] = {}
+        self.by_node: dict[str, list[str]] = {}
         #: For parts of GPUs that may stay: how many do on each of their cards. Set by the rule on parts.
         self.on_card: dict[tuple[str, str], list[cp_model.IntVar]] = {}
         self.cut = False  # were candidates left out?
         for name in task.free:
-            self._count(task.scene.asks[name])
-        self.open = {node: self._open(node) for node in self.by_bin}
+            self._count(task.snapshot.requests[name])
+        self.open = {node: self._open(node) for node in self.by_node}
 
-    def ask(self, name: str) -> Ask:
+    def request(self, name: str) -> WorkloadRequest:
         """The workload of that name."""
-        return self.task.scene.asks[name]
+        return self.task.snapshot.requests[name]
 
-    def bin(self, name: str) -> Bin:
+    def node(self, name: str) -> NodeCapacity:
         """The node of that name."""
-        return self.task.scene.bins[name]
+        return self.task.snapshot.nodes[name]
 
-    def _count(self, ask: Ask) -> None:
+    def _count(self, request: WorkloadRequest) -> None:
         tops = {}
-        for bin_ in candidates(self.task, ask):
-            top = min(self.task.base.most(ask, bin_), self.task.free[ask.name])
-            if bin_.state != "ready":
-                top = min(top, self.task.home(ask.name, bin_.name))
+        for host in candidates(self.task, request):
+            top = min(self.task.base.most(request, host), self.task.free[request.name])
+            if host.state != "ready":
+                top = min(top, self.task.home(request.name, host.name))
             if top > 0:
-                tops[bin_.name] = top
-        for node in self._best(ask, tops):
-            pair = (ask.name, node)
-            self.x[pair] = self.model.new_int_var(0, tops[node], f"x[{ask.name},{node}]")
+                tops[host.name] = top
+        for node in self._best(request, tops):
+            pair = (request.name, node)
+            self.x[pair] = self.model.new_int_var(0, tops[node], f"x[{request.name},{node}]")
             self.tops[pair] = self.highs[self.x[pair].index] = tops[node]
-            self.by_ask.setdefault(ask.name, []).append(node)
-            self.by_bin.setdefault(node, []).append(ask.name)
+            self.by_request.setdefault(request.name, []).append(node)
+            self.by_node.setdefault(node, []).append(request.name)
 
-    def _best(self, ask: Ask, tops: dict[str, int]) -> list[str]:
+    def _best(self, request: WorkloadRequest, tops: dict[str, int]) -> list[str]:
         """All nodes; in a large fleet those of the start, those where it stands, and the best `widest` others."""
         widest = self.task.widest
         if widest is None or len(tops) <= widest:
             return list(tops)
         self.cut = True
-        load, free, by = self.task.base.load, self.task.base.free, GPUS if ask.gpus else VCPUS
+        load, free, by = self.task.base.load, self.task.base.free, GPUS if request.gpus else VCPUS
         order = sorted(
             tops,
-            key=lambda n: (not self.task.home(ask.name, n), self.misfits.of(ask, self.bin(n)), not load[n], free[n][by], n),
+            key=lambda n: (
+                not self.task.home(request.name, n),
+                self.overqualification.of(request, self.node(n)),
+                not load[n],
+                free[n][by],
+                n,
+            ),
         )
-        must = {n for n in order if n in self.start.get(ask.name, ()) or self.task.home(ask.name, n)}
+        must = {n for n in order if n in self.start.get(request.name, ()) or self.task.home(request.name, n)}
         return sorted(must | set(order[:widest]))
 
     def _open(self, node: str) -> cp_model.IntVar:
-        """open[n] ≥ x[w,n] / top[w,n]; constant 1 when something fixed stands there."""
+        """open[n] ≥ x[w,n] / top[w,n]; constant 1 if something fixed is placed there."""
         if self.task.base.load[node]:
             return self.new(1, 1, f"open[{node}]", lambda values: 1)
-        inside = [self.x[name, node] for name in self.by_bin[node]]
+        inside = [self.x[name, node] for name in self.by_node[node]]
         var = self.new(0, 1, f"open[{node}]", lambda values: int(any(values[i.index] for i in inside)))
-        for name in self.by_bin[node]:
+        for name in self.by_node[node]:
             self.model.add(self.x[name, node] <= self.tops[name, node] * var)
         return var
 
@@ -110,23 +116,23 @@ class Board:
 
     def parts(self, node: str) -> tuple[dict[str, int], Cards]:
         """The shares of the workloads that may hold a part of a GPU there; its cards, and which of them hold which."""
-        shares = {name: self.ask(name).share for name in self.by_bin[node] if self.ask(name).shared}
+        shares = {name: self.request(name).share for name in self.by_node[node] if self.request(name).shared}
         cards = self.task.on_cards(node)
         return shares, replace(cards, stand={name: on for name, on in cards.stand.items() if name in shares})
 
     def of(self, workload: str) -> list[cp_model.IntVar]:
         """x[w,n] over all n."""
-        return [self.x[workload, node] for node in self.by_ask.get(workload, ())]
+        return [self.x[workload, node] for node in self.by_request.get(workload, ())]
 
-    def at_most(self, terms: Terms, room: int, factor: cp_model.IntVar | None = None) -> None:
-        """Σ coefficient · variable ≤ room (· factor), unless it holds anyway. Divided by the common divisor first."""
+    def at_most(self, terms: Terms, capacity: int, factor: cp_model.IntVar | None = None) -> None:
+        """Σ coefficient · variable ≤ capacity (· factor), unless it holds anyway. Divided by the common divisor first."""
         terms = [(var, coefficient) for var, coefficient in terms if coefficient]
-        room = max(room, 0)
-        if not terms or sum(c * self.top_of(var) for var, c in terms) <= room:
+        capacity = max(capacity, 0)
+        if not terms or sum(c * self.top_of(var) for var, c in terms) <= capacity:
             return
         divisor = math.gcd(*(c for _, c in terms))
         left = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [c // divisor for _, c in terms])
-        self.model.add(left <= (room // divisor if factor is None else (room // divisor) * factor))
+        self.model.add(left <= (capacity // divisor if factor is None else (capacity // divisor) * factor))
 
     def top_of(self, var: cp_model.IntVar) -> int:
         """Upper bound of a variable."""

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.changes import Keeping
-from swarm_iac.solver.exact.fleet_model import Board, Terms, Values
+from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.value import loads
 
@@ -81,53 +81,56 @@ class Aim:
         )
 
 
-def aims(board: Board, keeping: Keeping, possible: dict[str, int], *, repair: bool) -> list[Aim]:
+def aims(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], *, repair: bool) -> list[Aim]:
     """The table for one board. `possible[w]` is the most replicas of w that an empty fleet could take."""
-    found = [aim for level in LEVELS for aim in _placing(board, keeping, possible, level)]
-    change = [_moves(keeping), _shifts(board, keeping)]
-    tidy = [_misfit(board), _nodes(board)]
-    kept, order = _kept(board, keeping, possible)
+    found = [aim for level in LEVELS for aim in _placing(fleet, keeping, possible, level)]
+    change = [_moves(keeping), _shifts(fleet, keeping)]
+    tidy = [_overqualification(fleet), _nodes(fleet)]
+    kept, order = _kept(fleet, keeping, possible)
     # Nobody moves for a tie.
-    return [*found, kept, *([*change, order, *tidy] if repair else [*tidy, *change, order]), _tie(board)]
+    return [*found, kept, *([*change, order, *tidy] if repair else [*tidy, *change, order]), _tie(fleet)]
 
 
-def _placing(board: Board, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
-    scene, base = board.task.scene, board.task.base
-    asks = [ask for ask in scene.asks.values() if ask.priority == PRIORITIES[level]]
-    step = 1 + sum(ask.members for ask in asks)
-    milli = any(ask.shared for ask in scene.asks.values())
+def _placing(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
+    snapshot, base = fleet.task.snapshot, fleet.task.base
+    requests = [request for request in snapshot.requests.values() if request.priority == PRIORITIES[level]]
+    step = 1 + sum(request.members for request in requests)
+    milli = any(request.shared for request in snapshot.requests.values())
     unit = "gpu_milli" if milli else "gpus"
-    worth = {ask.name: ask.gpus * (ask.share if milli else 1) * step + 1 for ask in asks}
-    fixed = {ask.name: base.counts[ask.name].total() for ask in asks}
-    free = {ask.name: min(board.task.free.get(ask.name, 0), max(0, possible[ask.name] - fixed[ask.name])) for ask in asks}
+    worth = {request.name: request.gpus * (request.share if milli else 1) * step + 1 for request in requests}
+    fixed = {request.name: base.counts[request.name].total() for request in requests}
+    free = {
+        request.name: min(fleet.task.free.get(request.name, 0), max(0, possible[request.name] - fixed[request.name]))
+        for request in requests
+    }
     constant = sum(worth[name] * count for name, count in fixed.items())
 
     def aim(name: str, terms: Terms, counts: frozenset[str], top: int, places: int | None = None) -> Aim:
-        on_gpus = frozenset(w for w in counts if scene.asks[w].gpus)
+        on_gpus = frozenset(w for w in counts if snapshot.requests[w].gpus)
         best = constant + top
         return Aim(name, terms, constant, 1, best, step, unit=unit, places=places, counts=counts, on_gpus=on_gpus)
 
     result = []
     for name, least in ((f"{level}_stay", keeping.stayed), (f"{level}_running", keeping.ran)):
         mine = {w: var for w, var in least.items() if w in worth}
-        top = sum(worth[w] * min(board.top_of(var), free[w]) for w, var in mine.items())
+        top = sum(worth[w] * min(fleet.top_of(var), free[w]) for w, var in mine.items())
         result.append(aim(name, [(var, worth[w]) for w, var in mine.items()], frozenset(mine), top))
-    every = [(var, worth[ask.name]) for ask in asks for var in board.of(ask.name)]
+    every = [(var, worth[request.name]) for request in requests for var in fleet.of(request.name)]
     top = sum(worth[name] * count for name, count in free.items())
     result.append(aim(f"{level}_placed", every, frozenset(free), top, PRIORITIES[level]))
     return result
 
 
-def _kept(board: Board, keeping: Keeping, possible: dict[str, int]) -> list[Aim]:
+def _kept(fleet: FleetModel, keeping: Keeping, possible: dict[str, int]) -> list[Aim]:
     """Who stops, where someone has to: first by what is lost, then by the place in the file."""
-    scene, base = board.task.scene, board.task.base
+    snapshot, base = fleet.task.snapshot, fleet.task.base
     tops = {
-        name: min(board.top_of(var), board.task.running[name], max(0, possible[name] - base.counts[name].total()))
+        name: min(fleet.top_of(var), fleet.task.running[name], max(0, possible[name] - base.counts[name].total()))
         for name, var in keeping.ran.items()
     }
-    place = {name: len(scene.stack.workloads) - i for i, name in enumerate(scene.stack.workloads)}
+    place = {name: len(snapshot.stack.workloads) - i for i, name in enumerate(snapshot.stack.workloads)}
     found = []
-    for title, weights in (("kept", loads(scene)), ("(order)", place)):
+    for title, weights in (("kept", loads(snapshot)), ("(order)", place)):
         terms = [(var, weights[name]) for name, var in keeping.ran.items()]
         found.append(Aim(title, terms, 0, 1, sum(weights[name] * top for name, top in tops.items()), share=TIDY, settles=True))
     return found
@@ -137,32 +140,32 @@ def _moves(keeping: Keeping) -> Aim:
     return Aim("moves", keeping.moves(), 0, -1, 0)
 
 
-def _shifts(board: Board, keeping: Keeping) -> Aim:
-    return Aim("shifts", [(var, -1) for var in keeping.eased.values()], board.task.soft.total(), -1, 0)
+def _shifts(fleet: FleetModel, keeping: Keeping) -> Aim:
+    return Aim("shifts", [(var, -1) for var in keeping.eased.values()], fleet.task.soft.total(), -1, 0)
 
 
-def _misfit(board: Board) -> Aim:
-    cost = {pair: board.misfits.of(board.ask(pair[0]), board.bin(pair[1])) for pair in board.x}
-    terms = [(var, cost[pair]) for pair, var in board.x.items() if cost[pair]]
-    scene = board.task.scene
+def _overqualification(fleet: FleetModel) -> Aim:
+    cost = {pair: fleet.overqualification.of(fleet.request(pair[0]), fleet.node(pair[1])) for pair in fleet.x}
+    terms = [(var, cost[pair]) for pair, var in fleet.x.items() if cost[pair]]
+    snapshot = fleet.task.snapshot
     constant = sum(
-        count * board.misfits.of(scene.asks[name], scene.bins[node])
-        for name, counts in board.task.base.counts.items()
+        count * fleet.overqualification.of(snapshot.requests[name], snapshot.nodes[node])
+        for name, counts in fleet.task.base.counts.items()
         for node, count in counts.items()
     )
     return Aim("misfit", terms, constant, -1, constant, share=TIDY)
 
 
-def _nodes(board: Board) -> Aim:
-    load = board.task.base.load
-    terms: Terms = [(var, 1) for node, var in board.open.items() if not load[node]]
+def _nodes(fleet: FleetModel) -> Aim:
+    load = fleet.task.base.load
+    terms: Terms = [(var, 1) for node, var in fleet.open.items() if not load[node]]
     constant = sum(1 for count in load.values() if count)
     return Aim("nodes", terms, constant, -1, constant, share=TIDY)
 
 
-def _tie(board: Board) -> Aim:
-    base = board.task.base
-    order = sorted(board.by_bin, key=lambda n: (not base.load[n], base.free[n][GPUS], base.free[n][VCPUS], n))
+def _tie(fleet: FleetModel) -> Aim:
+    base = fleet.task.base
+    order = sorted(fleet.by_node, key=lambda n: (not base.load[n], base.free[n][GPUS], base.free[n][VCPUS], n))
     rank = {node: i for i, node in enumerate(order)}
-    terms = [(var, rank[node]) for (_, node), var in board.x.items() if rank[node]]
+    terms = [(var, rank[node]) for (_, node), var in fleet.x.items() if rank[node]]
     return Aim("(tie)", terms, 0, -1, 0, share=0.1)

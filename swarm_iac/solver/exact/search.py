@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spent
-from swarm_iac.solver.exact.fleet_model import Board, Values
+from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.exact.goals import Aim
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds
@@ -59,7 +59,7 @@ def never(scores: list[Score]) -> bool:
 
 
 def search(
-    board: Board,
+    fleet: FleetModel,
     table: list[Aim],
     start: Pairs,
     effort: float,
@@ -75,42 +75,42 @@ def search(
     searched. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
     way beside what those above it hold, where its search was not proven.
     """
-    values = board.values(start)
-    players = _Players(board, table)
+    values = fleet.values(start)
+    players = _Players(fleet, table)
     scores: list[Score] = []
-    tired = board.cut
-    skip = len(board.x) > TOO_LARGE
-    used = BUILT * len(board.x)
+    tired = fleet.cut
+    skip = len(fleet.x) > TOO_LARGE
+    used = BUILT * len(fleet.x)
     for i, aim in enumerate(table):
         value = aim.measure(values)
         bound = aim.best
         skip = skip or enough(scores)
         if gpus and aim.places is not None and value // aim.base < bound // aim.base and not skip and not watch.stopped:
-            bound = capped(aim, value, bound, gpus.of(aim.places or 0, _placed(board, values), deep=False))
+            bound = capped(aim, value, bound, gpus.of(aim.places or 0, _placed(fleet, values), deep=False))
         if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
-            rest = TIRED if tired and (aim.places is None or board.cut or board.task.running) else 1
+            rest = TIRED if tired and (aim.places is None or fleet.cut or fleet.task.running) else 1
             limit = min(effort * aim.share * rest, (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
-            values, proven, took = _in_turn(board, aim, bound, values, limit, watch, players, gpus)
+            values, proven, took = _in_turn(fleet, aim, bound, values, limit, watch, players, gpus)
             value = aim.measure(values)
             used += took
-            if _holds_for_all(board, aim):
+            if _holds_for_all(fleet, aim):
                 bound = _tighter(aim, bound, proven, value)
             tired = tired or value != proven
             if aim.places is not None:  # what a search that was ended left out
-                values = board.values(refill(board.task, board.counts(values), frozenset(board.x)))
+                values = fleet.values(refill(fleet.task, fleet.counts(values), frozenset(fleet.x)))
                 if again and aim.measure(values) // aim.base < bound // aim.base and not watch.stopped:
-                    values = _better(board, table, values, again(board.counts(values), aim.places))
+                    values = _better(fleet, table, values, again(fleet.counts(values), aim.places))
                 value = aim.measure(values)
                 bound = max(bound, value)
-        elif not aim.terms and _holds_for_all(board, aim):
+        elif not aim.terms and _holds_for_all(fleet, aim):
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         watch.reached(aim, value, bound)
         if not skip:
             for part in aim.split():
-                _fixed(board, part, values)
+                _fixed(fleet, part, values)
                 players.join(part)
-    return Found(board.counts(values), [_in_the_end(values, *score) for score in scores], used)
+    return Found(fleet.counts(values), [_in_the_end(values, *score) for score in scores], used)
 
 
 def _in_the_end(values: Values, aim: Aim, value: int, bound: int) -> Score:
@@ -126,8 +126,8 @@ def _waiting(table: list[Aim], values: Values) -> int:
     )
 
 
-def _placed(board: Board, values: Values) -> Pairs:
-    return fixed_by(board.task) + board.counts(values)
+def _placed(fleet: FleetModel, values: Values) -> Pairs:
+    return fixed_by(fleet.task) + fleet.counts(values)
 
 
 def capped(aim: Aim, value: int, bound: int, most: int | None) -> int:
@@ -160,28 +160,28 @@ def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
     return found
 
 
-def _better(board: Board, table: list[Aim], values: Values, other: Pairs) -> Values:
+def _better(fleet: FleetModel, table: list[Aim], values: Values, other: Pairs) -> Values:
     """The better of two placements, goal after goal, of which the other may know places that the board left out."""
-    if any(count > board.tops.get(pair, 0) for pair, count in other.items()):
+    if any(count > fleet.tops.get(pair, 0) for pair, count in other.items()):
         return values
-    found = board.values(other)
+    found = fleet.values(other)
     placing = [aim for aim in table if aim.places is not None]
     return max(values, found, key=lambda one: [aim.measure(one) for aim in placing])
 
 
-def _holds_for_all(board: Board, aim: Aim) -> bool:
+def _holds_for_all(fleet: FleetModel, aim: Aim) -> bool:
     """Does a bound of this board bound every placement?
 
     Not where candidates were left out or only some nodes are open. With something fixed, only after all that could be
     placed was placed without moving it, so the goals about placing, and about who stops, keep their counting bounds.
     """
-    if board.cut or board.task.nodes is not None:
+    if fleet.cut or fleet.task.nodes is not None:
         return False
-    return not ((aim.base or aim.settles) and board.task.base.load.total())
+    return not ((aim.base or aim.settles) and fleet.task.base.load.total())
 
 
 def _in_turn(
-    board: Board,
+    fleet: FleetModel,
     aim: Aim,
     bound: int,
     values: Values,
@@ -197,21 +197,21 @@ def _in_turn(
     """
     parts = aim.split()
     if len(parts) == 1:
-        return _solve(board, aim, values, effort, watch, players)
+        return _solve(fleet, aim, values, effort, watch, players)
     gpus, replicas = parts
-    values, most, took = _most_gpus(board, aim, bound, values, effort * GPUS_FIRST, watch, players, bounds)
-    _fixed(board, gpus, values)
+    values, most, took = _most_gpus(fleet, aim, bound, values, effort * GPUS_FIRST, watch, players, bounds)
+    _fixed(fleet, gpus, values)
     players.join(gpus)
     held = gpus.measure(values)
     if watch.stopped or replicas.measure(values) >= replicas.best or took >= effort:
         return values, most * aim.base + (replicas.best if held >= most else aim.base - 1), took
-    values, count, more = _solve(board, replicas, values, min(effort * REPLICAS, effort - took), watch, players)
+    values, count, more = _solve(fleet, replicas, values, min(effort * REPLICAS, effort - took), watch, players)
     held = gpus.measure(values)
     return values, most * aim.base + (min(count, replicas.best) if held >= most else aim.base - 1), took + more
 
 
 def _most_gpus(
-    board: Board,
+    fleet: FleetModel,
     aim: Aim,
     bound: int,
     values: Values,
@@ -222,44 +222,46 @@ def _most_gpus(
 ) -> tuple[Values, int, float]:
     """The same of its GPUs: a short search, then, where `bounds` are sought, a long one up to what they allow."""
     gpus, most, took = aim.split()[0], bound // aim.base, 0.0
-    deep = bounds is not None and aim.places is not None and _holds_for_all(board, aim)
+    deep = bounds is not None and aim.places is not None and _holds_for_all(fleet, aim)
     for turn, part in enumerate((FIRST, 1 - FIRST) if deep else (1.0,)):
         if turn and bounds is not None and gpus.measure(values) < most and not watch.stopped:
-            known = bounds.of(aim.places or 0, _placed(board, values), deep=True)
+            known = bounds.of(aim.places or 0, _placed(fleet, values), deep=True)
             most = capped(aim, aim.measure(values), most * aim.base, known) // aim.base
-            board.model.add(gpus.expression() <= most - gpus.constant)
+            fleet.model.add(gpus.expression() <= most - gpus.constant)
         if not gpus.terms or gpus.measure(values) >= most or watch.stopped:
             break
-        values, proven, more = _solve(board, gpus, values, effort * part, watch, players)
+        values, proven, more = _solve(fleet, gpus, values, effort * part, watch, players)
         most, took = min(most, proven), took + more
     return values, most, took
 
 
-def _fixed(board: Board, aim: Aim, values: Values) -> None:
+def _fixed(fleet: FleetModel, aim: Aim, values: Values) -> None:
     """Later goals leave this one no worse than it is."""
     if aim.terms:
-        board.model.add(aim.sense * aim.expression() >= aim.sense * (aim.measure(values) - aim.constant))
+        fleet.model.add(aim.sense * aim.expression() >= aim.sense * (aim.measure(values) - aim.constant))
 
 
-def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch, players: _Players) -> tuple[Values, int, float]:
+def _solve(
+    fleet: FleetModel, aim: Aim, values: Values, effort: float, watch: Watch, players: _Players
+) -> tuple[Values, int, float]:
     """The best values, a bound, and the deterministic time it took."""
     gone = players.gone(aim)
-    board.hint(board.values(_staying(board, values, gone)) if gone else values)
-    board.model.clear_objective()  # type: ignore[no-untyped-call]
-    (board.model.maximize if aim.sense > 0 else board.model.minimize)(aim.expression())
+    fleet.hint(fleet.values(_staying(fleet, values, gone)) if gone else values)
+    fleet.model.clear_objective()  # type: ignore[no-untyped-call]
+    (fleet.model.maximize if aim.sense > 0 else fleet.model.minimize)(aim.expression())
     solver = one_worker(effort)
     if aim.share == 1.0 and effort > BRIEF:
         solver.parameters.linearization_level = 2  # gangs and ceilings: without linear programs it finds and proves little
-    if len(board.highs) > HEAVY:
+    if len(fleet.highs) > HEAVY:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         solver.parameters.max_presolve_iterations = 1
-    with board.without(gone):
-        status = watch.solve(aim, solver, board.model, proves=_holds_for_all(board, aim))
-    took = spent(solver) + ASKED * len(board.highs)
+    with fleet.without(gone):
+        status = watch.solve(aim, solver, fleet.model, proves=_holds_for_all(fleet, aim))
+    took = spent(solver) + ASKED * len(fleet.highs)
     if solved(status):
-        found = {var.index: solver.value(var) for var in board.x.values()}
-        for var, derive in board.derived:
+        found = {var.index: solver.value(var) for var in fleet.x.values()}
+        for var, derive in fleet.derived:
             found[var.index] = derive(found)
         gains = aim.sense * (aim.measure(found) - aim.measure(values))
         if gains > 0 or (gains == 0 and not gone):
@@ -268,8 +270,8 @@ def _solve(board: Board, aim: Aim, values: Values, effort: float, watch: Watch, 
     return values, aim.best if best is None else aim.constant + round(best), took
 
 
-def _staying(board: Board, values: Values, gone: frozenset[tuple[str, str]]) -> Pairs:
-    return Counter({pair: count for pair, count in board.counts(values).items() if pair not in gone})
+def _staying(fleet: FleetModel, values: Values, gone: frozenset[tuple[str, str]]) -> Pairs:
+    return Counter({pair: count for pair, count in fleet.counts(values).items() if pair not in gone})
 
 
 class _Players:
@@ -277,14 +279,18 @@ class _Players:
 
     All others are left out of its model. Without them nothing is in the way of anybody, so its optimum is the same, and a
     model without the lower priorities and without what has no GPUs is often a tenth as large. What is found is completed:
-    they go back to where they stand, as far as there is room, and take what else is free.
+    they go back to where they ran, as far as there is capacity, and take what else is free.
     """
 
-    def __init__(self, board: Board, table: list[Aim]) -> None:
-        self.board = board
+    def __init__(self, fleet: FleetModel, table: list[Aim]) -> None:
+        self.fleet = fleet
         self.moves = next((aim for aim in table if aim.name == "moves"), None)
         # A gang of which some members are fixed is whole in any case.
-        begun = (name for name in board.by_ask if board.ask(name).gang and board.task.free[name] < board.ask(name).members)
+        begun = (
+            name
+            for name in fleet.by_request
+            if fleet.request(name).gang and fleet.task.free[name] < fleet.request(name).members
+        )
         self.names: frozenset[str] | None = frozenset(begun)
 
     def join(self, aim: Aim) -> None:
@@ -297,17 +303,17 @@ class _Players:
         if self.names is None or aim.counts is None:
             return frozenset()
         names = self.names | aim.counts
-        return frozenset(pair for pair in self.board.x if pair[0] not in names)
+        return frozenset(pair for pair in self.fleet.x if pair[0] not in names)
 
     def completed(self, values: Values, gone: frozenset[tuple[str, str]]) -> Values:
         """With all those that were left out and find a place."""
-        board = self.board
-        counts = board.counts(values)
+        fleet = self.fleet
+        counts = fleet.counts(values)
         names = frozenset(name for name, _ in gone)
         moves = self.moves.measure(values) if self.moves else 0
-        found = board.values(completed(board.task, counts, names, frozenset(board.x), moves))
+        found = fleet.values(completed(fleet.task, counts, names, frozenset(fleet.x), moves))
         # How parts of GPUs share cards is exact only for all of them together.
-        budget = board.task.budget
+        budget = fleet.task.budget
         return found if budget is None or not self.moves or self.moves.measure(found) <= max(moves, budget) else values
 
 

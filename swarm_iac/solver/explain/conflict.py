@@ -26,11 +26,11 @@ from swarm_iac.solver.explain.counting import (
 )
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, over_limit
 from swarm_iac.solver.repair.fewest_moves import moves_of
-from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, MACHINE
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, suits
-from swarm_iac.solver.snapshot.tasks import Settled, settle
+from swarm_iac.solver.snapshot.tasks import Classified, classify
 
 _MODEL = "gpu_model_matches"
 GANG = "gang_is_whole_or_absent"
@@ -48,24 +48,24 @@ _PARTS = {_RULES[row.name]: _RULES[row.part_of] for row in MACHINE if row.part_o
 _TWINS = _PARTS | {whole: part for part, whole in _PARTS.items()}
 
 
-def room_of(scene: Scene, placement: Placement) -> Room:
+def capacity_of(snapshot: Snapshot, placement: Placement) -> FreeCapacity:
     """What is free beside a placement."""
-    room = Room(scene)
-    if room.single is not None:
+    capacity = FreeCapacity(snapshot)
+    if capacity.single is not None:
         on: dict[str, list[Allocation]] = {}
         for a in placement.going():
-            if a.workload in scene.asks and a.node in scene.bins:
+            if a.workload in snapshot.requests and a.node in snapshot.nodes:
                 on.setdefault(a.node, []).append(a)
-        room.seats = {node: tuple(ones) for node, ones in on.items()}
+        capacity.seats = {node: tuple(ones) for node, ones in on.items()}
     for a in placement.going():
-        if a.workload in scene.asks and a.node in scene.bins:
-            room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.cards)
-    return room
+        if a.workload in snapshot.requests and a.node in snapshot.nodes:
+            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.cards)
+    return capacity
 
 
-def conflict(room: Room, ask: Ask) -> tuple[str, ...]:
+def conflict(capacity: FreeCapacity, request: WorkloadRequest) -> tuple[str, ...]:
     """The smallest set of rules that forbids one more replica (all of a gang); empty when nothing does."""
-    return _conflict(_forbid(room, ask), _rules(ask))
+    return _conflict(_forbid(capacity, request), _rules(request))
 
 
 def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str, ...]:
@@ -78,13 +78,13 @@ def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str,
     return tuple(rule for rule in reversed(ORDER) if rule in on)
 
 
-def besides(room: Room, ask: Ask, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def besides(capacity: FreeCapacity, request: WorkloadRequest, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """For each rule of a conflict: which others, outside of it, have to go with it for a place to be there."""
-    if not ask.gang:
-        nodes = keeping_out(room, ask)
+    if not request.gang:
+        nodes = keeping_out(capacity, request)
         fewest = {rule: min((out for out in nodes if out.isdisjoint(set(core) - {rule})), key=_telling) for rule in core}
         return {rule: tuple(one for one in reversed(ORDER) if one in out and one != rule) for rule, out in fewest.items()}
-    forbid, every = _forbid(room, ask), _rules(ask)
+    forbid, every = _forbid(capacity, request), _rules(request)
     found = {}
     for rule in core:
         on = set(core if forbid(every - {rule}) else every) - {rule}
@@ -95,16 +95,16 @@ def besides(room: Room, ask: Ask, core: tuple[str, ...]) -> dict[str, tuple[str,
     return found
 
 
-def _rest(room: Room, ask: Ask, gone: Set[str]) -> tuple[str, ...]:
+def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[str, ...]:
     """With the rules `gone` given up: the fewest others that have to go with them for a place to be there."""
-    if ask.gang:
-        forbid, on = _forbid(room, ask), set[str]()
+    if request.gang:
+        forbid, on = _forbid(capacity, request), set[str]()
         for other in ORDER:
-            if other in _rules(ask) - gone and not forbid(on | {other}):
+            if other in _rules(request) - gone and not forbid(on | {other}):
                 on.add(other)
-        out = _rules(ask) - on
+        out = _rules(request) - on
     else:
-        out = min((each - gone for each in keeping_out(room, ask)), key=_telling)
+        out = min((each - gone for each in keeping_out(capacity, request)), key=_telling)
     found = tuple(one for one in reversed(ORDER) if one in out and one not in gone)
     return tuple(one for one in found if not _same(one, found))
 
@@ -128,87 +128,89 @@ def _telling(rules: Set[str]) -> tuple[int, list[int]]:
     return len(rules), sorted(-ORDER.index(rule) for rule in rules)
 
 
-def _rules(ask: Ask) -> frozenset[str]:
-    return EVERY | {GANG} if ask.gang else EVERY
+def _rules(request: WorkloadRequest) -> frozenset[str]:
+    return EVERY | {GANG} if request.gang else EVERY
 
 
-def _forbid(room: Room, ask: Ask) -> Callable[[Set[str]], bool]:
+def _forbid(capacity: FreeCapacity, request: WorkloadRequest) -> Callable[[Set[str]], bool]:
     """Which sets of rules leave no place? For one replica, nodes are looked at once; a gang is counted for each set."""
-    if ask.gang:
-        ruled = Ruled(room, ask)
-        return lambda on: ruled.reach(on) < missing(room, ask, on)
-    nodes = keeping_out(room, ask)
+    if request.gang:
+        ruled = Ruled(capacity, request)
+        return lambda on: ruled.reach(on) < missing(capacity, request, on)
+    nodes = keeping_out(capacity, request)
     return lambda on: all(not on.isdisjoint(rules) for rules in nodes)
 
 
-def forbidden(room: Room, ask: Ask, on: Set[str]) -> bool:
+def forbidden(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> bool:
     """Do the rules `on` leave no place for one more replica (for all of a gang)?"""
-    return reach(room, ask, on) < missing(room, ask, on)
+    return reach(capacity, request, on) < missing(capacity, request, on)
 
 
-def missing(room: Room, ask: Ask, on: Set[str]) -> int:
+def missing(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> int:
     """How many replicas need a place under the rules `on`: one more, or all of a gang."""
-    return ask.members - room.counts[ask.name].total() if GANG in on else 1
+    return request.members - capacity.counts[request.name].total() if GANG in on else 1
 
 
 class Causes:
     """The reasons of many workloads beside one placement; conflicts of equal workloads are found once."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        self.known: dict[Ask, tuple[Room, tuple[str, ...]]] = {}
-        self.told: dict[Ask, tuple[str, tuple[Reason, ...]]] = {}
-        self.rooms: dict[int, Room] = {}
+    def __init__(self, capacity: FreeCapacity) -> None:
+        self.capacity = capacity
+        self.known: dict[WorkloadRequest, tuple[FreeCapacity, tuple[str, ...]]] = {}
+        self.told: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
+        self.capacities: dict[int, FreeCapacity] = {}
 
-    def of(self, ask: Ask) -> tuple[Reason, ...]:
+    def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """One reason for each rule of the smallest conflict, with figures and its path in the stack file."""
-        alike = ask if self.room.counts[ask.name] else replace(ask, name="")
+        alike = request if self.capacity.counts[request.name] else replace(request, name="")
         if alike not in self.known:
-            room = self.seen(ask)
-            self.known[alike] = room, conflict(room, ask)
-        room, rules = self.known[alike]
+            capacity = self.seen(request)
+            self.known[alike] = capacity, conflict(capacity, request)
+        capacity, rules = self.known[alike]
         if alike in self.told and self.told[alike][1]:
-            return _renamed(*self.told[alike], ask.name)
-        self.told[alike] = ask.name, _told(room, ask, rules, lower=room is not self.room)
-        return self.told[alike][1] or self._unspent(ask)
+            return _renamed(*self.told[alike], request.name)
+        self.told[alike] = request.name, _told(capacity, request, rules, lower=capacity is not self.capacity)
+        return self.told[alike][1] or self._unspent(request)
 
-    def _unspent(self, ask: Ask) -> tuple[Reason, ...]:
-        """Room was left. One that ran may have it only by a move, and those are counted."""
-        scene = self.room.scene
-        ran = sum(allocation.workload == ask.name for allocation in self.settled.stay.values())
-        counts = Counter({(n, node): k for n, each in self.room.counts.items() for node, k in each.items()})
-        spent = moves_of(scene, self.settled, counts)
-        if self.room.counts[ask.name].total() < ran and spent + 1 > scene.stack.solve.moves:
-            return (budget_spent(scene, spent),)
-        if nodes := self._only_anew(ask):
-            return (devices_taken(ask, nodes),)
-        text = "room was left, and the solver's effort ended before it was used"
+    def _unspent(self, request: WorkloadRequest) -> tuple[Reason, ...]:
+        """Capacity was left. One that ran may use it only by a move, and those are counted."""
+        snapshot = self.capacity.snapshot
+        ran = sum(allocation.workload == request.name for allocation in self.classified.stay.values())
+        counts = Counter({(n, node): k for n, each in self.capacity.counts.items() for node, k in each.items()})
+        spent = moves_of(snapshot, self.classified, counts)
+        if self.capacity.counts[request.name].total() < ran and spent + 1 > snapshot.stack.solve.moves:
+            return (budget_spent(snapshot, spent),)
+        if nodes := self._only_anew(request):
+            return (devices_taken(request, nodes),)
+        text = "capacity is free, but the solver reached its effort limit before using it"
         return (Reason(rule="effort", text=text, path="solve.effort"),)
 
-    def _only_anew(self, ask: Ask) -> set[str]:
-        """The nodes with room for it, where it ran on each, and its devices stand in the way of others within a NUMA node."""
-        ran = {allocation.node for allocation in self.settled.stay.values() if allocation.workload == ask.name}
-        if not ran or ask.gang or self.room.single is None:
+    def _only_anew(self, request: WorkloadRequest) -> set[str]:
+        """The nodes with capacity for it, if it ran on each, and its devices are in the way of others within a NUMA node."""
+        ran = {allocation.node for allocation in self.classified.stay.values() if allocation.workload == request.name}
+        if not ran or request.gang or self.capacity.single is None:
             return set()
-        open_ = {b.name for b in self.room.scene.bins.values() if suits(ask, b) and self.room.most(ask, b) > 0}
+        open_ = {
+            b.name for b in self.capacity.snapshot.nodes.values() if suits(request, b) and self.capacity.most(request, b) > 0
+        }
         return open_ if open_ <= ran else set()
 
     @cached_property
-    def settled(self) -> Settled:
+    def classified(self) -> Classified:
         """Where everything stood that may stay."""
-        return settle(self.room.scene)
+        return classify(self.capacity.snapshot)
 
-    def seen(self, ask: Ask) -> Room:
-        """The room without what a lower priority holds, since that would be stopped for it and is no obstacle.
+    def seen(self, request: WorkloadRequest) -> FreeCapacity:
+        """The capacity without what a lower priority holds, since that would be stopped for it and is no obstacle.
 
-        Where that alone would be enough, the effort ended too early to see it, and the room is told as it is.
+        Where that alone would be enough, the effort ended too early to see it, and the capacity is reported as it is.
         """
-        if ask.priority not in self.rooms:
-            lower = {name for name, other in self.room.scene.asks.items() if other.priority < ask.priority}
-            held = {name for name in lower if self.room.counts[name]}
-            self.rooms[ask.priority] = without(self.room, held) if held else self.room
-        room = self.rooms[ask.priority]
-        return room if forbidden(room, ask, EVERY | {GANG} if ask.gang else EVERY) else self.room
+        if request.priority not in self.capacities:
+            lower = {name for name, other in self.capacity.snapshot.requests.items() if other.priority < request.priority}
+            held = {name for name in lower if self.capacity.counts[name]}
+            self.capacities[request.priority] = without(self.capacity, held) if held else self.capacity
+        capacity = self.capacities[request.priority]
+        return capacity if forbidden(capacity, request, EVERY | {GANG} if request.gang else EVERY) else self.capacity
 
 
 def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason, ...]:
@@ -222,51 +224,52 @@ def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason
     )
 
 
-def without(room: Room, workloads: set[str]) -> Room:
-    """The same room, as if these workloads had no allocations."""
-    other = room.copy()
+def without(capacity: FreeCapacity, workloads: set[str]) -> FreeCapacity:
+    """The same capacity, as if these workloads had no allocations."""
+    other = capacity.copy()
     for name in sorted(workloads):
         for node, count in list(other.counts[name].items()):
-            other.take(other.scene.asks[name], other.scene.bins[node], -count)
+            other.take(other.snapshot.requests[name], other.snapshot.nodes[node], -count)
     return other
 
 
-def _told(room: Room, ask: Ask, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+def _told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
-    if ask.members < ask.wanted and room.counts[ask.name].total() >= ask.members:
-        over = [one for one in room.scene.over if one.of(ask)]
-        whole = replace(ask, members=ask.wanted)
-        rest = _rest(room, whole, {(USER_RULES if one.user else CLUSTER_RULES)[one.resource] for one in over})
+    if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
+        over = [one for one in capacity.snapshot.over if one.of(request)]
+        whole = replace(request, members=request.wanted)
+        rest = _rest(capacity, whole, {(USER_RULES if one.user else CLUSTER_RULES)[one.resource] for one in over})
         core = _rules(whole) - set(rest)
-        told_over = [over_limit(room.scene, one) for one in over]
+        told_over = [over_limit(capacity.snapshot, one) for one in over]
         return (
             *told_over[:1],
             *(one.model_copy(update={"besides": "one"}) for one in told_over[1:]),
-            *(_besides(_beside(room, whole, rule, core, lower=lower), "one") for rule in rest),
+            *(_besides(_beside(capacity, whole, rule, core, lower=lower), "one") for rule in rest),
         )
-    return told(room, ask, rules, lower=lower)
+    return told(capacity, request, rules, lower=lower)
 
 
-def told(room: Room, ask: Ask, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
-    """A conflict in words, each rule with what has to go with it. `lower`: the room leaves out what a lower priority holds."""
+def told(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+    """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
     also = {
-        rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in besides(room, ask, rules).items()
+        rule: tuple(o for o in others if not _same(o, (rule, *others)))
+        for rule, others in besides(capacity, request, rules).items()
     }
     every = {one for one in EVERY if all(one in others for others in also.values())} if len(rules) > 1 else set()
     for rule in rules:
-        found.append(forbids(room, ask, rule, frozenset(rules), lower=lower))
-        core = _rules(ask) - set(also[rule]) - {rule}
-        found += [_besides(_beside(room, ask, o, core, lower=lower), "one") for o in also[rule] if o not in every]
-    core = _rules(ask) - every - frozenset(rules)
+        found.append(forbids(capacity, request, rule, frozenset(rules), lower=lower))
+        core = _rules(request) - set(also[rule]) - {rule}
+        found += [_besides(_beside(capacity, request, o, core, lower=lower), "one") for o in also[rule] if o not in every]
+    core = _rules(request) - every - frozenset(rules)
     shared = [one for one in reversed(ORDER) if one in every]
-    return (*found, *(_besides(_beside(room, ask, one, core, lower=lower), "each") for one in shared))
+    return (*found, *(_besides(_beside(capacity, request, one, core, lower=lower), "each") for one in shared))
 
 
-def _beside(room: Room, ask: Ask, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
+def _beside(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
     """What is in the way once the rules outside of `core` are given up; without its model it asks for any GPUs."""
     any_model = rule != _MODEL and _MODEL not in core
-    return forbids(room, replace(ask, model=None) if any_model else ask, rule, core | {rule}, lower=lower)
+    return forbids(capacity, replace(request, model=None) if any_model else request, rule, core | {rule}, lower=lower)
 
 
 def _besides(reason: Reason, of: Literal["one", "each"]) -> Reason:

@@ -1,4 +1,4 @@
-"""For whose sake did a running allocation leave its node?
+"""What caused a running allocation to leave its node?
 
 Put back where it stood, beside all that stands now, it would be in somebody's way: the fewest newcomers without whom it
 would fit are those it moved for.
@@ -14,42 +14,47 @@ from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.resource import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
-from swarm_iac.solver.snapshot.from_stack import scene_of
-from swarm_iac.solver.snapshot.snapshot import Scene
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import Snapshot
 
 
 def moved_for(
     stack: Stack, placement: Placement, workload: str, last: Placement, today: datetime.date | None
 ) -> tuple[Reason, ...]:
     """One reason for each replica of the workload that ran and is no longer where it was."""
-    scene = scene_of(stack, last, today)
+    snapshot = snapshot_of(stack, last, today)
     now = placement.by_name()
     told = []
-    for was in scene.running.get(workload, ()):
+    for was in snapshot.running.get(workload, ()):
         one = now.get(was.name)
-        if one is None or one.node != was.node or (scene.asks[workload].shared and one.gpus != was.gpus):
-            told.append(_told(scene, placement, last, today, was, one))
+        if one is None or one.node != was.node or (snapshot.requests[workload].shared and one.gpus != was.gpus):
+            told.append(_told(snapshot, placement, last, today, was, one))
     return tuple(told)
 
 
 def _told(
-    scene: Scene, placement: Placement, last: Placement, today: datetime.date | None, was: Allocation, now: Allocation | None
+    snapshot: Snapshot,
+    placement: Placement,
+    last: Placement,
+    today: datetime.date | None,
+    was: Allocation,
+    now: Allocation | None,
 ) -> Reason:
     head = f"{was.name}: {was.node} → {now.node}" if now else f"{was.name}: stopped on {was.node}"
     if now and now.node == was.node:
-        names = _on_its_card(scene, placement, was)
+        names = _on_its_card(snapshot, placement, was)
         if names:
-            return _for(scene, placement, was, f"{was.name}: another GPU of {was.node}", names)
+            return _for(snapshot, placement, was, f"{was.name}: another GPU of {was.node}", names)
         text = f"{was.name}: another GPU of {was.node}, which leaves parts of GPUs that fit together"
         return Reason(rule="tidier", text=text, path="solve")
-    if left := _closed(scene, was, head):
-        more = "" if now or left.rule != "node_is_ready" else besides(scene.stack, last, placement, was, today)
+    if left := _closed(snapshot, was, head):
+        more = "" if now or left.rule != "node_is_ready" else besides(snapshot.stack, last, placement, was, today)
         return left.model_copy(update={"text": left.text + more})
-    return _beside(scene, placement, last, today, head, was, now)
+    return _beside(snapshot, placement, last, today, head, was, now)
 
 
 def _beside(
-    scene: Scene,
+    snapshot: Snapshot,
     placement: Placement,
     last: Placement,
     today: datetime.date | None,
@@ -60,24 +65,24 @@ def _beside(
     """Of one that could stay by itself: what is in its way beside all that stands."""
     resized = now is not None and held_of(was) != held_of(now)
     back = now.model_copy(update={"node": was.node}) if now and resized else was
-    gang = not now and scene.asks[was.workload].gang
-    gone = tuple(a for a in scene.running[was.workload] if gang and a.name not in placement.by_name())
-    found = came(scene.stack, last, placement, gone or (back,), today)
-    if why := torn(scene.stack, gone, found):
+    gang = not now and snapshot.requests[was.workload].gang
+    gone = tuple(a for a in snapshot.running[was.workload] if gang and a.name not in placement.by_name())
+    found = came(snapshot.stack, last, placement, gone or (back,), today)
+    if why := torn(snapshot.stack, gone, found):
         path = f"workloads.{was.workload}.gang"
         return Reason(rule="gang_is_whole_or_absent", text=f"{head}, because {why}", path=path)
     if found.names:
-        return _for(scene, placement, was, head, found.names)
+        return _for(snapshot, placement, was, head, found.names)
     if found.broken:
         return _broken(head, was, found, resized=resized)
-    if now and (better := gain(scene.stack, placement, was, now)):
+    if now and (better := gain(snapshot.stack, placement, was, now)):
         return Reason(rule="tidier", text=f"{head}, which leaves {better}", path="solve")
-    text = f"{head}, and {was.node} has room for it still: the search ended before that was seen"
+    text = f"{head}, and {was.node} still has capacity for it: the search ended before finding that"
     return Reason(rule="effort", text=text, path="solve.effort")
 
 
 def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
-    """It broke a rule where it ran, whoever else came."""
+    """It broke a rule where it ran, regardless of newcomers."""
     if not resized and any(one.rule == "sizes_equal_wish" for one in found.broken):
         text = f"{head}, because its new size has no place"
         return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
@@ -86,34 +91,34 @@ def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason
     return Reason(rule="does_not_fit", text=f"{head}, because {what}: {found.told()}", path=path)
 
 
-def _for(scene: Scene, placement: Placement, was: Allocation, head: str, names: tuple[str, ...]) -> Reason:
+def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, names: tuple[str, ...]) -> Reason:
     """Those that came to its node, or else anywhere, of the workloads that it left for."""
     parts = []
-    ran = {a.name: a for found in scene.running.values() for a in found}
+    ran = {a.name: a for found in snapshot.running.values() for a in found}
     for name in names:
-        come = [a for a in placement.going() if a.workload == name and _newcomer(scene, a, ran.get(a.name))]
+        come = [a for a in placement.going() if a.workload == name and _newcomer(snapshot, a, ran.get(a.name))]
         here = [a.name for a in come if a.node == was.node] or [a.name for a in come]
         left = sorted({ran[one].node for one in here if one in ran})
-        states = [f"{node}: {state}" for node in left if (state := _state(scene, node)) in ("drain", "lost")]
+        states = [f"{node}: {state}" for node in left if (state := _state(snapshot, node)) in ("drain", "lost")]
         forced = f", which had to leave ({'; '.join(states)})" if states else ""
         parts.append(", ".join(here) + forced)
-    text = f"{head}, for the sake of {' and '.join(parts)}"
+    text = f"{head}, because of {' and '.join(parts)}"
     return Reason(rule="makes_room", text=text, path=f"workloads.{names[0]}")
 
 
-def _newcomer(scene: Scene, one: Allocation, was: Allocation | None) -> bool:
+def _newcomer(snapshot: Snapshot, one: Allocation, was: Allocation | None) -> bool:
     if was is None or was.node != one.node or held_of(was) != held_of(one):
         return True
-    return scene.asks[one.workload].shared and was.gpus != one.gpus
+    return snapshot.requests[one.workload].shared and was.gpus != one.gpus
 
 
-def _state(scene: Scene, node: str) -> str:
-    return scene.bins[node].state if node in scene.bins else ""
+def _state(snapshot: Snapshot, node: str) -> str:
+    return snapshot.nodes[node].state if node in snapshot.nodes else ""
 
 
-def _closed(scene: Scene, was: Allocation, head: str) -> Reason | None:
+def _closed(snapshot: Snapshot, was: Allocation, head: str) -> Reason | None:
     """Its node is gone, or everything has to leave it."""
-    node = scene.stack.nodes.get(was.node)
+    node = snapshot.stack.nodes.get(was.node)
     if node is None:
         return Reason(rule="node_left", text=f"{head}, because {was.node} left the stack", path="nodes")
     if node.state in ("drain", "lost"):
@@ -123,15 +128,15 @@ def _closed(scene: Scene, was: Allocation, head: str) -> Reason | None:
     return None
 
 
-def _on_its_card(scene: Scene, placement: Placement, was: Allocation) -> tuple[str, ...]:
+def _on_its_card(snapshot: Snapshot, placement: Placement, was: Allocation) -> tuple[str, ...]:
     """The fewest workloads that came to the card of a part of a GPU, without whom it would still fit there."""
-    ask = scene.asks[was.workload]
-    held = {a.name: a.gpus for found in scene.running.values() for a in found if a.node == was.node}
+    request = snapshot.requests[was.workload]
+    held = {a.name: a.gpus for found in snapshot.running.values() for a in found if a.node == was.node}
     on_card = [a for a in placement.on(was.node) if was.cards[0] in a.cards and a.name != was.name]
     new = sorted({a.workload for a in on_card if held.get(a.name) != a.gpus})
 
     def in_the_way(kept: list[str]) -> bool:
-        others = (scene.asks[a.workload].share for a in on_card if a.workload not in new or a.workload in kept)
-        return sum(others) + ask.share > WHOLE
+        others = (snapshot.requests[a.workload].share for a in on_card if a.workload not in new or a.workload in kept)
+        return sum(others) + request.share > WHOLE
 
     return irreducible(new, in_the_way) if in_the_way(new) and not in_the_way([]) else ()

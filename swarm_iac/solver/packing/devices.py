@@ -1,6 +1,6 @@
 """Which GPUs, CPUs and memory of its node does each replica get?
 
-What stays keeps its devices, and who starts anew where it ran keeps as many of its GPUs as it asks for: no other change
+What stays keeps its devices, and a replica restarted where it ran keeps as many of its GPUs as it asks for: no other change
 is worth a GPU of running work. Then as much as possible is within one NUMA node (`numa_search`): the one that is left with
 the fewest free GPUs, then cores, and where nobody has to leave first. What fits no single NUMA node takes from as few as
 possible: cores from the homes of its GPUs, in proportion, and memory from those and from as few more as it needs.
@@ -147,8 +147,8 @@ def _kept(want: Want, had: tuple[int, ...], seat: Seat, gpus: list[list[int]], h
     return tuple(kept)
 
 
-def mended(hardware: Hardware, held: Iterable[Allocation]) -> dict[str, tuple[int, ...]]:
-    """By name, the NUMA nodes that replicas have to be bound to instead, so that the memory of all finds room.
+def fixed(hardware: Hardware, held: Iterable[Allocation]) -> dict[str, tuple[int, ...]]:
+    """By name, the NUMA nodes that replicas have to be bound to instead, so that the memory of all fits.
 
     Nobody where it does already; else the smallest keep theirs, and the others get as few more as they need.
     """
@@ -194,7 +194,7 @@ def _beside(
     for label, card in kept.items():
         left[card] = left.get(card, WHOLE) - shares[label]
     opened = len(left) - len(parts)
-    if opened > most or any(room < 0 for room in left.values()):
+    if opened > most or any(capacity < 0 for capacity in left.values()):
         return None
     rest = [label for label in shares if label not in kept]
     closed = [card for card in empty if card not in left]

@@ -26,7 +26,7 @@ def homes(indices: Iterable[int], count: int, numa: int) -> tuple[int, ...]:
 class Memory:
     """Bytes that are bound to sets of NUMA nodes of one machine. What is bound to all of them is as good as unbound.
 
-    All of it finds room exactly when  ∀ S:  Σ_{a: numa_a ⊆ S} memory_a ≤ Σ_{j∈S} memory_j  (Hall).
+    All of it fits exactly when  ∀ S:  Σ_{a: numa_a ⊆ S} memory_a ≤ Σ_{j∈S} memory_j  (Hall).
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -35,14 +35,14 @@ class Memory:
         self.held: Counter[frozenset[int]] = Counter()
 
     def bind(self, numa: Iterable[int], size: int) -> None:
-        """Bind `size` bytes to these NUMA nodes; none: to all. A negative size gives them back."""
+        """Bind `size` bytes to these NUMA nodes; none: to all. A negative size releases them."""
         where = frozenset(numa) or self.all
         self.held[where] += size
         if not self.held[where]:
             del self.held[where]
 
     def fits(self, numa: Iterable[int], size: int) -> bool:
-        """Would all still find room with `size` bytes more on these NUMA nodes?
+        """Would all still fit with `size` bytes more on these NUMA nodes?
 
         The whole machine is not looked at: who places counts that. Of all S only unions of bound sets that hang
         together with `numa` can be too small by this.

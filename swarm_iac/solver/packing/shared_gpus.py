@@ -70,7 +70,7 @@ def pack(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
 
 
 def _searched(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
-    """The same by trying, the largest first, each on cards with different room; gives up after STEPS."""
+    """The same by trying, the largest first, each on cards with different free shares; gives up after STEPS."""
     order = sorted(range(len(shares)), key=lambda i: -shares[i])
     left, chosen, steps = list(free), [-1] * len(shares), 0
 
@@ -106,8 +106,8 @@ def _packed(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     for i, share in enumerate(shares):
         items.setdefault(share, []).append(i)
     chosen = [-1] * len(shares)
-    for card, room in enumerate(free):
-        height = WHOLE - room
+    for card, capacity in enumerate(free):
+        height = WHOLE - capacity
         while (share := next((s for s in items if left[s, height]), 0)) != 0:
             left[share, height] -= 1
             chosen[items[share].pop()] = card

@@ -3,7 +3,7 @@
 A replica that stays keeps its index and its devices, one that moves keeps its index, and new ones take the lowest
 free index, over nodes in the order of their names. Memory of what stays is bound to more NUMA nodes where theirs do
 not hold it. Where parts of GPUs fit in no other way, as few as possible of those that stay change their card. Who starts
-anew where it ran, in another size, keeps as many of its GPUs as that has. Who has to be on one NUMA node (`single`) gets
+where it ran, in another size, keeps as many of its GPUs as that has. Who has to be on one NUMA node (`single`) gets
 its devices before others that are new.
 """
 
@@ -16,42 +16,42 @@ from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import RESOURCES
-from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, mended, share_cards
+from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, fixed, share_cards
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs
 
 #: One new replica: its workload, its index, and what it was on this node, if it ran here.
 New = tuple[str, int, Allocation | None]
 
 
-def assemble(scene: Scene, settled: Settled, counts: Pairs) -> tuple[Allocation, ...]:
+def assemble(snapshot: Snapshot, classified: Classified, counts: Pairs) -> tuple[Allocation, ...]:
     """All allocations, sorted by workload and index. `counts` holds every replica, fixed ones too."""
     kept: dict[str, Allocation] = {}
     new: dict[str, list[New]] = {}
-    by_ask: dict[str, list[tuple[str, int]]] = {}
+    by_request: dict[str, list[tuple[str, int]]] = {}
     for (name, node), count in sorted(counts.items()):
         if count:
-            by_ask.setdefault(name, []).append((node, count))
-    sure = on_their_card(scene, settled, counts)
-    for name, places in by_ask.items():
-        _name_replicas(scene, settled, name, places, kept, new, sure)
+            by_request.setdefault(name, []).append((node, count))
+    sure = on_their_card(snapshot, classified, counts)
+    for name, places in by_request.items():
+        _name_replicas(snapshot, classified, name, places, kept, new, sure)
     loose = {name for name, a in kept.items() if a.node in sure and name not in sure[a.node]}
     found = dict(kept)
     held: dict[str, list[Allocation]] = {}
     for allocation in kept.values():
         held.setdefault(allocation.node, []).append(allocation)
-    for node in sorted({*new, *(node for node, ones in held.items() if _crowded(scene, node, ones))}):
-        found |= {a.name: a for a in _equip(scene, node, held.get(node, []), new.get(node, []), loose)}
+    for node in sorted({*new, *(node for node, ones in held.items() if _crowded(snapshot, node, ones))}):
+        found |= {a.name: a for a in _equip(snapshot, node, held.get(node, []), new.get(node, []), loose)}
     return tuple(sorted(found.values(), key=lambda a: (a.workload, a.index)))
 
 
 def _name_replicas(
-    scene: Scene,
-    settled: Settled,
+    snapshot: Snapshot,
+    classified: Classified,
     name: str,
     places: list[tuple[str, int]],
     kept: dict[str, Allocation],
@@ -59,108 +59,112 @@ def _name_replicas(
     sure: dict[str, set[str]],
 ) -> None:
     """Give each place of one workload an index: into `kept` with its devices, or into `new` by node."""
-    running = scene.running.get(name, ())
+    running = snapshot.running.get(name, ())
     used: set[int] = set()
     left = Counter(dict(places))
-    for group in (settled.stay, settled.soft):
+    for group in (classified.stay, classified.soft):
         for allocation in sorted(running, key=lambda a: a.node in sure and a.name not in sure[a.node]):
             if allocation.name in group and left[allocation.node] > 0:
                 left[allocation.node] -= 1
                 used.add(allocation.index)
-                if group is settled.stay:
-                    user = scene.asks[name].user
+                if group is classified.stay:
+                    user = snapshot.requests[name].user
                     kept[allocation.name] = (
                         allocation if allocation.user == user else allocation.model_copy(update={"user": user})
                     )
                 else:
                     new.setdefault(allocation.node, []).append((name, allocation.index, allocation))
     # Who could have stayed comes before who had to leave: where one too few is placed, nobody stops whose node is there.
-    away = sorted((a for a in running if a.index not in used), key=lambda a: (a.name not in settled.stay, a.index))
+    away = sorted((a for a in running if a.index not in used), key=lambda a: (a.name not in classified.stay, a.index))
     moved = [a.index for a in away]
-    fresh = [i for i in scene.numbers(scene.asks[name]) if i not in used and i not in moved]
+    fresh = [i for i in snapshot.numbers(snapshot.requests[name]) if i not in used and i not in moved]
     indices = iter(moved + fresh)
     for node, _ in places:
         for _ in range(left[node]):
             new.setdefault(node, []).append((name, next(indices), None))
 
 
-def _equip(scene: Scene, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
+def _equip(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
     """Who has to be on one NUMA node comes first: others may have what is left."""
-    if scene.singles and any(scene.asks[name].single for name, _, _ in new):
-        singles = _on_one(scene, node, held, new)
+    if snapshot.singles and any(snapshot.requests[name].single for name, _, _ in new):
+        singles = _on_one(snapshot, node, held, new)
         try:
-            rest = [one for one in new if not scene.asks[one[0]].single]
-            return _devices(scene, node, [*held, *singles], rest, loose) if singles else _devices(scene, node, held, new, loose)
+            rest = [one for one in new if not snapshot.requests[one[0]].single]
+            return (
+                _devices(snapshot, node, [*held, *singles], rest, loose)
+                if singles
+                else _devices(snapshot, node, held, new, loose)
+            )
         except ValueError:  # parts of GPUs fit beside them in no way; who is split then is placed elsewhere
             pass
-    return _devices(scene, node, held, new, loose)
+    return _devices(snapshot, node, held, new, loose)
 
 
-def _on_one(scene: Scene, node: str, held: list[Allocation], new: list[New]) -> list[Allocation]:
+def _on_one(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New]) -> list[Allocation]:
     """The new replicas that have to be on one NUMA node, each on one; none where not all find one."""
-    hardware = scene.stack.hardware_of(node)
-    wider = mended(hardware, held)
+    hardware = snapshot.stack.hardware_of(node)
+    wider = fixed(hardware, held)
     stay = [a.model_copy(update={"numa": wider[a.name]}) if a.name in wider else a for a in held]
-    singles = sorted((one for one in new if scene.asks[one[0]].single), key=lambda one: one[:2])
-    asks = [scene.asks[name] for name, _, _ in singles]
-    spare = [was for name, _, was in new if was and not scene.asks[name].single]
+    singles = sorted((one for one in new if snapshot.requests[one[0]].single), key=lambda one: one[:2])
+    requests = [snapshot.requests[name] for name, _, _ in singles]
+    spare = [was for name, _, was in new if was and not snapshot.requests[name].single]
     for before in ([was for _, _, was in singles], [None] * len(singles)):
-        found = seats_for(Parts(scene, hardware, stay), asks, before, spare)
+        found = seats_for(Parts(snapshot, hardware, stay), requests, before, spare)
         if found is not None:
             ones = zip(singles, found, strict=True)
-            return [_allocation(scene, name, index, node, devices) for (name, index, _), devices in ones]
+            return [_allocation(snapshot, name, index, node, devices) for (name, index, _), devices in ones]
     return []
 
 
-def _devices(scene: Scene, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
-    hardware = scene.stack.hardware_of(node)
+def _devices(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
+    hardware = snapshot.stack.hardware_of(node)
     cpus = {i for a in held for i in a.cpus}
-    wholes = {i for a in held if not scene.asks[a.workload].shared for i in a.cards}
-    left = hardware.gpus.count - sum(scene.asks[name].need[GPUS] for name, _, _ in new)
-    stands = {a.name: a for a in held if scene.asks[a.workload].shared}
-    shares = {f"{name}-{index}": scene.asks[name].share for name, index, _ in new if scene.asks[name].shared}
-    before = Used(*scene.stood.get(node, ()))
-    empty = _empty(scene, [i for i in range(hardware.gpus.count) if i not in wholes], new, before)
-    had = _cards_of_before(scene, new)
-    cards, again = _parts(scene, shares, stands, loose, empty, left - len(wholes), had)
+    wholes = {i for a in held if not snapshot.requests[a.workload].shared for i in a.cards}
+    left = hardware.gpus.count - sum(snapshot.requests[name].need[GPUS] for name, _, _ in new)
+    stands = {a.name: a for a in held if snapshot.requests[a.workload].shared}
+    shares = {f"{name}-{index}": snapshot.requests[name].share for name, index, _ in new if snapshot.requests[name].shared}
+    before = Used(*snapshot.stood.get(node, ()))
+    empty = _empty(snapshot, [i for i in range(hardware.gpus.count) if i not in wholes], new, before)
+    had = _cards_of_before(snapshot, new)
+    cards, again = _parts(snapshot, shares, stands, loose, empty, left - len(wholes), had)
     stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
-    wider = mended(hardware, stay.values())
+    wider = fixed(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
     gpus = wholes | set(cards.values()) | {a.cards[0] for a in stands.values() if a.name not in cards}
-    same, new = _as_before(scene, hardware, stay, new, gpus, cpus)
+    same, new = _as_before(snapshot, hardware, stay, new, gpus, cpus)
     stay |= same
     own = {label: (gpu(cards[label], share),) for label, share in shares.items()}
-    wants = tuple(_want(scene, name, index, was, own) for name, index, was in new)
+    wants = tuple(_want(snapshot, name, index, was, own) for name, index, was in new)
     devices = assign(hardware, Used(frozenset(gpus), frozenset(cpus)), wants, stay.values(), before)
-    return [*stay.values(), *(_allocation(scene, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
+    return [*stay.values(), *(_allocation(snapshot, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
 
 
-def _empty(scene: Scene, free: list[int], new: list[New], before: Used) -> list[int]:
+def _empty(snapshot: Snapshot, free: list[int], new: list[New], before: Used) -> list[int]:
     """Cards for parts, in the order in which they are opened: those that nobody had, and last what who shrinks gives up."""
     kept: set[int] = set()
     spare: set[int] = set()
     for name, _, was in new:
-        if was and not scene.asks[name].shared:
+        if was and not snapshot.requests[name].shared:
             mine = [card for card in was.cards if card in free]
-            kept.update(mine[: scene.asks[name].gpus])
-            spare.update(mine[scene.asks[name].gpus :])
+            kept.update(mine[: snapshot.requests[name].gpus])
+            spare.update(mine[snapshot.requests[name].gpus :])
     return sorted(free, key=lambda card: (card in kept, card in spare, card in before.gpus, card))
 
 
-def _cards_of_before(scene: Scene, new: list[New]) -> dict[str, tuple[int, ...]]:
-    """Of those that start anew with a part of a GPU, where they had one."""
-    return {f"{name}-{index}": was.cards for name, index, was in new if was and was.gpus and scene.asks[name].shared}
+def _cards_of_before(snapshot: Snapshot, new: list[New]) -> dict[str, tuple[int, ...]]:
+    """Of those that restart with a part of a GPU, where they had one."""
+    return {f"{name}-{index}": was.cards for name, index, was in new if was and was.gpus and snapshot.requests[name].shared}
 
 
 def _as_before(
-    scene: Scene,
+    snapshot: Snapshot,
     hardware: Hardware,
     stay: dict[str, Allocation],
     new: list[New],
     gpus: set[int],
     cpus: set[int],
 ) -> tuple[dict[str, Allocation], list[New]]:
-    """Of those that start anew where they stood, who has the same devices as before, and the others.
+    """Of those that restart where they ran, who has the same devices as before, and the others.
 
     A gang that loses a member is one: nothing is gained by other GPUs or another binding for those that come back. What
     they have is added to `gpus` and `cpus`, which are taken.
@@ -171,22 +175,22 @@ def _as_before(
     for a in stay.values():
         memory.bind(a.numa, int(a.memory))
     for name, index, was in new:
-        ask = scene.asks[name]
+        request = snapshot.requests[name]
         free = was and gpus.isdisjoint(was.cards) and cpus.isdisjoint(was.cpus)
-        if was and free and _usable(was, ask, hardware) and memory.fits(was.numa, ask.need[MEMORY]):
-            memory.bind(was.numa, ask.need[MEMORY])
+        if was and free and _usable(was, request, hardware) and memory.fits(was.numa, request.need[MEMORY]):
+            memory.bind(was.numa, request.need[MEMORY])
             gpus.update(was.cards)
             cpus.update(was.cpus)
-            same[was.name] = _allocation(scene, name, index, was.node, Devices(was.gpus, was.cpus, was.numa))
+            same[was.name] = _allocation(snapshot, name, index, was.node, Devices(was.gpus, was.cpus, was.numa))
         else:
             rest.append((name, index, was))
     return same, rest
 
 
-def _usable(was: Allocation, ask: Ask, hardware: Hardware) -> bool:
+def _usable(was: Allocation, request: WorkloadRequest, hardware: Hardware) -> bool:
     """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
-    sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (ask.gpus, ask.need[CORES], ask.need[MEMORY])
-    whole = not ask.shared and all(one.whole for one in was.gpus)
+    sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (request.gpus, request.need[CORES], request.need[MEMORY])
+    whole = not request.shared and all(one.whole for one in was.gpus)
     return sized and whole and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
 
 
@@ -203,8 +207,8 @@ def _free(wanted: tuple[int, ...], count: int, taken: set[int]) -> bool:
     return inside and taken.isdisjoint(wanted)
 
 
-def _want(scene: Scene, name: str, index: int, was: Allocation | None, own: Mapping[str, tuple[Device, ...]]) -> Want:
-    label, need = f"{name}-{index}", scene.asks[name].need
+def _want(snapshot: Snapshot, name: str, index: int, was: Allocation | None, own: Mapping[str, tuple[Device, ...]]) -> Want:
+    label, need = f"{name}-{index}", snapshot.requests[name].need
     held, pins = (was.cards, was.cpus) if was else ((), ())
     return Want(label, 0 if label in own else need[GPUS], need[CORES], need[MEMORY], held, own.get(label, ()), pins)
 
@@ -215,14 +219,14 @@ def _at_home(allocation: Allocation, hardware: Hardware) -> Allocation:
     return allocation.model_copy(update={"numa": tuple(sorted({*allocation.numa, *home}))}) if allocation.numa else allocation
 
 
-def _crowded(scene: Scene, node: str, held: list[Allocation]) -> bool:
+def _crowded(snapshot: Snapshot, node: str, held: list[Allocation]) -> bool:
     """Could what is bound to some NUMA nodes of this node be more than they hold?"""
-    hardware = scene.stack.hardware_of(node)
+    hardware = snapshot.stack.hardware_of(node)
     return hardware.numa > 1 and sum(int(a.memory) for a in held if a.numa) > int(hardware.memory) // hardware.numa
 
 
 def _parts(
-    scene: Scene,
+    snapshot: Snapshot,
     shares: dict[str, int],
     stands: dict[str, Allocation],
     loose: set[str],
@@ -230,20 +234,20 @@ def _parts(
     left: int,
     had: dict[str, tuple[int, ...]],
 ) -> tuple[dict[str, int], list[Allocation]]:
-    """A card for each part of a GPU, and what stands there on another card than before. `left`: cards beside whole ones."""
+    """A card for each part of a GPU, and what is placed there on another card than before. `left`: cards beside whole ones."""
     parts: dict[int, int] = {}
     for a in stands.values():
         if a.name not in loose:
-            parts[a.cards[0]] = parts.get(a.cards[0], WHOLE) - scene.asks[a.workload].share
+            parts[a.cards[0]] = parts.get(a.cards[0], WHOLE) - snapshot.requests[a.workload].share
     again = [a for a in stands.values() if a.name in loose]
-    every = shares | {a.name: scene.asks[a.workload].share for a in again}
+    every = shares | {a.name: snapshot.requests[a.workload].share for a in again}
     empty = [card for card in free if card not in parts]
     cards = share_cards(every, parts, empty, max(0, left - len(parts)), had)
-    return cards, [a.model_copy(update={"gpus": (gpu(cards[a.name], scene.asks[a.workload].share),)}) for a in again]
+    return cards, [a.model_copy(update={"gpus": (gpu(cards[a.name], snapshot.requests[a.workload].share),)}) for a in again]
 
 
-def _allocation(scene: Scene, name: str, index: int, node: str, devices: Devices) -> Allocation:
-    ask = scene.asks[name]
-    sizes = {row.name: row.unit(amount) for row, amount in zip(RESOURCES, ask.size, strict=True) if not row.pieces}
+def _allocation(snapshot: Snapshot, name: str, index: int, node: str, devices: Devices) -> Allocation:
+    request = snapshot.requests[name]
+    sizes = {row.name: row.unit(amount) for row, amount in zip(RESOURCES, request.size, strict=True) if not row.pieces}
     pieces = {"gpus": devices.gpus, "cpus": devices.cpus, "numa": devices.numa}
-    return Allocation(name=f"{name}-{index}", workload=name, index=index, node=node, user=ask.user, **pieces, **sizes)
+    return Allocation(name=f"{name}-{index}", workload=name, index=index, node=node, user=request.user, **pieces, **sizes)

@@ -1,7 +1,7 @@
 """How few moves could a change need at least? Counted, in milliseconds.
 
 Take the number of whole GPUs that some new replica wants, two or more, and all that is placed and holds at least as
-many: the large ones. Each needs at least their least wish, resource by resource. What else stands on a node and may
+many: the large ones. Each needs at least their smallest request, resource by resource. What else stands on a node and may
 stay is in the way: for c large ones there at least `leave(c)` of it has to go, by the cards and by each other resource.
 The cheapest way to spread the large ones over all nodes, which is a small dynamic program, bounds the moves of every
 placement that places as much and stops nobody. The best of these bounds counts. Source: the relaxation of bin packing
@@ -20,55 +20,59 @@ import numpy.typing as npt
 from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.repair.gpu_reassignment import recards
 from swarm_iac.solver.snapshot.layout import GPUS, NODE
-from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 
 #: More than any number of moves.
 NEVER = 1 << 30
 
 
-def moves_goal(scene: Scene, settled: Settled, counts: Pairs) -> Goal:
+def moves_goal(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Goal:
     """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
-    placed, stood = by_workload(counts), Counter(a.workload for a in settled.stay.values())
-    moves = moves_of(scene, settled, counts)
+    placed, stood = by_workload(counts), Counter(a.workload for a in classified.stay.values())
+    moves = moves_of(snapshot, classified, counts)
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
-    bound = fewest(scene, settled, placed, stood) - stopped
+    bound = fewest(snapshot, classified, placed, stood) - stopped
     return Goal(name="moves", value=moves, bound=min(moves, max(0, bound)))
 
 
-def moves_of(scene: Scene, settled: Settled, counts: Pairs) -> int:
+def moves_of(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
     """Replicas that could stay and stand elsewhere: on another node, or with a part of another GPU."""
-    return moved(settled, counts) + recards(scene, settled, counts)
+    return moved(classified, counts) + recards(snapshot, classified, counts)
 
 
-def moved(settled: Settled, counts: Pairs) -> int:
+def moved(classified: Classified, counts: Pairs) -> int:
     """Replicas that could stay and stand on another node."""
-    stay = Counter((a.workload, a.node) for a in settled.stay.values())
+    stay = Counter((a.workload, a.node) for a in classified.stay.values())
     placed = by_workload(counts)
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())
     return sum(min(count, placed[name]) for name, count in by_workload(stay).items()) - kept
 
 
-def fewest(scene: Scene, settled: Settled, placed: Counter[str], stood: Counter[str]) -> int:
+def fewest(snapshot: Snapshot, classified: Classified, placed: Counter[str], stood: Counter[str]) -> int:
     """The bound, for a change after which so many replicas of each workload are placed; so many could have stayed."""
     standing: dict[str, list[Allocation]] = {}
-    for a in settled.stay.values():
+    for a in classified.stay.values():
         standing.setdefault(a.node, []).append(a)
-    sizes = {ask.need[GPUS] for name, ask in scene.asks.items() if placed[name] > stood[name] and ask.need[GPUS] > 1}
-    return max((_of_size(scene, size, standing, placed) for size in sorted(sizes)), default=0)
+    sizes = {
+        request.need[GPUS]
+        for name, request in snapshot.requests.items()
+        if placed[name] > stood[name] and request.need[GPUS] > 1
+    }
+    return max((_of_size(snapshot, size, standing, placed) for size in sorted(sizes)), default=0)
 
 
-def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
-    large = {name: ask for name, ask in scene.asks.items() if placed[name] and ask.need[GPUS] >= size}
-    least = tuple(min(ask.need[i] for ask in large.values()) for i in range(len(NODE)))
+def _of_size(snapshot: Snapshot, size: int, standing: dict[str, list[Allocation]], placed: Counter[str]) -> int:
+    large = {name: request for name, request in snapshot.requests.items() if placed[name] and request.need[GPUS] >= size}
+    least = tuple(min(request.need[i] for request in large.values()) for i in range(len(NODE)))
     cost = np.full(1 + sum(placed[name] for name in large), NEVER, dtype=np.int64)
     cost[0] = 0
-    for name, bin_ in scene.bins.items():
+    for name, host in snapshot.nodes.items():
         found = standing.get(name, ())
-        if any(suits(ask, bin_) or may_stay(ask, bin_) for ask in large.values()):
-            small = [(scene.asks[a.workload], a.cards) for a in found if a.workload not in large]
-            cost = _spread(cost, _Node(bin_, small), least)
+        if any(suits(request, host) or may_stay(request, host) for request in large.values()):
+            small = [(snapshot.requests[a.workload], a.cards) for a in found if a.workload not in large]
+            cost = _spread(cost, _Node(host, small), least)
     return int(cost[-1]) if cost[-1] < NEVER else 0
 
 
@@ -76,8 +80,8 @@ def _of_size(scene: Scene, size: int, standing: dict[str, list[Allocation]], pla
 class _Node:
     """A node and the small ones that may stay there."""
 
-    bin: Bin
-    small: list[tuple[Ask, tuple[int, ...]]]
+    node: NodeCapacity
+    small: list[tuple[WorkloadRequest, tuple[int, ...]]]
 
     def leave(self, need: tuple[int, ...], most: int) -> list[int]:
         """How many small ones have to go at least for 0, 1, … `most` large ones.
@@ -85,7 +89,7 @@ class _Node:
         By cards: each small one weighs 1 in all, spread over its cards, and the lightest cards go first. By each other
         resource: the largest go first.
         """
-        weights = [0.0] * self.bin.room[GPUS]
+        weights = [0.0] * self.node.capacity[GPUS]
         for _, gpus in self.small:
             for card in gpus:
                 weights[card] += 1 / len(gpus)
@@ -100,8 +104,8 @@ class _Node:
         return found
 
     def _by(self, i: int, wanted: int) -> int:
-        held = sorted((ask.need[i] for ask, _ in self.small), reverse=True)
-        lacking = wanted - (self.bin.room[i] - sum(held))
+        held = sorted((request.need[i] for request, _ in self.small), reverse=True)
+        lacking = wanted - (self.node.capacity[i] - sum(held))
         gone = 0
         while lacking > 0 and gone < len(held):
             lacking -= held[gone]
@@ -111,7 +115,7 @@ class _Node:
 
 def _spread(cost: npt.NDArray[np.int64], node: _Node, need: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """`cost[j]`: the fewest moves to fit j large ones on the nodes so far; now with one node more."""
-    most = min(room // each for room, each in zip(node.bin.room, need, strict=True) if each)
+    most = min(capacity // each for capacity, each in zip(node.node.capacity, need, strict=True) if each)
     own = node.leave(need, min(most, len(cost) - 1))
     best = cost.copy()
     for count, leave in enumerate(own[1:], start=1):

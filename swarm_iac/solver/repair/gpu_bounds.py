@@ -22,15 +22,15 @@ from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole_fleet import bound_of
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, problem_of
 from swarm_iac.solver.repair.relaxation import Stand, relaxed_bound
-from swarm_iac.solver.snapshot.capacity import Room
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 from swarm_iac.solver.snapshot.value import size
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 10, "normal": 40, "thorough": 250}
 #: Where nothing runs.
-NOBODY = Settled({}, {})
+NOBODY = Classified({}, {})
 #: A gap of less than this part of a level's GPUs is not looked at twice.
 CLOSE = 5e-4
 #: While a search goes on: the effort of a relaxation without caps, and the part of what is left that pricing may take.
@@ -58,36 +58,39 @@ class Bounds:
 
 
 def level_bounds(
-    scene: Scene,
+    snapshot: Snapshot,
     counts: Pairs,
     possible: dict[str, int],
     effort: str,
     stop: TimeLimit,
     *,
-    settled: Settled = NOBODY,
+    classified: Classified = NOBODY,
 ) -> Bounds:
-    """The bounds beside the placement `counts`. `settled`: who may stay."""
+    """The bounds beside the placement `counts`. `classified`: who may stay."""
     placed = by_workload(counts)
     found = Bounds()
-    moves = int(scene.stack.solve.moves)
-    levels = sorted({ask.priority for ask in scene.asks.values()}, reverse=True)
-    mine = {level: [ask for ask in scene.asks.values() if ask.gpus and ask.priority == level] for level in levels}
-    now = {level: sum(size(ask) * placed[ask.name] for ask in mine[level]) for level in levels}
-    counted = {level: sum(size(ask) * possible[ask.name] for ask in mine[level]) for level in levels}
+    moves = int(snapshot.stack.solve.moves)
+    levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
+    mine = {
+        level: [request for request in snapshot.requests.values() if request.gpus and request.priority == level]
+        for level in levels
+    }
+    now = {level: sum(size(request) * placed[request.name] for request in mine[level]) for level in levels}
+    counted = {level: sum(size(request) * possible[request.name] for request in mine[level]) for level in levels}
     above = {level: sum(now[other] for other in levels if other > level) for level in levels}
 
     def gap(level: int) -> int:
         return found.of(level, above[level], counted[level]) - now[level]
 
-    elsewhere = _elsewhere(scene)
+    elsewhere = _elsewhere(snapshot)
     waiting = [level for level in levels if gap(level) > 0]
     for i, level in enumerate(waiting):
         if stop():
             break
         share = stop.part(1 / (len(waiting) - i))
         before = share.left
-        problem, groups, first, stand = _beside(scene, level, counts, possible, settled)
-        closed = sum(size(ask) * elsewhere[ask.name] for ask in mine[level])
+        problem, groups, first, stand = _beside(snapshot, level, counts, possible, classified)
+        closed = sum(size(request) * elsewhere[request.name] for request in mine[level])
 
         def own(most: float | None, level: int = level, closed: int = closed) -> None:
             if most is not None:
@@ -99,8 +102,8 @@ def level_bounds(
 
         own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere))
         if open_still():
-            asks = [ask for ask in scene.asks.values() if ask.gpus and ask.priority >= level]
-            found.together[level] = max(above[level] + now[level], _together(scene, asks, possible, effort, share))
+            requests = [request for request in snapshot.requests.values() if request.gpus and request.priority >= level]
+            found.together[level] = max(above[level] + now[level], _together(snapshot, requests, possible, effort, share))
         if open_still() and level < levels[0]:
             priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first)
             own(priced.bound)
@@ -114,10 +117,10 @@ def level_bounds(
 class PriorityBounds:
     """Bounds on one priority after the other, while a search goes through them. `limit`: the effort of all of them."""
 
-    scene: Scene
+    snapshot: Snapshot
     possible: dict[str, int]
     limit: TimeLimit
-    settled: Settled = field(default_factory=lambda: NOBODY)
+    classified: Classified = field(default_factory=lambda: NOBODY)
 
     def of(self, level: int, counts: Pairs, *, deep: bool) -> int | None:
         """In thousandths of GPUs: what that priority could hold where those above it hold what they do in `counts`.
@@ -126,13 +129,13 @@ class PriorityBounds:
         """
         if self.limit():
             return None
-        scene, moves = self.scene, int(self.scene.stack.solve.moves)
-        problem, groups, first, stand = _beside(scene, level, counts, self.possible, self.settled)
-        elsewhere = _elsewhere(scene)
+        snapshot, moves = self.snapshot, int(self.snapshot.stack.solve.moves)
+        problem, groups, first, stand = _beside(snapshot, level, counts, self.possible, self.classified)
+        elsewhere = _elsewhere(snapshot)
         if deep:
             share = self.limit.part(DEEP)
             before = share.left
-            priced = bound_of(problem, rounds=ROUNDS[scene.stack.solve.effort], stop=share, first=first)
+            priced = bound_of(problem, rounds=ROUNDS[snapshot.stack.solve.effort], stop=share, first=first)
             self.limit.spend(before - share.left)
             found = relaxed_bound(problem, groups, self.limit, stand, moves, priced.caps, elsewhere)
             found = int(priced.bound + 1e-6) if found is None else min(found, int(priced.bound + 1e-6))
@@ -141,49 +144,55 @@ class PriorityBounds:
             before = brief.left
             found = relaxed_bound(problem, groups, brief, stand, moves, elsewhere=elsewhere)
             self.limit.spend(before - brief.left)
-        mine = [ask for ask in scene.asks.values() if ask.gpus and ask.priority == level]
-        return None if found is None else found + sum(size(ask) * elsewhere[ask.name] for ask in mine)
+        mine = [request for request in snapshot.requests.values() if request.gpus and request.priority == level]
+        return None if found is None else found + sum(size(request) * elsewhere[request.name] for request in mine)
 
 
-def _together(scene: Scene, asks: list[Ask], possible: dict[str, int], effort: str, stop: TimeLimit) -> int:
-    problem = _problem(scene, asks, possible, size, priorities=False)[0]
+def _together(
+    snapshot: Snapshot, requests: list[WorkloadRequest], possible: dict[str, int], effort: str, stop: TimeLimit
+) -> int:
+    problem = _problem(snapshot, requests, possible, size, priorities=False)[0]
     bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop).bound + 1e-6)
-    elsewhere = _elsewhere(scene)
-    return bound + sum(size(ask) * elsewhere[ask.name] for ask in asks)
+    elsewhere = _elsewhere(snapshot)
+    return bound + sum(size(request) * elsewhere[request.name] for request in requests)
 
 
 def _beside(
-    scene: Scene, level: int, counts: Pairs, possible: dict[str, int], settled: Settled
-) -> tuple[Problem, list[list[Ask]], list[tuple[int, Pattern]], Stand]:
+    snapshot: Snapshot, level: int, counts: Pairs, possible: dict[str, int], classified: Classified
+) -> tuple[Problem, list[list[WorkloadRequest]], list[tuple[int, Pattern]], Stand]:
     """The problem of a level beside those above it, the workloads of its kinds, columns in which it has an answer, and
     who stands where and would have to move: replicas of a kind on nodes of a shape.
     """
-    asks = [ask for ask in scene.asks.values() if ask.priority > level or (ask.priority == level and ask.gpus)]
-    value = {ask.name: size(ask) if ask.priority == level else 0 for ask in asks}
-    problem, groups, bins = _problem(scene, asks, possible, lambda ask: value[ask.name], priorities=True)
-    number = {ask.name: k for k, group in enumerate(groups) for ask in group}
-    shape = {name: h for h, names in enumerate(bins) for name in names}
+    requests = [
+        request
+        for request in snapshot.requests.values()
+        if request.priority > level or (request.priority == level and request.gpus)
+    ]
+    value = {request.name: size(request) if request.priority == level else 0 for request in requests}
+    problem, groups, nodes = _problem(snapshot, requests, possible, lambda request: value[request.name], priorities=True)
+    number = {request.name: k for k, group in enumerate(groups) for request in group}
+    shape = {name: h for h, names in enumerate(nodes) for name in names}
     on: dict[str, Counter[int]] = {}
     for (name, node), count in counts.items():
         if name in number and node in shape:
             on.setdefault(node, Counter())[number[name]] += count
-    elsewhere = _elsewhere(scene)
+    elsewhere = _elsewhere(snapshot)
     placed, reached = by_workload(counts), Counter[int]()
     for name, k in number.items():
         reached[k] += max(0, placed[name] - elsewhere[name])
     rows = []
-    for higher in sorted({ask.priority for ask in asks if ask.priority > level}):
+    for higher in sorted({request.priority for request in requests if request.priority > level}):
         kinds = [k for k, group in enumerate(groups) if group[0].priority == higher]
         for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1)):
             least = sum(amount * reached[k] for k, amount in each.items())
             rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
-    kept, stand = _kept(scene, asks, placed), Counter[tuple[int, int]]()
+    kept, stand = _kept(snapshot, requests, placed), Counter[tuple[int, int]]()
     at_least = Counter[int]()
     for name in kept:
         if name in number:
-            at_least[number[name]] += max(0, _ran(scene, scene.asks[name]) - elsewhere[name])
+            at_least[number[name]] += max(0, _ran(snapshot, snapshot.requests[name]) - elsewhere[name])
     rows += [Row(-least, ((k, -1),)) for k, least in sorted(at_least.items())]
-    for a in settled.stay.values():
+    for a in classified.stay.values():
         if a.workload in kept and a.workload in number and a.node in shape:
             stand[number[a.workload], shape[a.node]] += 1
     with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
@@ -191,30 +200,38 @@ def _beside(
     return with_rows, groups, sorted(columns), stand
 
 
-def _ran(scene: Scene, ask: Ask) -> int:
-    return min(len(scene.running.get(ask.name, ())), ask.members)
+def _ran(snapshot: Snapshot, request: WorkloadRequest) -> int:
+    return min(len(snapshot.running.get(request.name, ())), request.members)
 
 
-def _kept(scene: Scene, asks: list[Ask], placed: Counter[str]) -> frozenset[str]:
+def _kept(snapshot: Snapshot, requests: list[WorkloadRequest], placed: Counter[str]) -> frozenset[str]:
     """Workloads of which as many run on as ran, with all others of their priority: that comes before what is new."""
-    stopped = {ask.priority for ask in scene.asks.values() if placed[ask.name] < _ran(scene, ask)}
-    return frozenset(ask.name for ask in asks if ask.priority not in stopped and _ran(scene, ask))
+    stopped = {request.priority for request in snapshot.requests.values() if placed[request.name] < _ran(snapshot, request)}
+    return frozenset(request.name for request in requests if request.priority not in stopped and _ran(snapshot, request))
 
 
 def _problem(
-    scene: Scene, asks: list[Ask], possible: dict[str, int], value: Callable[[Ask], int], *, priorities: bool
-) -> tuple[Problem, list[list[Ask]], tuple[tuple[str, ...], ...]]:
+    snapshot: Snapshot,
+    requests: list[WorkloadRequest],
+    possible: dict[str, int],
+    value: Callable[[WorkloadRequest], int],
+    *,
+    priorities: bool,
+) -> tuple[Problem, list[list[WorkloadRequest]], tuple[tuple[str, ...], ...]]:
     """Of what could have a place if it had the fleet to itself."""
-    empty = Room(scene)
-    groups, dims, steps = kinds_of(empty, [ask.name for ask in asks if possible[ask.name]], priorities=priorities)
-    kinds = tuple(
-        kind_of(g, sum(possible[ask.name] for ask in g), dims, steps, worth=value(g[0]), value=value(g[0])) for g in groups
+    empty = FreeCapacity(snapshot)
+    groups, dims, steps = kinds_of(
+        empty, [request.name for request in requests if possible[request.name]], priorities=priorities
     )
-    problem, bins = problem_of(empty, groups, kinds, dims, steps)
-    return problem, groups, bins
+    kinds = tuple(
+        kind_of(g, sum(possible[request.name] for request in g), dims, steps, worth=value(g[0]), value=value(g[0]))
+        for g in groups
+    )
+    problem, nodes = problem_of(empty, groups, kinds, dims, steps)
+    return problem, groups, nodes
 
 
-def _elsewhere(scene: Scene) -> dict[str, int]:
+def _elsewhere(snapshot: Snapshot) -> dict[str, int]:
     """How many of each workload may stay on cordoned nodes, which columns do not see."""
-    cordoned = {name for name, bin_ in scene.bins.items() if bin_.state == "cordon"}
-    return {name: sum(count for node, count in scene.home(name).items() if node in cordoned) for name in scene.asks}
+    cordoned = {name for name, host in snapshot.nodes.items() if host.state == "cordon"}
+    return {name: sum(count for node, count in snapshot.home(name).items() if node in cordoned) for name in snapshot.requests}

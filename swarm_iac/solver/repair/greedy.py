@@ -12,104 +12,114 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
-from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 
 #: Who comes first of one priority: less is sooner.
-Order = Callable[[Ask], float]
+Order = Callable[[WorkloadRequest], float]
 #: Orders that are tried where nothing runs: large replicas, large gangs, whatever needs little else for its GPUs, small gangs.
 ORDERS: tuple[Order, ...] = (
-    lambda ask: -ask.gpus,
-    lambda ask: -ask.gpus * (ask.members if ask.gang else 1),
-    lambda ask: ask.need[VCPUS] / (ask.gpus * ask.share) if ask.gpus else 1e9,
-    lambda ask: ask.need[MEMORY] / (ask.gpus * ask.share) if ask.gpus else 1e18,
-    lambda ask: (ask.members if ask.gang else 0) - ask.gpus / 1000,
+    lambda request: -request.gpus,
+    lambda request: -request.gpus * (request.members if request.gang else 1),
+    lambda request: request.need[VCPUS] / (request.gpus * request.share) if request.gpus else 1e9,
+    lambda request: request.need[MEMORY] / (request.gpus * request.share) if request.gpus else 1e18,
+    lambda request: (request.members if request.gang else 0) - request.gpus / 1000,
 )
 #: So many workloads are placed whatever `stop` says: an answer that was cut short is not empty.
 FIRST = 200
 
 
-def misfit(scene: Scene, ask: Ask, bin_: Bin) -> int:
+def overqualification(snapshot: Snapshot, request: WorkloadRequest, host: NodeCapacity) -> int:
     """How much finer the node is than what was asked for.
 
     0 when nothing is wasted: the model was named, or the node has no GPUs and none are asked for. Else, for a
     workload without GPUs on a node with some, or of any model: 1 + the number of models with less memory.
     """
-    if ask.model is not None or bin_.model is None:
+    if request.model is not None or host.model is None:
         return 0
-    if not ask.gpus:
+    if not request.gpus:
         return 1
-    lesser = {b.model for b in scene.bins.values() if ask.gpu_memory <= b.gpu_memory < bin_.gpu_memory}
+    lesser = {b.model for b in snapshot.nodes.values() if request.gpu_memory <= b.gpu_memory < host.gpu_memory}
     return len(lesser - {None})
 
 
-class Misfits:
-    """`misfit` by kind of workload and node, worked out once."""
+class Overqualification:
+    """`overqualification` by kind of workload and node, worked out once."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
         self.known: dict[tuple[bool, str | None, int, str | None, int], int] = {}
         self.rows: dict[tuple[bool, str | None, int], Ints] = {}
         self.labelled: dict[tuple[tuple[str, str], ...], Ints] = {}
 
-    def of(self, ask: Ask, bin_: Bin) -> int:
-        """`misfit(scene, ask, bin_)`."""
-        key = (bool(ask.gpus), ask.model, ask.gpu_memory, bin_.model, bin_.gpu_memory)
+    def of(self, request: WorkloadRequest, host: NodeCapacity) -> int:
+        """`overqualification(snapshot, ask, bin_)`."""
+        key = (bool(request.gpus), request.model, request.gpu_memory, host.model, host.gpu_memory)
         if key not in self.known:
-            self.known[key] = misfit(self.scene, ask, bin_)
+            self.known[key] = overqualification(self.snapshot, request, host)
         return self.known[key]
 
-    def all(self, ask: Ask, bins: list[Bin], kinds: Ints) -> Ints:
+    def all(self, request: WorkloadRequest, nodes: list[NodeCapacity], kinds: Ints) -> Ints:
         """The same for every node; `kinds` numbers nodes that are alike."""
-        key = (bool(ask.gpus), ask.model, ask.gpu_memory)
+        key = (bool(request.gpus), request.model, request.gpu_memory)
         if key not in self.rows:
             cost = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
-            for kind, bin_ in {int(kind): bin_ for kind, bin_ in zip(kinds, bins, strict=True)}.items():
-                cost[kind] = self.of(ask, bin_)
+            for kind, host in {int(kind): host for kind, host in zip(kinds, nodes, strict=True)}.items():
+                cost[kind] = self.of(request, host)
             self.rows[key] = cost[kinds]
         return self.rows[key]
 
-    def reserved(self, ask: Ask, bins: list[Bin], kinds: Ints) -> Ints:
+    def reserved(self, request: WorkloadRequest, nodes: list[NodeCapacity], kinds: Ints) -> Ints:
         """For every node how many labels it has that others ask for, and this workload does not: theirs is to come first."""
-        if ask.select not in self.labelled:
-            asked = {pair for other in self.scene.asks.values() for pair in other.select} - set(ask.select)
+        if request.select not in self.labelled:
+            asked = {pair for other in self.snapshot.requests.values() for pair in other.select} - set(request.select)
             count = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
-            for kind, bin_ in {int(kind): bin_ for kind, bin_ in zip(kinds, bins, strict=True)}.items():
-                count[kind] = sum(bin_.labels.get(key) == value for key, value in asked)
-            self.labelled[ask.select] = count[kinds]
-        return self.labelled[ask.select]
+            for kind, host in {int(kind): host for kind, host in zip(kinds, nodes, strict=True)}.items():
+                count[kind] = sum(host.labels.get(key) == value for key, value in asked)
+            self.labelled[request.select] = count[kinds]
+        return self.labelled[request.select]
 
 
-def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda ask: -ask.gpus) -> Pairs:
+def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda request: -request.gpus) -> Pairs:
     """Replicas of the free workloads by (workload, node). `stop` ends it with what is placed so far.
 
     `order` decides who comes first of one priority; what runs comes before.
     """
-    scene, slots, misfits = task.scene, Slots(task.base.copy()), Misfits(task.scene)
+    snapshot, slots, overqualification = task.snapshot, Slots(task.base.copy()), Overqualification(task.snapshot)
     chosen: Pairs = Counter()
     budget = task.budget
-    asks = sorted(
-        (scene.asks[name] for name in task.free),
+    requests = sorted(
+        (snapshot.requests[name] for name in task.free),
         key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
     homes = _homes(task)
-    full: set[tuple[object, ...]] = set()  # what found no place: room only shrinks, so its like finds none either
-    for done, ask in enumerate(asks):
+    full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
+    for done, request in enumerate(requests):
         if done >= FIRST and stop():
             break
-        like = (ask.need, ask.usage, ask.share, ask.model, ask.gpu_memory, ask.select, ask.power, ask.user, ask.single)
-        if like in full and ask.name not in homes:
+        like = (
+            request.need,
+            request.usage,
+            request.share,
+            request.model,
+            request.gpu_memory,
+            request.select,
+            request.power,
+            request.user,
+            request.single,
+        )
+        if like in full and request.name not in homes:
             continue
-        picked, moved = _best(task, slots, ask, homes.get(ask.name, []), misfits, budget)
-        if not picked and task.pairs is None and not (ask.gang or ask.within or ask.spread):
+        picked, moved = _best(task, slots, request, homes.get(request.name, []), overqualification, budget)
+        if not picked and task.pairs is None and not (request.gang or request.within or request.spread):
             full.add(like)
         for (_, node), count in picked.items():
-            back = slots.put_back(ask, scene.bins[node], count, task.own_cards(ask.name, node))
-            slots.take(ask, scene.bins[node], count - back)
+            back = slots.put_back(request, snapshot.nodes[node], count, task.own_cards(request.name, node))
+            slots.take(request, snapshot.nodes[node], count - back)
         chosen.update(picked)
         budget = None if budget is None else budget - moved
     return chosen
@@ -124,20 +134,27 @@ def _homes(task: Task) -> dict[str, list[str]]:
     return {name: sorted(nodes) for name, nodes in found.items()}
 
 
-def _best(task: Task, slots: Slots, ask: Ask, homes: list[str], misfits: Misfits, budget: int | None) -> tuple[Pairs, int]:
+def _best(
+    task: Task,
+    slots: Slots,
+    request: WorkloadRequest,
+    homes: list[str],
+    overqualification: Overqualification,
+    budget: int | None,
+) -> tuple[Pairs, int]:
     """The most replicas that one group of nodes takes, with the fewest moves, which are given as well; `slots` is as before."""
     best: Pairs = Counter()
     fewest = 0
-    for nodes in _groups(task, slots, ask, homes):
-        picked = _fill(task, slots, ask, nodes, misfits, budget)
-        moved = _moved(task, ask, picked)
+    for nodes in _groups(task, slots, request, homes):
+        picked = _fill(task, slots, request, nodes, overqualification, budget)
+        moved = _moved(task, request, picked)
         for (_, node), count in picked.items():
-            slots.take(ask, task.scene.bins[node], -count)
-        if (ask.gang and picked.total() < task.free[ask.name]) or (budget is not None and moved > budget):
+            slots.take(request, task.snapshot.nodes[node], -count)
+        if (request.gang and picked.total() < task.free[request.name]) or (budget is not None and moved > budget):
             continue
         if (picked.total(), -moved) > (best.total(), -fewest):
             best, fewest = picked, moved
-        if best.total() == task.free[ask.name] and not fewest:
+        if best.total() == task.free[request.name] and not fewest:
             break
     return best, fewest
 
@@ -147,8 +164,8 @@ def refill(task: Task, counts: Pairs, pairs: frozenset[tuple[str, str]]) -> Pair
     held = {name for (name, _), count in (task.stay + task.soft).items() if count}
     done = by_workload(counts)
     free = {n: left for n, k in task.free.items() if n not in held and (left := k - done[n]) > 0}
-    room = _room_beside(task, counts)
-    return counts + greedy(Task(task.scene, room, free, running=task.running, budget=task.budget, pairs=pairs))
+    capacity = _capacity_beside(task, counts)
+    return counts + greedy(Task(task.snapshot, capacity, free, running=task.running, budget=task.budget, pairs=pairs))
 
 
 def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset[tuple[str, str]], moves: int) -> Pairs:
@@ -157,8 +174,8 @@ def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset
     `counts` has made so many of the budget's `moves`.
     """
     beside = Task(
-        scene=task.scene,
-        base=_room_beside(task, counts),
+        snapshot=task.snapshot,
+        base=_capacity_beside(task, counts),
         free={name: count for name, count in task.free.items() if name in names},
         stay=Counter({pair: count for pair, count in task.stay.items() if pair[0] in names}),
         soft=Counter({pair: count for pair, count in task.soft.items() if pair[0] in names}),
@@ -171,34 +188,34 @@ def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset
     return counts + greedy(beside)
 
 
-def _room_beside(task: Task, counts: Pairs) -> Room:
+def _capacity_beside(task: Task, counts: Pairs) -> FreeCapacity:
     """What is left beside `counts`; parts of GPUs keep their cards as far as they may."""
-    room = task.base.copy()
+    capacity = task.base.copy()
     rest: Pairs = Counter()
     for (name, node), count in counts.items():
-        back = room.put_back(task.scene.asks[name], task.scene.bins[node], count, task.own_cards(name, node))
+        back = capacity.put_back(task.snapshot.requests[name], task.snapshot.nodes[node], count, task.own_cards(name, node))
         rest[name, node] = count - back
-    for (name, node), count in sorted(rest.items(), key=lambda one: -task.scene.asks[one[0][0]].share):
-        room.take(task.scene.asks[name], task.scene.bins[node], count)
-    return room
+    for (name, node), count in sorted(rest.items(), key=lambda one: -task.snapshot.requests[one[0][0]].share):
+        capacity.take(task.snapshot.requests[name], task.snapshot.nodes[node], count)
+    return capacity
 
 
-def _moved(task: Task, ask: Ask, picked: Pairs) -> int:
+def _moved(task: Task, request: WorkloadRequest, picked: Pairs) -> int:
     stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
-    stayable = sum(count for (name, _), count in task.stay.items() if name == ask.name) if task.stay else 0
+    stayable = sum(count for (name, _), count in task.stay.items() if name == request.name) if task.stay else 0
     return min(stayable, picked.total()) - stayed
 
 
-def candidates(task: Task, ask: Ask) -> list[Bin]:
+def candidates(task: Task, request: WorkloadRequest) -> list[NodeCapacity]:
     """Nodes where a free replica of `ask` could stand, in the order of their names."""
     found = []
-    for bin_ in task.scene.bins.values():
-        if task.nodes is not None and bin_.name not in task.nodes and not task.home(ask.name, bin_.name):
+    for host in task.snapshot.nodes.values():
+        if task.nodes is not None and host.name not in task.nodes and not task.home(request.name, host.name):
             continue
-        if task.pairs is not None and (ask.name, bin_.name) not in task.pairs:
+        if task.pairs is not None and (request.name, host.name) not in task.pairs:
             continue
-        if suits(ask, bin_) or (task.home(ask.name, bin_.name) and may_stay(ask, bin_)):
-            found.append(bin_)
+        if suits(request, host) or (task.home(request.name, host.name) and may_stay(request, host)):
+            found.append(host)
     return found
 
 
@@ -206,34 +223,34 @@ def candidates(task: Task, ask: Ask) -> list[Bin]:
 class _Nodes:
     """Where a workload may stand: the nodes that are its home, and rows of others with how much each could take."""
 
-    homes: list[Bin]
+    homes: list[NodeCapacity]
     rows: Ints
     caps: Ints
 
 
-def _groups(task: Task, slots: Slots, ask: Ask, homes: list[str]) -> list[_Nodes]:
+def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]) -> list[_Nodes]:
     """All candidates at once, or by node or rack for `within`: where it stands first, then where the least is left."""
-    scene = task.scene
-    at_home = [bin_ for node in homes if may_stay(ask, bin_ := scene.bins[node]) and _asked(task, ask, node)]
-    caps = slots.caps(ask)
+    snapshot = task.snapshot
+    at_home = [host for node in homes if may_stay(request, host := snapshot.nodes[node]) and _asked(task, request, node)]
+    caps = slots.caps(request)
     if task.nodes is not None:
-        among = np.zeros(len(slots.bins), dtype=np.bool_)
+        among = np.zeros(len(slots.nodes), dtype=np.bool_)
         among[[slots.index[node] for node in {*task.nodes, *homes} if node in slots.index]] = True
         caps = np.where(among, caps, 0)
     rows = np.flatnonzero(caps)
     if task.pairs is not None:
-        rows = np.array([row for row in rows if _asked(task, ask, slots.bins[row].name)], dtype=np.int64)
-    if not ask.within:
+        rows = np.array([row for row in rows if _asked(task, request, slots.nodes[row].name)], dtype=np.int64)
+    if not request.within:
         return [_Nodes(at_home, rows, caps)]
-    groups = slots.groups(ask.within)
+    groups = slots.groups(request.within)
     fits = np.bincount(groups[rows], weights=caps[rows].astype(np.float64), minlength=int(groups.max(initial=-1)) + 1)
     stood: Counter[int] = Counter()
-    for bin_ in at_home:
-        stood[int(groups[slots.index[bin_.name]])] += task.home(ask.name, bin_.name)
-    least = task.free[ask.name] if ask.gang else 1
+    for host in at_home:
+        stood[int(groups[slots.index[host.name]])] += task.home(request.name, host.name)
+    least = task.free[request.name] if request.gang else 1
     order = sorted(
         (group for group in {*map(int, groups[rows]), *stood} if stood[group] or fits[group] >= least),
-        key=lambda group: (-stood[group], fits[group] < task.free[ask.name], fits[group], group),
+        key=lambda group: (-stood[group], fits[group] < task.free[request.name], fits[group], group),
     )
     return [
         _Nodes([b for b in at_home if int(groups[slots.index[b.name]]) == group], rows[groups[rows] == group], caps)
@@ -241,56 +258,60 @@ def _groups(task: Task, slots: Slots, ask: Ask, homes: list[str]) -> list[_Nodes
     ]
 
 
-def _asked(task: Task, ask: Ask, node: str) -> bool:
-    return task.pairs is None or (ask.name, node) in task.pairs
+def _asked(task: Task, request: WorkloadRequest, node: str) -> bool:
+    return task.pairs is None or (request.name, node) in task.pairs
 
 
-def _fill(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits, budget: int | None) -> Pairs:
+def _fill(
+    task: Task, slots: Slots, request: WorkloadRequest, nodes: _Nodes, overqualification: Overqualification, budget: int | None
+) -> Pairs:
     """Take as much as fits of the nodes, best first, and not more moves than the budget has; `slots` is changed."""
     picked: Pairs = Counter()
-    left = task.free[ask.name]
+    left = task.free[request.name]
     at_home = True
-    for keep, bin_ in _ordered(task, slots, ask, nodes, misfits):
+    for keep, host in _ordered(task, slots, request, nodes, overqualification):
         if at_home and not keep:
             at_home = False
-            stayable = sum(count for (name, _), count in task.stay.items() if name == ask.name) if task.stay else 0
+            stayable = sum(count for (name, _), count in task.stay.items() if name == request.name) if task.stay else 0
             stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
-            if budget is not None and not ask.gang and stayable - stayed > budget:
+            if budget is not None and not request.gang and stayable - stayed > budget:
                 left = min(left, budget - (picked.total() - stayed))  # each of them would be a move
-        if left <= 0 or slots.room.by_ceiling(ask) <= 0:
+        if left <= 0 or slots.capacity.by_ceiling(request) <= 0:
             break
-        fit = min(slots.room.most(ask, bin_), left)
-        if keep or bin_.state != "ready":
-            fit = min(fit, task.home(ask.name, bin_.name) - picked[ask.name, bin_.name])
-        own = task.own_cards(ask.name, bin_.name)
+        fit = min(slots.capacity.most(request, host), left)
+        if keep or host.state != "ready":
+            fit = min(fit, task.home(request.name, host.name) - picked[request.name, host.name])
+        own = task.own_cards(request.name, host.name)
         if own and fit > 0:
             # It keeps its card or goes elsewhere: to change the card is a move as well.
-            back = slots.put_back(ask, bin_, fit, own) if keep else 0
-            loose = min(fit - back, task.soft[ask.name, bin_.name]) if keep else 0
-            slots.take(ask, bin_, loose)
+            back = slots.put_back(request, host, fit, own) if keep else 0
+            loose = min(fit - back, task.soft[request.name, host.name]) if keep else 0
+            slots.take(request, host, loose)
             fit = back + loose
         elif fit > 0:
-            slots.take(ask, bin_, fit)
+            slots.take(request, host, fit)
         if fit > 0:
-            picked[ask.name, bin_.name] += fit
+            picked[request.name, host.name] += fit
             left -= fit
     return picked
 
 
-def _ordered(task: Task, slots: Slots, ask: Ask, nodes: _Nodes, misfits: Misfits) -> Iterator[tuple[bool, Bin]]:
+def _ordered(
+    task: Task, slots: Slots, request: WorkloadRequest, nodes: _Nodes, overqualification: Overqualification
+) -> Iterator[tuple[bool, NodeCapacity]]:
     """First the homes (True), then every node: homes, best fit, no label of others, in use, the fullest, by name."""
-    by = GPUS if ask.gpus else VCPUS
-    room = slots.room
+    by = GPUS if request.gpus else VCPUS
+    capacity = slots.capacity
 
-    def preference(bin_: Bin) -> tuple[int, bool, int, str]:
-        return (misfits.of(ask, bin_), not room.load[bin_.name], room.free[bin_.name][by], bin_.name)
+    def preference(host: NodeCapacity) -> tuple[int, bool, int, str]:
+        return (overqualification.of(request, host), not capacity.load[host.name], capacity.free[host.name][by], host.name)
 
     for keep in (True, False):
-        yield from ((keep, bin_) for bin_ in sorted(nodes.homes, key=preference))
-    home = {slots.index[bin_.name] for bin_ in nodes.homes}
+        yield from ((keep, host) for host in sorted(nodes.homes, key=preference))
+    home = {slots.index[host.name] for host in nodes.homes}
     rows = nodes.rows if not home else np.array([row for row in nodes.rows if row not in home], dtype=np.int64)
     if len(rows):
-        cost = misfits.all(ask, slots.bins, slots.kind)[rows]
-        others = misfits.reserved(ask, slots.bins, slots.kind)[rows]
+        cost = overqualification.all(request, slots.nodes, slots.kind)[rows]
+        others = overqualification.reserved(request, slots.nodes, slots.kind)[rows]
         order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost))
-        yield from ((False, slots.bins[row]) for row in rows[order])
+        yield from ((False, slots.nodes[row]) for row in rows[order])

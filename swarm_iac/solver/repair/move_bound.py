@@ -1,7 +1,7 @@
 """How few moves could a change need, and which nodes would those change? The scene as `columns.stay` sees it.
 
 Workloads that are alike are one kind here whatever their priority, since one is moved as well as the other; nodes with
-the same room and the same replicas are one shape. What binds replicas of different nodes (gangs, racks, ceilings) is left
+the same capacity and the same replicas are one shape. What binds replicas of different nodes (gangs, racks, ceilings) is left
 out, which can only make the bound weaker.
 """
 
@@ -17,10 +17,10 @@ from swarm_iac.solver.columns.problem import Keep, Problem, Shape
 from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, suited
 from swarm_iac.solver.repair.replica_moves import rearranged
-from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 10, "normal": 40, "thorough": 200}
@@ -38,62 +38,64 @@ class Still:
 @dataclass(frozen=True)
 class _Change:
     problem: Problem
-    bins: tuple[tuple[str, ...], ...]
+    nodes: tuple[tuple[str, ...], ...]
     number: dict[str, int]  # the kind of each workload
     wanted: list[int]  # replicas of each kind to be placed besides what could stay
     columns: list[Column]  # what nodes carry in the placement given
     stopped: int
 
 
-def fewest_by_columns(scene: Scene, settled: Settled, counts: Pairs, effort: str, stop: TimeLimit = TimeLimit()) -> Still:
+def fewest_by_columns(
+    snapshot: Snapshot, classified: Classified, counts: Pairs, effort: str, stop: TimeLimit = TimeLimit()
+) -> Still:
     """The bound for every placement of as many replicas of each workload as in `counts`."""
-    change = _change(scene, settled, counts)
+    change = _change(snapshot, classified, counts)
     found = fewest_moves(change.problem, change.wanted, change.columns, rounds=ROUNDS[effort], stop=stop)
     least = max(0, math.ceil(found.bound - change.stopped - EPSILON))
-    if found.moves is None or change.stopped or found.moves >= moved(settled, counts):
+    if found.moves is None or change.stopped or found.moves >= moved(classified, counts):
         return Still(least, None, found.rounds)
-    left = [list(names) for names in change.bins]
+    left = [list(names) for names in change.nodes]
     carried: dict[str, Counter[int]] = {}
     for (h, pattern), times in sorted(found.plan.items()):
         for _ in range(times):
             carried[left[h].pop()] = Counter(dict(pattern))
-    return Still(least, rearranged(scene, settled, by_workload(counts), change.number, carried), found.rounds)
+    return Still(least, rearranged(snapshot, classified, by_workload(counts), change.number, carried), found.rounds)
 
 
-def _change(scene: Scene, settled: Settled, counts: Pairs) -> _Change:
-    placed, room = by_workload(counts), Room(scene)
-    groups, dims, steps = kinds_of(room, sorted(placed), priorities=False)
-    number = {ask.name: k for k, group in enumerate(groups) for ask in group}
-    kinds = tuple(kind_of(g, sum(placed[ask.name] for ask in g), dims, steps) for g in groups)
-    stand: dict[str, Counter[int]] = {name: Counter() for name in scene.bins}
+def _change(snapshot: Snapshot, classified: Classified, counts: Pairs) -> _Change:
+    placed, capacity = by_workload(counts), FreeCapacity(snapshot)
+    groups, dims, steps = kinds_of(capacity, sorted(placed), priorities=False)
+    number = {request.name: k for k, group in enumerate(groups) for request in group}
+    kinds = tuple(kind_of(g, sum(placed[request.name] for request in g), dims, steps) for g in groups)
+    stand: dict[str, Counter[int]] = {name: Counter() for name in snapshot.nodes}
     could: Counter[str] = Counter()
-    for a in settled.stay.values():
+    for a in classified.stay.values():
         if placed[a.workload]:
             could[a.workload] += 1
             stand[a.node][number[a.workload]] += 1
-    now: dict[str, Counter[int]] = {name: Counter() for name in scene.bins}
+    now: dict[str, Counter[int]] = {name: Counter() for name in snapshot.nodes}
     for (name, node), count in counts.items():
         now[node][number[name]] += count
     suits = suited([group[0] for group in groups])
     alike: dict[tuple[object, ...], list[str]] = {}
-    for name, bin_ in scene.bins.items():
-        if bin_.state in ("ready", "cordon"):
-            alike.setdefault((bin_.state, bin_.room, suits(bin_), tuple(sorted(stand[name].items()))), []).append(name)
-    bins = tuple(map(tuple, alike.values()))
-    stands = tuple(tuple(sorted(stand[names[0]].items())) for names in bins)
+    for name, host in snapshot.nodes.items():
+        if host.state in ("ready", "cordon"):
+            alike.setdefault((host.state, host.capacity, suits(host), tuple(sorted(stand[name].items()))), []).append(name)
+    nodes = tuple(map(tuple, alike.values()))
+    stands = tuple(tuple(sorted(stand[names[0]].items())) for names in nodes)
     shapes = []
-    for names, pattern in zip(bins, stands, strict=True):
-        bin_ = scene.bins[names[0]]
-        cordoned = bin_.state == "cordon"
-        rooms = tuple(bin_.room[i] // step for i, step in zip(dims, steps, strict=True))
-        fits = tuple(k for k, _ in pattern) if cordoned else suits(bin_)
+    for names, pattern in zip(nodes, stands, strict=True):
+        host = snapshot.nodes[names[0]]
+        cordoned = host.state == "cordon"
+        capacities = tuple(host.capacity[i] // step for i, step in zip(dims, steps, strict=True))
+        fits = tuple(k for k, _ in pattern) if cordoned else suits(host)
         keeps = tuple(Keep(k, n, MOVE) for k, n in pattern)
-        shapes.append(Shape(len(names), bin_.room[GPUS], rooms, fits, pattern if cordoned else (), keeps))
-    columns = [(h, tuple(sorted(now[name].items()))) for h, names in enumerate(bins) for name in names if now[name]]
+        shapes.append(Shape(len(names), host.capacity[GPUS], capacities, fits, pattern if cordoned else (), keeps))
+    columns = [(h, tuple(sorted(now[name].items()))) for h, names in enumerate(nodes) for name in names if now[name]]
     stood = sum(stand.values(), Counter[int]())
     return _Change(
         problem=Problem(kinds, tuple(shapes), ()),
-        bins=bins,
+        nodes=nodes,
         number=number,
         wanted=[kind.count - stood[k] for k, kind in enumerate(kinds)],
         columns=columns,

@@ -7,7 +7,7 @@
                                                                nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
                                                                t = 1 … TURNS; with t = 1 what is over a half counts one
     Σ_h y[k,h] = Σ_w members_w · whole_w + single_k − off_k    gangs run whole or not at all; off: on nodes that are not here
-    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                who stands there and may stay leaves it at the cost of a move
+    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                what runs there and may stay leaves it at the cost of a move
     Σ_k gain_k · y[k,h] ≤ count_h · best_h(gain)               caps: what one node carries at most at the prices of columns
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 
@@ -28,7 +28,7 @@ from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, ru
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.pricing import FINE, Pricer
 from swarm_iac.solver.columns.problem import Cap, Problem, Row
-from swarm_iac.solver.snapshot.snapshot import Ask
+from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 
 #: Part of the effort that is left which one such bound may take.
 PART = 0.5
@@ -42,7 +42,7 @@ Stand = Mapping[tuple[int, int], int]
 
 def relaxed_bound(
     problem: Problem,
-    groups: list[list[Ask]],
+    groups: list[list[WorkloadRequest]],
     stop: TimeLimit,
     stand: Stand = MappingProxyType({}),
     moves: int = 0,
@@ -63,10 +63,10 @@ def relaxed_bound(
     kinds = problem.kinds
     for h, shape in enumerate(problem.shapes):
         here = [(k, y[k, h]) for k in range(len(kinds)) if (k, h) in y]
-        needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.room))]
+        needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.capacity))]
         needs.append([kinds[k].cards * kinds[k].share for k, _ in here])
-        for need, room in zip(needs, (*shape.room, shape.cards * WHOLE), strict=True):
-            for amounts, limit in _fits(need, room):
+        for need, capacity in zip(needs, (*shape.capacity, shape.cards * WHOLE), strict=True):
+            for amounts, limit in _fits(need, capacity):
                 _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
     for cap in caps:
         terms = [(y[k, cap.shape], math.floor(gain * FINE)) for k, gain in enumerate(cap.gains) if (k, cap.shape) in y]
@@ -88,12 +88,12 @@ def relaxed_bound(
     return None if bound is None else int(bound + 1e-6)
 
 
-def _fits(need: list[int], room: int) -> Iterator[tuple[tuple[int, ...], int]]:
+def _fits(need: list[int], capacity: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Amounts of which what one node holds has at most the limit: the resource itself, then u of it, times t · (t + 1)."""
-    yield tuple(need), room
+    yield tuple(need), capacity
     told = set()
-    for t in range(1, TURNS + 1) if room else ():
-        parts = [divmod((t + 1) * one, room) for one in need]
+    for t in range(1, TURNS + 1) if capacity else ():
+        parts = [divmod((t + 1) * one, capacity) for one in need]
         amounts = tuple(whole * (t + 1 if rest else t) for whole, rest in parts)
         if any(amounts) and amounts not in told:
             told.add(amounts)
@@ -101,17 +101,20 @@ def _fits(need: list[int], room: int) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def _gangs(
-    model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], groups: list[list[Ask]], elsewhere: Mapping[str, int]
+    model: cp_model.CpModel,
+    y: dict[tuple[int, int], cp_model.IntVar],
+    groups: list[list[WorkloadRequest]],
+    elsewhere: Mapping[str, int],
 ) -> None:
     by_kind: dict[int, list[cp_model.IntVar]] = {}
     for (k, _), var in y.items():
         by_kind.setdefault(k, []).append(var)
     for k, group in enumerate(groups):
         mine = by_kind.get(k)
-        if mine and any(ask.gang and ask.members > 1 for ask in group):
-            single = sum(ask.members for ask in group if not ask.gang)
-            whole = sum(model.new_bool_var("") * ask.members for ask in group if ask.gang)
-            off = sum(min(ask.members, elsewhere.get(ask.name, 0)) for ask in group if ask.gang)
+        if mine and any(request.gang and request.members > 1 for request in group):
+            single = sum(request.members for request in group if not request.gang)
+            whole = sum(model.new_bool_var("") * request.members for request in group if request.gang)
+            off = sum(min(request.members, elsewhere.get(request.name, 0)) for request in group if request.gang)
             here = whole + (model.new_int_var(0, single, "") if single else 0)
             model.add(cp_model.LinearExpr.sum(mine) == here - (model.new_int_var(0, off, "") if off else 0))
 

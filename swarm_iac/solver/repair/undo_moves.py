@@ -1,4 +1,4 @@
-"""Who left without need? What moved or stopped and finds room where it stood goes back.
+"""Who left without need? What moved or stopped and fits where it ran goes back.
 
 A search that was ended early has placed what it could, and has not yet looked at what that moved and stopped. Those that
 came stay where they are; of those that left as many as fit go home, by priority, the largest first. Who cannot keeps the
@@ -12,77 +12,79 @@ from collections import Counter
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import simple
-from swarm_iac.solver.repair.restoring import room_beside
-from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.repair.restoring import capacity_beside
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import MEMORY
-from swarm_iac.solver.snapshot.snapshot import Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, Task, by_workload
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import MOVE, total
 
-#: So often all who left are asked anew: each who goes home makes room for others.
+#: So often all that left are asked again: each that goes home frees capacity for others.
 TURNS = 4
 
 
-def homeward(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
+def undo_moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
     """What is worth the most, with at least as many replicas of each workload: `counts`, or after some ways home."""
     for _ in range(TURNS):
-        found = _once(scene, settled, counts)
+        found = _once(snapshot, classified, counts)
         if found == counts:
             break
         counts = found
     return counts
 
 
-def _once(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
-    stand: Pairs = Counter((a.workload, a.node) for a in settled.stay.values())
-    most = max(moves_of(scene, settled, counts), int(scene.stack.solve.moves))
+def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
+    stand: Pairs = Counter((a.workload, a.node) for a in classified.stay.values())
+    most = max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
     best = counts
     for way, alone in ((_all_anew, True), (_one_by_one, False)):
         gone = stand - best
         left = by_workload(gone)
-        order = sorted((name for name in left if not alone or simple(scene.asks[name])), key=lambda name: _rank(scene, name))
+        order = sorted(
+            (name for name in left if not alone or simple(snapshot.requests[name])), key=lambda name: _rank(snapshot, name)
+        )
         if not order:
             continue
         homes = {name: sorted(node for one, node in gone if one == name) for name in order}
-        place = _Place(scene, settled, best & stand)
+        place = _Place(snapshot, classified, best & stand)
         way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
         home = +place.counts
         # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
-        for found in (home + greedy(Task(scene, place.room, _missing(scene, home))), home):
-            well = not by_workload(best) - by_workload(found) and moves_of(scene, settled, found) <= most
-            if well and net(scene, settled, found) > net(scene, settled, best):
+        for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
+            well = not by_workload(best) - by_workload(found) and moves_of(snapshot, classified, found) <= most
+            if well and net(snapshot, classified, found) > net(snapshot, classified, best):
                 best = found
                 break
     return best
 
 
-def net(scene: Scene, settled: Settled, counts: Pairs) -> int:
+def net(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
     """What is placed, less what it moves."""
-    return total(scene, counts) - MOVE * moves_of(scene, settled, counts)
+    return total(snapshot, counts) - MOVE * moves_of(snapshot, classified, counts)
 
 
-def eased(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
-    """The same, with every replica that had to change at home again, if its node has room for what it is now."""
-    stood: Pairs = Counter((a.workload, a.node) for a in (*settled.stay.values(), *settled.soft.values()))
-    soft = {(a.workload, a.node) for a in settled.soft.values()}
+def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
+    """The same, with every replica that had to change at home again, if its node has capacity for what it is now."""
+    stood: Pairs = Counter((a.workload, a.node) for a in (*classified.stay.values(), *classified.soft.values()))
+    soft = {(a.workload, a.node) for a in classified.soft.values()}
     left = [pair for pair in sorted(stood - counts) if pair in soft]
     if not left:
         return counts
-    room, found, away = room_beside(scene, settled, counts), Counter(counts), counts - stood
+    capacity, found, away = capacity_beside(snapshot, classified, counts), Counter(counts), counts - stood
     for name, home in left:
-        ask, bin_ = scene.asks[name], scene.bins[home]
+        request, host = snapshot.requests[name], snapshot.nodes[home]
         for there in sorted(node for one, node in away if one == name):
             while away[name, there] and found[name, home] < stood[name, home]:
-                room.take(ask, scene.bins[there], -1)
-                if room.most(ask, bin_) <= 0:
-                    room.take(ask, scene.bins[there], 1)
+                capacity.take(request, snapshot.nodes[there], -1)
+                if capacity.most(request, host) <= 0:
+                    capacity.take(request, snapshot.nodes[there], 1)
                     break
-                room.take(ask, bin_, 1)
+                capacity.take(request, host, 1)
                 found[name, there] -= 1
                 away[name, there] -= 1
                 found[name, home] += 1
     found = +found
-    return found if moves_of(scene, settled, found) <= moves_of(scene, settled, counts) else counts
+    return found if moves_of(snapshot, classified, found) <= moves_of(snapshot, classified, counts) else counts
 
 
 Homes = dict[str, list[str]]
@@ -100,14 +102,14 @@ def _all_anew(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: C
     for name, nodes in homes.items():
         for node in nodes:
             leavers[name] -= place.put(name, node, min(leavers[name], gone[name, node]), home=True)
-    for (name, node), count in sorted(given.items(), key=lambda one: (_rank(place.scene, one[0][0]), one)):
+    for (name, node), count in sorted(given.items(), key=lambda one: (_rank(place.snapshot, one[0][0]), one)):
         leavers[name] -= place.put(name, node, min(leavers[name], count))
 
 
 def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
-    """All stand where they were given, and each that finds room at home goes there. Those that stopped, too.
+    """All stand where they were given, and each that fits at home goes there. Those that stopped, too.
 
-    Who has to stay near the others of its workload finds room only with all of them.
+    Who has to stay near the others of its workload fits only with all of them.
     """
     given = Counter({pair: place.put(*pair, count) for pair, count in sorted(comes.items())})
     left, back = Counter(gone), 1
@@ -118,69 +120,69 @@ def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers:
                 while left[name, node] and place.back(name, node, given):
                     left[name, node] -= 1
                     back += 1
-            if place.scene.asks[name].within and (went := place.all_back(name, left, given)):
+            if place.snapshot.requests[name].within and (went := place.all_back(name, left, given)):
                 left -= went
                 back += went.total()
 
 
-def _rank(scene: Scene, name: str) -> tuple[int, int, int, str]:
-    ask = scene.asks[name]
-    return (-ask.priority, -ask.gpus * ask.share, -ask.need[MEMORY], name)
+def _rank(snapshot: Snapshot, name: str) -> tuple[int, int, int, str]:
+    request = snapshot.requests[name]
+    return (-request.priority, -request.gpus * request.share, -request.need[MEMORY], name)
 
 
-def _missing(scene: Scene, counts: Pairs) -> dict[str, int]:
+def _missing(snapshot: Snapshot, counts: Pairs) -> dict[str, int]:
     placed = by_workload(counts)
-    return {name: rest for name, ask in scene.asks.items() if (rest := ask.members - placed[name]) > 0}
+    return {name: rest for name, request in snapshot.requests.items() if (rest := request.members - placed[name]) > 0}
 
 
 class _Place:
     """Who stands where so far. Parts of GPUs that are kept, and those that go home, hold the card that they had."""
 
-    def __init__(self, scene: Scene, settled: Settled, kept: Pairs) -> None:
-        self.scene, self.counts, self.room = scene, Counter(kept), Room(scene)
+    def __init__(self, snapshot: Snapshot, classified: Classified, kept: Pairs) -> None:
+        self.snapshot, self.counts, self.capacity = snapshot, Counter(kept), FreeCapacity(snapshot)
         self.cards: dict[tuple[str, str], list[int]] = {}
-        for a in settled.stay.values():
+        for a in classified.stay.values():
             pair = (a.workload, a.node)
-            if self.room.counts[a.workload][a.node] < kept[pair]:
-                self.room.take(scene.asks[a.workload], scene.bins[a.node], 1, a.cards)
-            elif scene.asks[a.workload].shared:
+            if self.capacity.counts[a.workload][a.node] < kept[pair]:
+                self.capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.cards)
+            elif snapshot.requests[a.workload].shared:
                 self.cards.setdefault(pair, []).append(a.cards[0])
 
     def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
-        """Put up to `count` there; returns how many found room."""
-        ask, bin_ = self.scene.asks[name], self.scene.bins[node]
-        fits = min(count, self.room.most(ask, bin_)) if count > 0 else 0
-        if home and ask.shared:
-            fits = self.room.put_back(ask, bin_, fits, self.cards.get((name, node), ()))
+        """Put up to `count` there; returns how many fit."""
+        request, host = self.snapshot.requests[name], self.snapshot.nodes[node]
+        fits = min(count, self.capacity.most(request, host)) if count > 0 else 0
+        if home and request.shared:
+            fits = self.capacity.put_back(request, host, fits, self.cards.get((name, node), ()))
         elif fits:
-            self.room.take(ask, bin_, fits)
+            self.capacity.take(request, host, fits)
         self.counts[name, node] += fits
         return fits
 
     def back(self, name: str, node: str, given: Pairs) -> bool:
         """Does one go home from a place that it was given, or from nowhere? If not, all is as before."""
-        ask = self.scene.asks[name]
+        request = self.snapshot.requests[name]
         theres = sorted(there for (one, there), count in given.items() if one == name and count)
         if not theres:  # a gang starts whole, or not at all
-            return not ask.gang and self.put(name, node, 1, home=True) == 1
+            return not request.gang and self.put(name, node, 1, home=True) == 1
         for there in theres:  # who spreads over racks may have to leave one of them
-            self.room.take(ask, self.scene.bins[there], -1)
+            self.capacity.take(request, self.snapshot.nodes[there], -1)
             if self.put(name, node, 1, home=True) == 1:
                 self.counts[name, there] -= 1
                 given[name, there] -= 1
                 return True
-            self.room.take(ask, self.scene.bins[there], 1)
+            self.capacity.take(request, self.snapshot.nodes[there], 1)
         return False
 
     def all_back(self, name: str, left: Pairs, given: Pairs) -> Pairs:
         """Do all that were given places go home together? Who went where; if not, nobody, and all is as before."""
-        ask = self.scene.asks[name]
+        request = self.snapshot.requests[name]
         theres = Counter({pair: count for pair, count in given.items() if pair[0] == name and count > 0})
         homes = Counter({pair: count for pair, count in left.items() if pair[0] == name and count > 0})
         if not theres or theres.total() > homes.total():
             return Counter()
         for (_, there), count in theres.items():
-            self.room.take(ask, self.scene.bins[there], -count)
+            self.capacity.take(request, self.snapshot.nodes[there], -count)
         rest, went = theres.total(), Counter[tuple[str, str]]()
         for (_, node), count in sorted(homes.items()):
             went[name, node] = self.put(name, node, min(rest, count), home=True)
@@ -190,8 +192,8 @@ class _Place:
             given -= theres
             return went
         for (_, node), count in went.items():
-            self.room.take(ask, self.scene.bins[node], -count)
+            self.capacity.take(request, self.snapshot.nodes[node], -count)
         self.counts -= went
         for (_, there), count in theres.items():
-            self.room.take(ask, self.scene.bins[there], count)
+            self.capacity.take(request, self.snapshot.nodes[there], count)
         return Counter()

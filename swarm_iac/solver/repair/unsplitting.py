@@ -13,41 +13,41 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.restoring import restored
-from swarm_iac.solver.snapshot.snapshot import Scene
-from swarm_iac.solver.snapshot.tasks import Pairs, Settled, by_workload, fixed_by, narrow
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixed_by, repair_task
 
 
-def split(scene: Scene, settled: Settled, ones: Iterable[Allocation]) -> list[Allocation]:
+def split(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:
     """Those of `single` that are on several NUMA nodes, and do not merely stay as they were."""
     return [
         a for a in ones
-        if scene.asks[a.workload].single and a.name not in settled.stay
-        if len(a.numa) > 1 or scene.stack.hardware_of(a.node).split(a.cards, a.cpus)
+        if snapshot.requests[a.workload].single and a.name not in classified.stay
+        if len(a.numa) > 1 or snapshot.stack.hardware_of(a.node).split(a.cards, a.cpus)
     ]  # fmt: skip
 
 
-def unsplit(scene: Scene, settled: Settled, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
+def unsplit(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
     """The placement without those that are split, each on another node where one takes it; nobody that runs stops for it."""
-    found = _elsewhere(scene, settled, counts, stop)
+    found = _elsewhere(snapshot, classified, counts, stop)
     before, after = by_workload(counts), by_workload(found)
-    if all(after[a.workload] == before[a.workload] for a in settled.stay.values()):
+    if all(after[a.workload] == before[a.workload] for a in classified.stay.values()):
         return found
-    task = narrow(scene, settled)
-    return _elsewhere(scene, settled, fixed_by(task) + greedy(task, stop), stop)
+    task = repair_task(snapshot, classified)
+    return _elsewhere(snapshot, classified, fixed_by(task) + greedy(task, stop), stop)
 
 
-def _elsewhere(scene: Scene, settled: Settled, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
-    less = _without(scene, settled, counts)
-    more = restored(scene, settled, less, stop)
-    return less if split(scene, settled, assemble(scene, settled, more)) else more
+def _elsewhere(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
+    less = _without(snapshot, classified, counts)
+    more = restored(snapshot, classified, less, stop)
+    return less if split(snapshot, classified, assemble(snapshot, classified, more)) else more
 
 
-def _without(scene: Scene, settled: Settled, counts: Pairs) -> Pairs:
+def _without(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
     """Without those that are split; gangs go whole. Who is left has more to choose from, and is looked at again."""
     left: Pairs = Counter(counts)
-    while found := split(scene, settled, assemble(scene, settled, left)):
+    while found := split(snapshot, classified, assemble(snapshot, classified, left)):
         for a in found:
-            if scene.asks[a.workload].gang:
+            if snapshot.requests[a.workload].gang:
                 left = Counter({pair: count for pair, count in left.items() if pair[0] != a.workload})
             else:
                 left[a.workload, a.node] -= 1

@@ -1,6 +1,6 @@
 """How is a stack read into plain integers?
 
-A user over a limit keeps what runs and adds nothing; a job that came to its end holds storage alone.
+A user over a limit keeps what runs and adds nothing; a finished job holds storage alone.
 """
 
 from __future__ import annotations
@@ -17,39 +17,41 @@ from swarm_iac.model.resource import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Ceiling, Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, KEYS, MACHINE, NODE, POWER
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, Ask, Bin, Over, Scene
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay
-from swarm_iac.solver.snapshot.tasks import settle
+from swarm_iac.solver.snapshot.tasks import classify
 
 
-def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Scene:
+def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Snapshot:
     """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
-    asks = {name: ask_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
-    singles = any(ask.single for ask in asks.values())
-    rooms = _Rooms(stack)
-    bins = {name: _bin_of(stack, stack.nodes[name], rooms, parts=singles) for name in sorted(stack.nodes)}
+    requests = {name: request_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
+    singles = any(request.single for request in requests.values())
+    capacities = _Capacities(stack)
+    nodes = {name: _bin_of(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
     ended = _ended_of(stack, last)
-    asks = _less(asks, ended)
-    running = _wanted_of(asks, bins, last, ended)
-    ceilings = {user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({ask.user for ask in asks.values()})}
+    requests = _less(requests, ended)
+    running = _wanted_of(requests, nodes, last, ended)
+    ceilings = {
+        user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({request.user for request in requests.values()})
+    }
     ceilings[""] = _ceiling(stack.limits.cluster)
-    over = tuple(_over(ceilings, asks, running, [one for one in ended if one.node in bins]))
+    over = tuple(_over(ceilings, requests, running, [one for one in ended if one.node in nodes]))
     for one in over:
         now = ceilings[one.user]
         ceilings[one.user] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
-        for name, ask in asks.items():
-            if one.of(ask) and len(running.get(name, ())) < ask.members:
-                asks[name] = replace(ask, members=0 if ask.gang else len(running.get(name, ())))
-    for done in (done for done in ended if done.node in bins):
-        bins[done.node] = _beside(bins[done.node], done)
-        for level in (asks[done.workload].user, ""):
+        for name, request in requests.items():
+            if one.of(request) and len(running.get(name, ())) < request.members:
+                requests[name] = replace(request, members=0 if request.gang else len(running.get(name, ())))
+    for done in (done for done in ended if done.node in nodes):
+        nodes[done.node] = _beside(nodes[done.node], done)
+        for level in (requests[done.workload].user, ""):
             for place in FILES:
                 ceilings[level] = _without(ceilings[level], place, COUNTED[place].held(done))
     cluster = ceilings.pop("")
-    scene = Scene(
+    snapshot = Snapshot(
         stack=stack,
-        asks=asks,
-        bins=bins,
+        requests=requests,
+        nodes=nodes,
         users=ceilings,
         cluster=cluster,
         racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
@@ -59,20 +61,20 @@ def scene_of(stack: Stack, last: Placement, today: datetime.date | None = None) 
         given=_given(stack, today),
         ended=ended,
     )
-    return replace(scene, seats=_seats(scene)) if scene.singles and running else scene
+    return replace(snapshot, seats=_seats(snapshot)) if snapshot.singles and running else snapshot
 
 
-def _seats(scene: Scene) -> dict[str, tuple[Allocation, ...]]:
+def _seats(snapshot: Snapshot) -> dict[str, tuple[Allocation, ...]]:
     """What runs and may stay where it is, by node."""
     found: dict[str, list[Allocation]] = {}
-    stay = settle(scene).stay
-    for allocation in (a for ones in scene.running.values() for a in ones if a.name in stay):
+    stay = classify(snapshot).stay
+    for allocation in (a for ones in snapshot.running.values() for a in ones if a.name in stay):
         found.setdefault(allocation.node, []).append(allocation)
     return {node: tuple(ones) for node, ones in found.items()}
 
 
 def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
-    """Jobs that came to their end and are still asked for, at most as many as are. Each holds its storage alone."""
+    """Finished jobs that are still requested, at most as many as are. Each holds its storage alone."""
     found: dict[str, list[Allocation]] = {}
     for one in last.allocations:
         wish = stack.workloads.get(one.workload) if one.ended else None
@@ -85,51 +87,53 @@ def _ended_of(stack: Stack, last: Placement) -> tuple[Allocation, ...]:
     )
 
 
-def _less(asks: dict[str, Ask], ended: tuple[Allocation, ...]) -> dict[str, Ask]:
-    """The asks, of which so many replicas have come to their end."""
+def _less(requests: dict[str, WorkloadRequest], ended: tuple[Allocation, ...]) -> dict[str, WorkloadRequest]:
+    """The requests, of which so many replicas have finished."""
     for one in ended:
-        ask = asks[one.workload]
-        asks[one.workload] = replace(ask, members=ask.members - 1, wanted=ask.wanted - 1, gang=ask.gang and ask.wanted > 1)
-    return asks
+        request = requests[one.workload]
+        requests[one.workload] = replace(
+            request, members=request.members - 1, wanted=request.wanted - 1, gang=request.gang and request.wanted > 1
+        )
+    return requests
 
 
-def _beside(bin_: Bin, ended: Allocation) -> Bin:
-    """The node, less the files of what came to its end there."""
-    room = bin_.room
+def _beside(host: NodeCapacity, ended: Allocation) -> NodeCapacity:
+    """The node, less the files of jobs that finished there."""
+    capacity = host.capacity
     for place in FILES_ON_NODE:
         row = NODE[place].row
-        room = _without(room, place, row.held(ended) if row else 0)
-    return replace(bin_, room=room)
+        capacity = _without(capacity, place, row.held(ended) if row else 0)
+    return replace(host, capacity=capacity)
 
 
-def _without(room: tuple[int, ...], place: int, files: int) -> tuple[int, ...]:
-    left = room[place] if room[place] >= ENDLESS else max(0, room[place] - files)
-    return (*room[:place], left, *room[place + 1 :])
+def _without(capacity: tuple[int, ...], place: int, files: int) -> tuple[int, ...]:
+    left = capacity[place] if capacity[place] >= ENDLESS else max(0, capacity[place] - files)
+    return (*capacity[:place], left, *capacity[place + 1 :])
 
 
 def _wanted_of(
-    asks: dict[str, Ask], bins: dict[str, Bin], last: Placement, ended: tuple[Allocation, ...]
+    requests: dict[str, WorkloadRequest], nodes: dict[str, NodeCapacity], last: Placement, ended: tuple[Allocation, ...]
 ) -> dict[str, tuple[Allocation, ...]]:
     """What ran and is still wanted, by workload. Of more replicas than that those go first that cannot stay anyway."""
     found: dict[str, dict[str, Allocation]] = {}
     done = Counter(one.workload for one in ended)
     for one in last.going():
-        if one.workload in asks:
-            ask = asks[one.workload]
-            if not ask.gang or one.index < ask.members + done[one.workload]:
+        if one.workload in requests:
+            request = requests[one.workload]
+            if not request.gang or one.index < request.members + done[one.workload]:
                 found.setdefault(one.workload, {}).setdefault(one.name, one)
 
     def leaves(one: Allocation) -> tuple[int, int]:
-        bin_ = bins.get(one.node)
-        if bin_ is None or not may_stay(asks[one.workload], bin_):
+        host = nodes.get(one.node)
+        if host is None or not may_stay(requests[one.workload], host):
             return (2, one.index)
-        return (int(bin_.state == "cordon"), one.index)
+        return (int(host.state == "cordon"), one.index)
 
-    stay = {name: sorted(ones.values(), key=leaves)[: asks[name].members] for name, ones in sorted(found.items())}
+    stay = {name: sorted(ones.values(), key=leaves)[: requests[name].members] for name, ones in sorted(found.items())}
     return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
 
 
-def ask_of(name: str, workload: Workload) -> Ask:
+def request_of(name: str, workload: Workload) -> WorkloadRequest:
     """One workload as integers."""
     each = workload.each
     size = demand_of(workload)
@@ -137,7 +141,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
     need = list(_of_machine(size))
     for i, taken in _TAKEN:
         need[i] = taken(workload)
-    return Ask(
+    return WorkloadRequest(
         name=name,
         user=workload.user,
         priority=PRIORITIES[workload.priority],
@@ -158,7 +162,7 @@ def ask_of(name: str, workload: Workload) -> Ask:
     )
 
 
-class _Rooms(dict[tuple[str, str | None], tuple[int, ...]]):
+class _Capacities(dict[tuple[str, str | None], tuple[int, ...]]):
     """What nodes of each hardware and tuning have, in the order of NODE: many are alike."""
 
     def __init__(self, stack: Stack) -> None:
@@ -172,16 +176,16 @@ class _Rooms(dict[tuple[str, str | None], tuple[int, ...]]):
         return self[key]
 
 
-def _bin_of(stack: Stack, node: Node, rooms: _Rooms, *, parts: bool) -> Bin:
+def _bin_of(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool) -> NodeCapacity:
     hardware = stack.hardware_of(node.name)
-    return Bin(
+    return NodeCapacity(
         name=node.name,
         rack=node.rack,
         labels=node.labelled,
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
-        room=rooms.of(node, hardware),
+        capacity=capacities.of(node, hardware),
         power=int(stack.tuning_of(node.name).gpu_power or 0),
         parts=hardware.parts if parts else (),
     )
@@ -204,23 +208,23 @@ def _ceiling(ceiling: Ceiling) -> tuple[int, ...]:
 
 def _over(
     ceilings: dict[str, tuple[int, ...]],
-    asks: dict[str, Ask],
+    requests: dict[str, WorkloadRequest],
     running: dict[str, tuple[Allocation, ...]],
     ended: list[Allocation],
 ) -> Iterator[Over]:
     """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
     sums = {user: [0] * len(COUNTED) for user in ceilings}
     for one in ended:
-        for level in (asks[one.workload].user, ""):
+        for level in (requests[one.workload].user, ""):
             for place in FILES:
                 sums[level][place] += COUNTED[place].held(one)
     for name, ones in running.items():
-        ask = asks[name]
+        request = requests[name]
         for one in ones:
-            if one.user not in (None, ask.user):
-                continue  # it starts anew, under another account
-            for i, (has, use) in enumerate(zip(_holds(one), ask.usage, strict=True)):
-                sums[ask.user][i] += min(has, use)
+            if one.user not in (None, request.user):
+                continue  # it restarts under another account
+            for i, (has, use) in enumerate(zip(_holds(one), request.usage, strict=True)):
+                sums[request.user][i] += min(has, use)
                 sums[""][i] += min(has, use)
     for user, ceiling in ceilings.items():
         for i, most in enumerate(ceiling):

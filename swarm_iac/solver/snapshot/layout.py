@@ -1,8 +1,8 @@
 """Where in the solver's tuples does each resource stand, and which rule bounds it there? Worked out once, from the table.
 
-Ask.need, Bin.room, Room.free            NODE       what machines have, then what `limits.node` allows
-Ask.usage, Room.users, Room.cluster      COUNTED    what `limits` count; of two directions each holds alone
-Bin.of_rack, Room.racks                  RACK       what goes through the uplink, then power
+NODE     need of a WorkloadRequest, capacity of a node, free of FreeCapacity: what machines have, then what `limits.node` allows
+COUNTED  usage of a WorkloadRequest, users and cluster of FreeCapacity: what `limits` count; each direction counts alone
+RACK     of_rack of a node, racks of FreeCapacity: what goes through the uplink, then power
 """
 
 from __future__ import annotations

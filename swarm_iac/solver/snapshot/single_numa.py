@@ -1,4 +1,4 @@
-"""Who finds room on one NUMA node, as `place.numa: single` asks, beside what stands there?
+"""What fits on one NUMA node, as `place.numa: single` asks, beside what is placed there?
 
 What stays keeps its devices (its seat). All that asks for one NUMA node gets its devices before others that are new: those
 may lie over several, so beside the seats only the totals of the node count for them, and what is left to find is
@@ -22,10 +22,10 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.devices import Devices
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
-from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 
 if TYPE_CHECKING:
-    from swarm_iac.solver.snapshot.capacity import Room
+    from swarm_iac.solver.snapshot.capacity import FreeCapacity
 
 #: Most steps of the search on one node.
 STEPS = 2000
@@ -41,15 +41,15 @@ class Item:
     share: int = 0
 
 
-def item_of(ask: Ask) -> Item:
+def item_of(request: WorkloadRequest) -> Item:
     """What one replica needs of its NUMA node."""
-    return Item(ask.need[GPUS], ask.need[CORES], ask.need[MEMORY], ask.share if ask.shared else 0)
+    return Item(request.need[GPUS], request.need[CORES], request.need[MEMORY], request.share if request.shared else 0)
 
 
 class Parts:
     """What is free on each NUMA node of one machine beside seats."""
 
-    def __init__(self, scene: Scene, hardware: Hardware, seats: Iterable[Allocation]) -> None:
+    def __init__(self, snapshot: Snapshot, hardware: Hardware, seats: Iterable[Allocation]) -> None:
         ones = tuple(seats)
         taken, cpus = {i for a in ones for i in a.cards}, {i for a in ones for i in a.cpus}
         left: dict[int, int] = {}
@@ -148,95 +148,97 @@ def homes_of(free: Parts, items: Sequence[Item], kept: Sequence[Sequence[int]] =
     return _Search(free, items, kept).found()
 
 
-def most(room: Room, ask: Ask, bin_: Bin, fit: int) -> int:
-    """Of `fit` replicas more that the node has room for in all, how many leave each of `single` on one NUMA node."""
+def most(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
+    """Of `fit` replicas more that the node has capacity for in all, how many leave each of `single` on one NUMA node."""
     low, high = 0, fit
-    if high and _packs(room, ask, bin_, high):
+    if high and _packs(capacity, request, host, high):
         return high
     while low + 1 < high:
         middle = (low + high) // 2
-        low, high = (middle, high) if _packs(room, ask, bin_, middle) else (low, middle)
+        low, high = (middle, high) if _packs(capacity, request, host, middle) else (low, middle)
     return low
 
 
-def _packs(room: Room, ask: Ask, bin_: Bin, more: int) -> bool:
+def _packs(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, more: int) -> bool:
     """With so many more of `ask`, which may be of another size than its workload is."""
-    scene = room.scene
-    counts = Counter(room.single.get(bin_.name, {})) if room.single else Counter[str]()
-    here = room.counts[ask.name][bin_.name]
-    seats = seated(room, bin_.name, ask.name, here + more)
+    snapshot = capacity.snapshot
+    counts = Counter(capacity.single.get(host.name, {})) if capacity.single else Counter[str]()
+    here = capacity.counts[request.name][host.name]
+    seats = seated(capacity, host.name, request.name, here + more)
     held = Counter(a.workload for a in seats)
-    items = [item for name, count in counts.items() for item in [item_of(scene.asks[name])] * (count - held[name])]
-    items += [item_of(ask)] * (more - max(0, held[ask.name] - here) if ask.single else 0)
+    items = [item for name, count in counts.items() for item in [item_of(snapshot.requests[name])] * (count - held[name])]
+    items += [item_of(request)] * (more - max(0, held[request.name] - here) if request.single else 0)
     items.sort(reverse=True)
-    node = scene.stack.nodes[bin_.name]
-    key = (node.hardware, node.tuning, tuple(items), seats and (bin_.name, seats))
-    if key not in scene.packings:
-        free = Parts(scene, scene.stack.hardware_of(bin_.name), seats)
-        scene.packings[key] = homes_of(free, items)
-    return scene.packings[key] is not None
+    node = snapshot.stack.nodes[host.name]
+    key = (node.hardware, node.tuning, tuple(items), seats and (host.name, seats))
+    if key not in snapshot.packings:
+        free = Parts(snapshot, snapshot.stack.hardware_of(host.name), seats)
+        snapshot.packings[key] = homes_of(free, items)
+    return snapshot.packings[key] is not None
 
 
-def seated(room: Room, node: str, workload: str = "", count: int = 0) -> tuple[Allocation, ...]:
+def seated(capacity: FreeCapacity, node: str, workload: str = "", count: int = 0) -> tuple[Allocation, ...]:
     """Who of the node's seats is there: the first so many of each workload as it has replicas there, of one `count`."""
     seen: Counter[str] = Counter()
     found = []
-    for a in room.seats.get(node, ()):
+    for a in capacity.seats.get(node, ()):
         seen[a.workload] += 1
-        if seen[a.workload] <= (count if a.workload == workload else room.counts[a.workload][node]):
+        if seen[a.workload] <= (count if a.workload == workload else capacity.counts[a.workload][node]):
             found.append(a)
     return tuple(found)
 
 
 def seats_for(
-    free: Parts, asks: Sequence[Ask], before: Sequence[Allocation | None], spare: Iterable[Allocation] = ()
+    free: Parts, requests: Sequence[WorkloadRequest], before: Sequence[Allocation | None], spare: Iterable[Allocation] = ()
 ) -> list[Devices] | None:
     """Devices of one NUMA node for one new replica of each of these, in their order; None where not all find one.
 
-    Who starts anew where it was has the devices of `before` again, where they are of one NUMA node and free. What others
+    A replica restarted where it was has the devices of `before` again, where they are of one NUMA node and free. What others
     had (`spare`) is taken last. `free` is used up.
     """
     found: dict[int, Devices] = {}
-    for i, (ask, was) in enumerate(zip(asks, before, strict=True)):
-        home = _home_again(free, ask, was)
+    for i, (request, was) in enumerate(zip(requests, before, strict=True)):
+        home = _home_again(free, request, was)
         if was is not None and home is not None:
             free.gpus[home] = [card for card in free.gpus[home] if card not in was.cards]
             free.cpus[home] = [cpu for cpu in free.cpus[home] if cpu not in was.cpus]
-            free.memory.bind((home,), ask.need[MEMORY])
+            free.memory.bind((home,), request.need[MEMORY])
             found[i] = Devices(was.gpus, was.cpus, (home,))
-    order = sorted((i for i in range(len(asks)) if i not in found), key=lambda i: item_of(asks[i]), reverse=True)
-    kept = [_keeps(free, asks[i], before[i]) for i in order] if any(before[i] for i in order) else ()
-    homes = homes_of(free, [item_of(asks[i]) for i in order], kept)
+    order = sorted((i for i in range(len(requests)) if i not in found), key=lambda i: item_of(requests[i]), reverse=True)
+    kept = [_keeps(free, requests[i], before[i]) for i in order] if any(before[i] for i in order) else ()
+    homes = homes_of(free, [item_of(requests[i]) for i in order], kept)
     if homes is None:
         return None
     others = [*spare, *(was for i in order if (was := before[i]) is not None)]
     had = {i for a in others for i in a.cards}, {i for a in others for i in a.cpus}
     # Who ran there has its own before others take from what is left.
     for i, home in sorted(zip(order, homes, strict=True), key=lambda one: before[one[0]] is None):
-        ask, was = asks[i], before[i]
-        gpus = _take(free.gpus[home], ask.need[GPUS], was.cards if was else (), had[0])
-        cpus = _take(free.cpus[home], ask.need[CORES], was.cpus if was else (), had[1])
-        free.memory.bind((home,), ask.need[MEMORY])
-        part = (gpu(_card(free, home, ask.share, was.cards if was else ()), ask.share),) if ask.shared else ()
+        request, was = requests[i], before[i]
+        gpus = _take(free.gpus[home], request.need[GPUS], was.cards if was else (), had[0])
+        cpus = _take(free.cpus[home], request.need[CORES], was.cpus if was else (), had[1])
+        free.memory.bind((home,), request.need[MEMORY])
+        part = (gpu(_card(free, home, request.share, was.cards if was else ()), request.share),) if request.shared else ()
         found[i] = Devices(part or whole_gpus(gpus), cpus, (home,))
-    return [found[i] for i in range(len(asks))]
+    return [found[i] for i in range(len(requests))]
 
 
-def _keeps(free: Parts, ask: Ask, was: Allocation | None) -> list[int]:
+def _keeps(free: Parts, request: WorkloadRequest, was: Allocation | None) -> list[int]:
     """Of the GPUs that it had, how many it could keep on each NUMA node."""
     own = {*was.cards} if was else set[int]()
-    if ask.shared:
-        open_ = [{*gpus, *(i for i, left in free.cards[j].items() if left >= ask.share)} for j, gpus in enumerate(free.gpus)]
+    if request.shared:
+        open_ = [
+            {*gpus, *(i for i, left in free.cards[j].items() if left >= request.share)} for j, gpus in enumerate(free.gpus)
+        ]
         return [int(not own.isdisjoint(part)) for part in open_]
-    return [min(ask.need[GPUS], len(own.intersection(part))) for part in free.gpus]
+    return [min(request.need[GPUS], len(own.intersection(part))) for part in free.gpus]
 
 
-def _home_again(free: Parts, ask: Ask, was: Allocation | None) -> int | None:
+def _home_again(free: Parts, request: WorkloadRequest, was: Allocation | None) -> int | None:
     """The NUMA node of all that it had, if it asks for as many devices and they are free."""
-    if was is None or ask.shared or (len(was.gpus), len(was.cpus)) != (ask.need[GPUS], ask.need[CORES]):
+    if was is None or request.shared or (len(was.gpus), len(was.cpus)) != (request.need[GPUS], request.need[CORES]):
         return None
     homes = (j for j in range(len(free.gpus)) if {*was.cards} <= {*free.gpus[j]} and {*was.cpus} <= {*free.cpus[j]})
-    return next((j for j in homes if free.memory.fits((j,), ask.need[MEMORY])), None)
+    return next((j for j in homes if free.memory.fits((j,), request.need[MEMORY])), None)
 
 
 def _take(free: list[int], count: int, liked: tuple[int, ...], last: set[int]) -> tuple[int, ...]:

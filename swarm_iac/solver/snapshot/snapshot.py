@@ -35,7 +35,7 @@ def _some(amounts: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class WorkloadRequest:
     """One workload. For one replica: `need` follows NODE, `usage` COUNTED and `size` the table."""
 
     name: str
@@ -80,8 +80,8 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """One node. `room` follows NODE; `power` is the cap of each GPU, 0 where unknown [W]."""
+class NodeCapacity:
+    """One node. `capacity` follows NODE; `power` is the cap of each GPU, 0 where unknown [W]."""
 
     name: str
     rack: str | None
@@ -89,7 +89,7 @@ class Bin:
     state: str
     model: str | None
     gpu_memory: int
-    room: tuple[int, ...]
+    capacity: tuple[int, ...]
     power: int
     #: GPUs, cores and memory of each NUMA node; empty where no workload asks for one.
     parts: tuple[tuple[int, int, int], ...] = ()
@@ -97,15 +97,15 @@ class Bin:
     @property
     def numa(self) -> tuple[object, ...]:
         """What `numa_node_suffices` looks at."""
-        return (self.parts, self.room) if self.parts else ()
+        return (self.parts, self.capacity) if self.parts else ()
 
-    def power_of(self, ask: Ask) -> int:
+    def power_of(self, request: WorkloadRequest) -> int:
         """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
-        return 0 if ask.power is None else ask.gpus * max(0, ask.power - self.power)
+        return 0 if request.power is None else request.gpus * max(0, request.power - self.power)
 
-    def of_rack(self, ask: Ask) -> tuple[int, ...]:
+    def of_rack(self, request: WorkloadRequest) -> tuple[int, ...]:
         """What one replica here takes of its rack, in the order of RACK."""
-        return (*_through_uplink(ask.need), self.power_of(ask))
+        return (*_through_uplink(request.need), self.power_of(request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +117,18 @@ class Over:
     held: int
     most: int
 
-    def of(self, ask: Ask) -> bool:
+    def of(self, request: WorkloadRequest) -> bool:
         """May this workload get nothing more for it?"""
-        return bool(ask.usage[self.resource]) and self.user in ("", ask.user)
+        return bool(request.usage[self.resource]) and self.user in ("", request.user)
 
 
 @dataclass(frozen=True)
-class Scene:
+class Snapshot:
     """All that is decided from. `running` holds what stood last time and is still wanted, by workload."""
 
     stack: Stack
-    asks: dict[str, Ask]
-    bins: dict[str, Bin]
+    requests: dict[str, WorkloadRequest]
+    nodes: dict[str, NodeCapacity]
     users: dict[str, tuple[int, ...]]
     cluster: tuple[int, ...]
     racks: dict[str, tuple[int, ...]]
@@ -138,7 +138,7 @@ class Scene:
     given: dict[tuple[str, int], str] = field(default_factory=dict)
     #: What stood last time, wanted still or not.
     last: tuple[Allocation, ...] = ()
-    #: Jobs that came to their end: nothing is decided about them, and their storage is taken from what there is.
+    #: Finished jobs: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
     #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
@@ -155,26 +155,26 @@ class Scene:
 
     @functools.cached_property
     def done(self) -> dict[str, frozenset[int]]:
-        """Numbers of the replicas that came to their end, by workload."""
+        """Numbers of the finished replicas, by workload."""
         found: dict[str, set[int]] = {}
         for one in self.ended:
             found.setdefault(one.workload, set()).add(one.index)
         return {name: frozenset(numbers) for name, numbers in found.items()}
 
-    def numbers(self, ask: Ask) -> list[int]:
-        """The numbers that its replicas get, the first first, less those that came to their end."""
-        done = self.done.get(ask.name)
-        return [i for i in range(ask.wanted + len(done)) if i not in done] if done else list(range(ask.wanted))
+    def numbers(self, request: WorkloadRequest) -> list[int]:
+        """The numbers that its replicas get, the first first, less those that finished."""
+        done = self.done.get(request.name)
+        return [i for i in range(request.wanted + len(done)) if i not in done] if done else list(range(request.wanted))
 
     def home(self, name: str) -> Counter[str]:
         """Where replicas of the workload ran as its user of now: they may stay on a cordoned node, and others are new."""
-        return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.asks[name].user))
+        return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.requests[name].user))
 
     def files(self, user: str, resource: int) -> int:
-        """What jobs that came to their end hold of a ceiling (a place in COUNTED); `user` is empty for the cluster."""
+        """What finished jobs hold of a ceiling (a place in COUNTED); `user` is empty for the cluster."""
         if resource not in FILES:
             return 0
-        known = (a for a in self.ended if a.node in self.bins and user in ("", self.asks[a.workload].user))
+        known = (a for a in self.ended if a.node in self.nodes and user in ("", self.requests[a.workload].user))
         return sum(map(COUNTED[resource].held, known))
 
     @functools.cached_property
@@ -185,7 +185,7 @@ class Scene:
     @functools.cached_property
     def singles(self) -> bool:
         """Has any workload to be on one NUMA node?"""
-        return any(ask.single for ask in self.asks.values())
+        return any(request.single for request in self.requests.values())
 
     @functools.cached_property
     def packings(self) -> dict[object, tuple[int, ...] | None]:
@@ -196,13 +196,20 @@ class Scene:
     def alike(self) -> dict[str, int]:
         """A number for each node, the same for those that nothing but their name and rack tells apart."""
         known: dict[tuple[object, ...], int] = {}
-        labels = {key for ask in self.asks.values() for key, _ in ask.select}
+        labels = {key for request in self.requests.values() for key, _ in request.select}
         return {
             name: known.setdefault(
-                (one.state, one.model, one.gpu_memory, one.room, one.parts, *(one.labels.get(key) for key in sorted(labels))),
+                (
+                    one.state,
+                    one.model,
+                    one.gpu_memory,
+                    one.capacity,
+                    one.parts,
+                    *(one.labels.get(key) for key in sorted(labels)),
+                ),
                 len(known),
             )
-            for name, one in self.bins.items()
+            for name, one in self.nodes.items()
         }
 
 

@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
-from swarm_iac.solver.snapshot.snapshot import Ask, Bin, Scene
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 
 
-def node_is_ready(ask: Ask, bin_: Bin) -> bool:
+def node_is_ready(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless state_n = ready (what already stands on a cordoned node may stay: see `change`)."""
-    return bin_.state == "ready"
+    return host.state == "ready"
 
 
-def selector_matches(ask: Ask, bin_: Bin) -> bool:
+def selector_matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless label_n[k] = v for every (k, v) in select_w; site and rack count as labels."""
-    return all(bin_.labels.get(key) == value for key, value in ask.select)
+    return all(host.labels.get(key) == value for key, value in request.select)
 
 
-def gpu_model_matches(ask: Ask, bin_: Bin) -> bool:
+def gpu_model_matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless model_w is left out or model_n is among those it names."""
-    return ask.model is None or (bin_.model is not None and bin_.model in ask.model.split("|"))
+    return request.model is None or (host.model is not None and host.model in request.model.split("|"))
 
 
-def gpu_memory_suffices(ask: Ask, bin_: Bin) -> bool:
+def gpu_memory_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless gpu_memory_w ≤ gpu_memory_n   [bytes]"""
-    return ask.gpu_memory <= bin_.gpu_memory
+    return request.gpu_memory <= host.gpu_memory
 
 
-def numa_node_suffices(ask: Ask, bin_: Bin) -> bool:
+def numa_node_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless one NUMA node j of n has (gpus_w, cores_w, memory_w) ≤ (gpus, cores, memory)_j, for w on one of them.
 
     What the whole node has too little of is not told by this rule.
     """
-    need = ask.on_one
+    need = request.on_one
     if not need:
         return True
-    whole = (bin_.room[GPUS], bin_.room[CORES], bin_.room[MEMORY])
+    whole = (host.capacity[GPUS], host.capacity[CORES], host.capacity[MEMORY])
     left = [i for i, each in enumerate(need) if each <= whole[i]]
-    return any(all(need[i] <= part[i] for i in left) for part in bin_.parts)
+    return any(all(need[i] <= part[i] for i in left) for part in host.parts)
 
 
-FIT: tuple[tuple[str, Callable[[Ask, Bin], bool]], ...] = (
+FIT: tuple[tuple[str, Callable[[WorkloadRequest, NodeCapacity], bool]], ...] = (
     ("node_is_ready", node_is_ready),
     ("selector_matches", selector_matches),
     ("gpu_model_matches", gpu_model_matches),
@@ -50,40 +50,40 @@ FIT: tuple[tuple[str, Callable[[Ask, Bin], bool]], ...] = (
 )
 
 
-def suits(ask: Ask, bin_: Bin) -> bool:
-    """May a new replica stand there?"""
-    return bin_.state == "ready" and suits_but_state(ask, bin_)
+def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """May a new replica be placed there?"""
+    return host.state == "ready" and suits_but_state(request, host)
 
 
-def suits_but_state(ask: Ask, bin_: Bin) -> bool:
+def suits_but_state(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """Would it suit if the node were ready?"""
-    return _matches(ask, bin_) and numa_node_suffices(ask, bin_)
+    return _matches(request, host) and numa_node_suffices(request, host)
 
 
-def _matches(ask: Ask, bin_: Bin) -> bool:
-    return selector_matches(ask, bin_) and gpu_model_matches(ask, bin_) and gpu_memory_suffices(ask, bin_)
+def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    return selector_matches(request, host) and gpu_model_matches(request, host) and gpu_memory_suffices(request, host)
 
 
-def may_stay(ask: Ask, bin_: Bin) -> bool:
-    """May a replica that stands there stay? Also over several NUMA nodes: nobody is stopped by a rule that came later."""
-    return bin_.state in ("ready", "cordon") and _matches(ask, bin_)
+def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """May a replica that is placed there stay? Also over several NUMA nodes: nobody is stopped by a rule that came later."""
+    return host.state in ("ready", "cordon") and _matches(request, host)
 
 
-def hindering(scene: Scene, ask: Ask) -> dict[str, frozenset[str]]:
+def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozenset[str]]:
     """For each node the rules above that keep the workload from it. Worked out once for nodes and workloads that are alike."""
-    key = (ask.model, ask.gpu_memory, ask.select, ask.on_one)
-    if key not in scene.hindering:
+    key = (request.model, request.gpu_memory, request.select, request.on_one)
+    if key not in snapshot.hindering:
         known: dict[tuple[object, ...], frozenset[str]] = {}
-        found = scene.hindering[key] = {}
-        for name, bin_ in scene.bins.items():
+        found = snapshot.hindering[key] = {}
+        for name, host in snapshot.nodes.items():
             like = (
-                bin_.state,
-                bin_.model,
-                bin_.gpu_memory,
-                bin_.numa,
-                *(bin_.labels.get(label) for label, _ in ask.select),
+                host.state,
+                host.model,
+                host.gpu_memory,
+                host.numa,
+                *(host.labels.get(label) for label, _ in request.select),
             )
             if like not in known:
-                known[like] = frozenset(rule for rule, fits in FIT if not fits(ask, bin_))
+                known[like] = frozenset(rule for rule, fits in FIT if not fits(request, host))
             found[name] = known[like]
-    return scene.hindering[key]
+    return snapshot.hindering[key]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resource import held_of
 from swarm_iac.solver.packing.kept_parts import Cards
-from swarm_iac.solver.snapshot.capacity import Room
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import CORES, GPUS
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay
 from swarm_iac.solver.snapshot.value import loads, size
 
@@ -27,8 +27,8 @@ Pairs = Counter[tuple[str, str]]
 class Task:
     """`base` already holds what is fixed; `free` says how many replicas of which workload are to be decided."""
 
-    scene: Scene
-    base: Room
+    snapshot: Snapshot
+    base: FreeCapacity
     free: dict[str, int]
     stay: Pairs = field(default_factory=Counter)
     soft: Pairs = field(default_factory=Counter)
@@ -62,135 +62,140 @@ def by_workload(counts: Pairs) -> Counter[str]:
 
 
 @dataclass
-class Settled:
+class Classified:
     """What may stay, with its devices, and what prefers to."""
 
     stay: dict[str, Allocation]
     soft: dict[str, Allocation]
 
 
-def same_size(ask: Ask, allocation: Allocation) -> bool:
+def same_size(request: WorkloadRequest, allocation: Allocation) -> bool:
     """Does the allocation hold exactly what one replica asks for now?"""
-    return held_of(allocation) == ask.size and all(one.part == ask.share for one in allocation.gpus)
+    return held_of(allocation) == request.size and all(one.part == request.share for one in allocation.gpus)
 
 
-def settle(scene: Scene) -> Settled:
+def classify(snapshot: Snapshot) -> Classified:
     """Which running allocations may stay? What no longer fits beside the others may not.
 
     Tried by priority, then the largest first: what is lost is the least of it. Equals by their place in the file.
     """
-    room = Room(scene, numa=False)  # who runs over several NUMA nodes is not stopped for it
+    capacity = FreeCapacity(snapshot, numa=False)  # who runs over several NUMA nodes is not stopped for it
     taken: dict[tuple[str, str], set[int]] = {}
-    settled = Settled({}, {})
-    load, place = loads(scene), {name: i for i, name in enumerate(scene.stack.workloads)}
-    order = sorted(scene.asks.values(), key=lambda ask: (-ask.priority, -size(ask), -load[ask.name], place[ask.name]))
-    for ask in order:
-        for allocation in scene.running.get(ask.name, ()):
-            bin_ = scene.bins.get(allocation.node)
-            if bin_ is None or not may_stay(ask, bin_):
+    classified = Classified({}, {})
+    load, place = loads(snapshot), {name: i for i, name in enumerate(snapshot.stack.workloads)}
+    order = sorted(
+        snapshot.requests.values(),
+        key=lambda request: (-request.priority, -size(request), -load[request.name], place[request.name]),
+    )
+    for request in order:
+        for allocation in snapshot.running.get(request.name, ()):
+            host = snapshot.nodes.get(allocation.node)
+            if host is None or not may_stay(request, host):
                 continue
-            if allocation.user not in (None, ask.user):  # it starts anew, under another account
-                if bin_.state != "cordon":
-                    settled.soft[allocation.name] = allocation
+            if allocation.user not in (None, request.user):  # it restarts under another account
+                if host.state != "cordon":
+                    classified.soft[allocation.name] = allocation
                 continue
-            gpus = taken.setdefault((bin_.name, "gpu"), set())
-            cpus = taken.setdefault((bin_.name, "cpu"), set())
+            gpus = taken.setdefault((host.name, "gpu"), set())
+            cpus = taken.setdefault((host.name, "cpu"), set())
             # A card may be held by several, as long as each holds only a part of it and there is so much left.
-            open_ = {card for card, left in room.partial(bin_.name).items() if ask.shared and left >= ask.share}
-            devices = _free(allocation.cards, bin_.room[GPUS], gpus - open_) and _free(allocation.cpus, bin_.room[CORES], cpus)
-            devices = devices and all(numa < scene.stack.hardware_of(bin_.name).numa for numa in allocation.numa)
-            if devices and same_size(ask, allocation) and room.most(ask, bin_) > 0:
-                room.take(ask, bin_, 1, allocation.cards)
+            open_ = {card for card, left in capacity.partial(host.name).items() if request.shared and left >= request.share}
+            devices = _free(allocation.cards, host.capacity[GPUS], gpus - open_) and _free(
+                allocation.cpus, host.capacity[CORES], cpus
+            )
+            devices = devices and all(numa < snapshot.stack.hardware_of(host.name).numa for numa in allocation.numa)
+            if devices and same_size(request, allocation) and capacity.most(request, host) > 0:
+                capacity.take(request, host, 1, allocation.cards)
                 gpus.update(allocation.cards)
                 cpus.update(allocation.cpus)
-                settled.stay[allocation.name] = allocation
+                classified.stay[allocation.name] = allocation
             else:
-                settled.soft[allocation.name] = allocation
-    return _with_gangs(scene, settled)
+                classified.soft[allocation.name] = allocation
+    return _with_gangs(snapshot, classified)
 
 
-def _with_gangs(scene: Scene, settled: Settled) -> Settled:
-    """Of a gang that loses a member where it runs the others start anew as well: they prefer their nodes, free of charge."""
-    stays = Counter(a.workload for a in settled.stay.values())
-    torn = {name for name, ones in scene.running.items() if scene.asks[name].gang and stays[name] < len(ones)}
-    stay = {name: a for name, a in settled.stay.items() if a.workload not in torn}
-    return Settled(stay, {name: a for name, a in (settled.soft | settled.stay).items() if name not in stay})
+def _with_gangs(snapshot: Snapshot, classified: Classified) -> Classified:
+    """Of a gang that loses a member where it runs the others restart as well: they prefer their nodes, free of charge."""
+    stays = Counter(a.workload for a in classified.stay.values())
+    torn = {name for name, ones in snapshot.running.items() if snapshot.requests[name].gang and stays[name] < len(ones)}
+    stay = {name: a for name, a in classified.stay.items() if a.workload not in torn}
+    return Classified(stay, {name: a for name, a in (classified.soft | classified.stay).items() if name not in stay})
 
 
 def _free(wanted: tuple[int, ...], size: int, taken: set[int]) -> bool:
     return all(0 <= i < size for i in wanted) and len(set(wanted)) == len(wanted) and taken.isdisjoint(wanted)
 
 
-def narrow(scene: Scene, settled: Settled) -> Task:
+def repair_task(snapshot: Snapshot, classified: Classified) -> Task:
     """Everything that may stay is fixed, except members of a gang that is not whole."""
-    stays: Counter[str] = Counter(a.workload for a in settled.stay.values())
-    whole = {n for n, ask in scene.asks.items() if not ask.gang or stays[n] == ask.members}
-    return _task(scene, settled, {name for name, a in settled.stay.items() if a.workload in whole})
+    stays: Counter[str] = Counter(a.workload for a in classified.stay.values())
+    whole = {n for n, request in snapshot.requests.items() if not request.gang or stays[n] == request.members}
+    return _task(snapshot, classified, {name for name, a in classified.stay.items() if a.workload in whole})
 
 
-def wide(scene: Scene, settled: Settled) -> Task:
+def full_task(snapshot: Snapshot, classified: Classified) -> Task:
     """Nothing is fixed; the budget alone holds what runs."""
-    return _task(scene, settled, set())
+    return _task(snapshot, classified, set())
 
 
-def around(scene: Scene, settled: Settled, counts: Pairs, nodes: frozenset[str], targets: frozenset[str]) -> Task:
+def around(snapshot: Snapshot, classified: Classified, counts: Pairs, nodes: frozenset[str], targets: frozenset[str]) -> Task:
     """From the placement `counts`: what stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed.
 
     Gangs stay as they are. What has moved already is fixed where it went, and its move is off the budget.
     """
-    base = Room(scene)
+    base = FreeCapacity(snapshot)
     left = Counter(counts)
-    movable = {pair for pair in counts if pair[1] in nodes and not scene.asks[pair[0]].gang}
+    movable = {pair for pair in counts if pair[1] in nodes and not snapshot.requests[pair[0]].gang}
     stay: Pairs = Counter()
     moved = 0
-    for allocation in settled.stay.values():
+    for allocation in classified.stay.values():
         pair = (allocation.workload, allocation.node)
         if pair in movable:
             stay[pair] += 1
         elif left[pair] > 0:
             left[pair] -= 1
-            base.take(scene.asks[pair[0]], scene.bins[pair[1]], 1, allocation.cards)
+            base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], 1, allocation.cards)
         else:
             moved += 1
     for pair, count in sorted(left.items()):
         if count and pair not in movable:
-            base.take(scene.asks[pair[0]], scene.bins[pair[1]], count)
-    free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
+            base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], count)
+    free = {n: rest for n, request in snapshot.requests.items() if (rest := request.members - base.counts[n].total()) > 0}
     return Task(
-        scene=scene,
+        snapshot=snapshot,
         base=base,
-        free={name: rest for name, rest in free.items() if not scene.asks[name].gang or not base.counts[name]},
+        free={name: rest for name, rest in free.items() if not snapshot.requests[name].gang or not base.counts[name]},
         stay=stay,
-        soft=Counter((a.workload, a.node) for a in settled.soft.values() if (a.workload, a.node) in movable),
-        running=Counter({n: rest for n in free if (rest := len(scene.running.get(n, ())) - base.counts[n].total()) > 0}),
-        budget=max(0, int(scene.stack.solve.moves) - moved),
+        soft=Counter((a.workload, a.node) for a in classified.soft.values() if (a.workload, a.node) in movable),
+        running=Counter({n: rest for n in free if (rest := len(snapshot.running.get(n, ())) - base.counts[n].total()) > 0}),
+        budget=max(0, int(snapshot.stack.solve.moves) - moved),
         nodes=nodes | targets,
-        cards=_cards(scene, (a for a in settled.stay.values() if (a.workload, a.node) in movable)),
+        cards=_cards(snapshot, (a for a in classified.stay.values() if (a.workload, a.node) in movable)),
     )
 
 
-def _task(scene: Scene, settled: Settled, fixed: set[str]) -> Task:
-    base = Room(scene)
+def _task(snapshot: Snapshot, classified: Classified, fixed: set[str]) -> Task:
+    base = FreeCapacity(snapshot)
     for name in sorted(fixed):
-        allocation = settled.stay[name]
-        base.take(scene.asks[allocation.workload], scene.bins[allocation.node], 1, allocation.cards)
-    free = {n: rest for n, ask in scene.asks.items() if (rest := ask.members - base.counts[n].total()) > 0}
+        allocation = classified.stay[name]
+        base.take(snapshot.requests[allocation.workload], snapshot.nodes[allocation.node], 1, allocation.cards)
+    free = {n: rest for n, request in snapshot.requests.items() if (rest := request.members - base.counts[n].total()) > 0}
     return Task(
-        scene=scene,
+        snapshot=snapshot,
         base=base,
         free=free,
-        stay=Counter((a.workload, a.node) for name, a in settled.stay.items() if name not in fixed),
-        soft=Counter((a.workload, a.node) for a in settled.soft.values()),
-        running=Counter({n: len(found) - base.counts[n].total() for n, found in scene.running.items() if n in free}),
-        budget=int(scene.stack.solve.moves),
-        cards=_cards(scene, (a for name, a in settled.stay.items() if name not in fixed)),
+        stay=Counter((a.workload, a.node) for name, a in classified.stay.items() if name not in fixed),
+        soft=Counter((a.workload, a.node) for a in classified.soft.values()),
+        running=Counter({n: len(found) - base.counts[n].total() for n, found in snapshot.running.items() if n in free}),
+        budget=int(snapshot.stack.solve.moves),
+        cards=_cards(snapshot, (a for name, a in classified.stay.items() if name not in fixed)),
     )
 
 
-def _cards(scene: Scene, free: Iterable[Allocation]) -> dict[str, dict[str, Counter[int]]]:
+def _cards(snapshot: Snapshot, free: Iterable[Allocation]) -> dict[str, dict[str, Counter[int]]]:
     found: dict[str, dict[str, Counter[int]]] = {}
     for a in free:
-        if scene.asks[a.workload].shared:
+        if snapshot.requests[a.workload].shared:
             found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.cards[0]] += 1
     return found
 

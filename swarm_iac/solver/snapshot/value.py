@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
-from swarm_iac.solver.snapshot.snapshot import Ask, Scene
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 
 if TYPE_CHECKING:
     from swarm_iac.solver.snapshot.tasks import Pairs
@@ -28,29 +28,29 @@ MOVE = 250
 PARTS = 10_000
 
 
-def size(ask: Ask) -> int:
+def size(request: WorkloadRequest) -> int:
     """Thousandths of GPUs that one replica holds."""
-    return ask.gpus * ask.share
+    return request.gpus * request.share
 
 
-def worth(ask: Ask) -> int:
+def worth(request: WorkloadRequest) -> int:
     """What one replica is worth when it is placed."""
-    return int(LEVEL**ask.priority) * (size(ask) or 1)
+    return int(LEVEL**request.priority) * (size(request) or 1)
 
 
-def total(scene: Scene, counts: Pairs) -> int:
+def total(snapshot: Snapshot, counts: Pairs) -> int:
     """What everything that is placed is worth."""
-    return sum(worth(scene.asks[name]) * count for (name, _), count in counts.items())
+    return sum(worth(snapshot.requests[name]) * count for (name, _), count in counts.items())
 
 
-def loads(scene: Scene) -> dict[str, int]:
+def loads(snapshot: Snapshot) -> dict[str, int]:
     """What one replica of each workload takes of the fleet: ten-thousandths of each resource, added up; at least 1."""
-    bins = scene.bins.values()
+    nodes = snapshot.nodes.values()
     counted = [i for i, row in enumerate(MACHINE) if not row.part_of]
-    have = [sum(bin_.room[i] for bin_ in bins) for i in counted]
+    have = [sum(host.capacity[i] for host in nodes) for i in counted]
 
-    def load(ask: Ask) -> int:
-        use = [ask.gpus * ask.share / WHOLE if i == GPUS else ask.need[i] for i in counted]
+    def load(request: WorkloadRequest) -> int:
+        use = [request.gpus * request.share / WHOLE if i == GPUS else request.need[i] for i in counted]
         return max(1, round(sum(PARTS * each / of for each, of in zip(use, have, strict=True) if of)))
 
-    return {name: load(ask) for name, ask in scene.asks.items()}
+    return {name: load(request) for name, request in snapshot.requests.items()}

@@ -1,6 +1,6 @@
-"""Could the least of each wish ever be met, by its user's limit and by some machine?
+"""Could the least of each request ever be met, by its user's limit and by some machine?
 
-Only what can never be met is a mistake in the file. What merely finds no room today is the solver's answer, and so is a
+Only what can never be met is a mistake in the file. What merely does not fit today is the solver's answer, and so is a
 limit that was lowered below what runs: it adds nothing and stops nobody, and the file stays right.
 """
 
@@ -33,7 +33,7 @@ class _Part:
 
 
 def wishes(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
-    """One problem for each ceiling that a workload's least wish can never keep. `running` is asked where one is found."""
+    """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found."""
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
     # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.
@@ -97,7 +97,7 @@ def _ceilings(
 
 
 def _lowered(running: Placement, workload: str, part: _Part, most: int) -> bool:
-    """Was the limit lowered, and the wish once right? By the lock the workload holds more, or waits since it was stopped."""
+    """Was the limit lowered, and the request once right? By the lock the workload holds more, or waits since it was stopped."""
     if any(gone.workload == workload for gone in running.unplaced):
         return True
     ones = [one for one in running.allocations if one.workload == workload]

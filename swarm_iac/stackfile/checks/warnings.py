@@ -69,7 +69,7 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         if one.hold and one.kind == "serve":
             yield f"{path}.hold", "has no effect on a service, which has no end", "leave `hold` out"
         elif one.hold:
-            yield f"{path}.hold", "keeps its GPUs and memory after the job has ended", "leave `hold` out to give them back"
+            yield f"{path}.hold", "keeps its GPUs and memory after the job has ended", "leave `hold` out to release them"
         if one.place.numa and not (one.each.gpus.count or one.each.pinned):
             words = "has no effect: it has no GPUs and no pinned cores, so it is bound to no NUMA node"
             yield f"{path}.place.numa", words, "add `pinned: true`, or leave `numa` out"

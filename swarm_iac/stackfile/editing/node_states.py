@@ -96,7 +96,7 @@ def _as(node: Node, state: NodeState, by: str, reason: str) -> Node:
 
 
 def _ways(text: str, pattern: str, names: tuple[str, ...], values: dict[str, str]) -> Iterator[str]:
-    """Texts that could say it, the shortest first; whoever asks reads each and takes the first that does."""
+    """Texts that could say it, the shortest first; the caller reads each and takes the first that does."""
     entries = splice.keys(text, ("nodes",))
     for key in reversed([each for each in entries if set(expand(each)) == set(names)]):
         try:

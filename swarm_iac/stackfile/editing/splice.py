@@ -1,7 +1,7 @@
 """How is one key of a YAML mapping set or taken away in the text itself, so that no other character changes?
 
 What is written is found by the parser's marks; comments, order, quotes and spaces around it are nobody's business here.
-Whoever splices reads the result again, so a form that nobody thought of is found out and never kept.
+The caller reads the result again, so a form that nobody thought of is found out and never kept.
 """
 
 from __future__ import annotations

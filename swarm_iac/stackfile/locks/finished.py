@@ -11,7 +11,7 @@ from swarm_iac.stackfile.locks.lock import Decided, Lock
 
 
 def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
-    """The lock in which these allocations have come to their end: they keep their files, and give back the rest."""
+    """The lock in which these allocations have finished: they keep their files, and release the rest."""
     over, run = {one.name for one in lock.placement.going()} & frozenset(names), Decided(stack).run
     if not over:
         return lock
@@ -25,7 +25,7 @@ def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
 
 
 def of_now(lock: Lock, stack: Stack) -> Placement:
-    """The placement without ends of what is not asked for any more: another command is another job, with no place yet."""
+    """The placement without ends of what is no longer requested: another command is another job, with no place yet."""
     return _of(lock.placement, lock.digests, stack)
 
 

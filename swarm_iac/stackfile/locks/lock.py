@@ -30,7 +30,7 @@ from swarm_iac.stackfile.reading.messages import problems as wrong
 from swarm_iac.stackfile.reading.source import Document
 from swarm_iac.stackfile.reading.text import decode, read
 
-#: A block has about 200 bytes and 25 values; this is room for 50,000 allocations.
+#: A block has about 200 bytes and 25 values; this is enough for 50,000 allocations.
 MAX_BYTES = 64_000_000
 MAX_NODES = 5_000_000
 
@@ -81,7 +81,7 @@ else:
 class _Block(_Sized):
     """One allocation as it is written."""
 
-    ended: bool = Field(default=False, description="A job that came to its end, and holds nothing but its storage.")
+    ended: bool = Field(default=False, description="A finished job, which holds nothing but its storage.")
     digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of what it was decided from; of an end, of what ran.")
 
 
@@ -95,7 +95,7 @@ class _Missing(Value):
 class _Growing(Value):
     """One workload that waits to grow as it is written."""
 
-    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of the wish for which there is no room.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of the request that does not fit yet.")
 
 
 class _File(Value):
@@ -107,7 +107,7 @@ class _File(Value):
 
 
 def digest_of(stack: Stack, workload: str, node: str | None) -> str:
-    """12 hex digits over what one allocation is decided from: the wish, and the shape of the node that holds it.
+    """12 hex digits over what one allocation is decided from: the request, and the shape of the node that holds it.
 
     What is in _LIVE and _GROWTH is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has
     no such workload or node.
@@ -139,7 +139,7 @@ class Decided:
         return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
 
     def growth(self, workload: str) -> str:
-        """Of the wish of one that waits to grow, with what becomes of it meanwhile."""
+        """Of the request of one that waits to grow, with what becomes of it meanwhile."""
         plain, one = self.digest(workload, None), self.stack.workloads[workload]
         more = one.model_dump(mode="json", include=_GROWTH, exclude_defaults=True)
         return digest([plain, more]) if more else plain
@@ -336,10 +336,10 @@ def beside(file: str, stack: Stack) -> Placement:
 
 
 def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
-    """Which of those that wait to grow wish for something else now, a sentence each. `stack`: as it is written."""
+    """Which of those that wait to grow request something else now, a sentence each. `stack`: as it is written."""
     wish = Decided(stack).growth
     gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or wish(name) != digest]
-    return tuple(f"{name}: it has changed since it found no room to grow" for name in sorted(gone))
+    return tuple(f"{name}: its request has changed since it could not grow" for name in sorted(gone))
 
 
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:

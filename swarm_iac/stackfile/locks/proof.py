@@ -77,7 +77,7 @@ def _changed(proof: Proof, problem: dict[str, str]) -> list[str]:
 
 
 def explained(placement: Placement, proof: Proof | None) -> Placement:
-    """The placement with the reasons of what waits for room, as its proof keeps them."""
+    """The placement with the reasons of what waits for capacity, as its proof keeps them."""
     if proof is None or not proof.pending:
         return placement
     known = {one.workload: one for one in proof.pending}
@@ -93,7 +93,7 @@ def explained(placement: Placement, proof: Proof | None) -> Placement:
 def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
     """Digests of all that a placement is decided from on a day, by part: nodes, limits, workloads, solve, on_grow.
 
-    What a rack has stands there as it is, key by key, so that a change of it can be named.
+    What a rack has is written out as it is, key by key, so that a change of it can be named.
     Left out is what moves nothing: how a workload runs, how a node is reached, what is only tuned.
     """
     decided = Decided(stack)
@@ -129,7 +129,7 @@ def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, 
     who = _some(names)
     some = "s" if len(names) == 1 else ""
     has = f"ha{some or 've'} no place" if placement.unplaced else f"wait{some} to grow"
-    has += " or no room to grow" if placement.unplaced and placement.growing else ""
+    has += " or cannot grow" if placement.unplaced and placement.growing else ""
     if proof is None or proof.placement != digest_placement(placement) or not proof.problem:
         return (f"{who} {has}, and no proof says from what that was decided",)
     changed = [_named(name, proof.problem.get(name), problem.get(name)) for name in _changed(proof, problem)]
@@ -147,12 +147,14 @@ def _few(names: list[str]) -> list[str]:
 
 
 def room_came(waits: Sequence[Waiting], ended: Sequence[str]) -> tuple[str, ...]:
-    """Why what waits is decided again: jobs that `ended` since gave back their room. Empty where nothing waits, or none did."""
+    """Why what waits is decided again: jobs that `ended` since released capacity. Empty if nothing waits, or none did."""
     if not waits or not ended:
         return ()
     who = _some([one.workload for one in waits])
     one = len(ended) == 1
-    return (f"{_some(ended)} ha{'s' if one else 've'} ended since, and {who} wait{'s' if len(waits) == 1 else ''} for room",)
+    return (
+        f"{_some(ended)} ha{'s' if one else 've'} ended since, and {who} wait{'s' if len(waits) == 1 else ''} for capacity",
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How is a refusal of the shape told to a person: where, what, and how to mend it?"""
+"""How is a refusal of the shape shown to a person: where, what, and how to fix it?"""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def problem(document: Document, error: Mapping[str, Any], model: type[BaseModel]
 
 
 def problems(document: Document, error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
-    """The first of pydantic's errors, for a file that people do not write: they make it anew, and need no list."""
+    """The first of pydantic's errors, for a file that people do not write: they generate it again, and need no list."""
     found = [problem(document, one, model) for one in error.errors(include_url=False)[:_SHOWN]]
     if error.error_count() > _SHOWN:
         last = found[-1]
         more = f"there are {error.error_count() - _SHOWN:,} more mistakes in this file"
-        found.append(Problem(replace(last.place, column=last.place.column + 1), "", more, "`swarm solve` writes it anew"))
+        found.append(Problem(replace(last.place, column=last.place.column + 1), "", more, "`swarm solve` writes it again"))
     return tuple(found)
 
 

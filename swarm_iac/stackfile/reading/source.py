@@ -65,7 +65,7 @@ class Loaded:
 
 
 def _field(node: YamlNode, key: str) -> tuple[int, int, YamlNode] | None:
-    """A key of a mapping, or what stands there under its former name."""
+    """A key of a mapping, or what is there under its former name."""
     if node.fields is None:
         return None
     return node.fields.get(key) or node.fields.get(FORMER.get(key, key))

@@ -94,12 +94,12 @@ def workload(rng: random.Random, data: Data, number: str, *, gpus: bool = True, 
     suited = park.with_gpus if gpus and kind not in ("batch", "etl") else []
     entry, shape = rng.choice(suited or park.nodes)
     user = rng.choice(park.users)
-    room = _room(data, shape)
+    capacity = _capacity(data, shape)
     one: Data = {"user": user, "kind": {"gang": "train", "note": "batch", "etl": "batch", "any": "batch"}.get(kind, kind)}
     one["priority"] = weighted(rng, {"low": 3, "normal": 5, "high": 2})
-    count = _gpus(rng, kind, shape, room) if gpus else 0
-    one["each"] = _each(rng, kind, shape, room, count)
-    _network(rng, one, kind, room)
+    count = _gpus(rng, kind, shape, capacity) if gpus else 0
+    one["each"] = _each(rng, kind, shape, capacity, count)
+    _network(rng, one, kind, capacity)
     members = _fitting(data, one, _members(rng, kind, len(park.nodes)))
     if members < 1:  # too large for its user's ceiling
         one["each"] = {"vcpus": 1, "memory": "2 GB"}
@@ -124,17 +124,17 @@ def workload(rng: random.Random, data: Data, number: str, *, gpus: bool = True, 
     return f"{kind}-{number}", one
 
 
-def _room(data: Data, shape: Data) -> dict[str, int]:
+def _capacity(data: Data, shape: Data) -> dict[str, int]:
     """The most that one machine of the shape may give to one replica, by hardware and by `limits.node`."""
     node = ceiling(data["limits"].get("node"), DEFAULT_NODE)
     has = {"gpus": shape["gpus"], "vcpus": shape["vcpus"], "memory": shape["memory"], "storage": shape["nvme"]}
     return {key: min(has[key], node[key]) for key in has} | {"bandwidth": min(shape["nic"], node.get("bandwidth", 10**6))}
 
 
-def _gpus(rng: random.Random, kind: str, shape: Data, room: dict[str, int]) -> int:
-    if kind in ("batch", "etl") or not room["gpus"]:
+def _gpus(rng: random.Random, kind: str, shape: Data, capacity: dict[str, int]) -> int:
+    if kind in ("batch", "etl") or not capacity["gpus"]:
         return 0
-    most = room["gpus"]
+    most = capacity["gpus"]
     if kind in ("note", "serve"):
         return rng.choice([1, 1, 1, min(2, most)])
     if kind == "gang":
@@ -142,7 +142,7 @@ def _gpus(rng: random.Random, kind: str, shape: Data, room: dict[str, int]) -> i
     return rng.choice([c for c in (1, 1, 1, 2, 2, 4, 8, 3, 5, 6, most) if c <= most])
 
 
-def _each(rng: random.Random, kind: str, shape: Data, room: dict[str, int], gpus: int) -> Data:
+def _each(rng: random.Random, kind: str, shape: Data, capacity: dict[str, int], gpus: int) -> Data:
     """GPUs, vCPUs, memory and disk of one replica."""
     part = gpus / max(1, shape["gpus"]) if gpus else rng.choice([0.02, 0.05, 0.1, 0.25, 0.5, 0.9 if kind == "etl" else 0.05])
     each: Data = {}
@@ -160,11 +160,11 @@ def _each(rng: random.Random, kind: str, shape: Data, room: dict[str, int], gpus
         else:
             each["gpus"] = gpus
     scale = rng.choice([0.3, 0.7, 0.9, 1.0, 1.2])
-    each["vcpus"] = max(1, min(room["vcpus"], round(shape["vcpus"] * part * scale)))
+    each["vcpus"] = max(1, min(capacity["vcpus"], round(shape["vcpus"] * part * scale)))
     if chance(rng, 0.25):
         each["pinned"] = True
-    each["memory"] = f"{max(1, min(room['memory'], round(shape['memory'] * part * rng.choice([0.2, 0.6, 0.9, 1.1]))))} GB"
-    disk = min(room["storage"], round(shape["nvme"] * part * rng.choice([0.1, 0.5, 1.0])))
+    each["memory"] = f"{max(1, min(capacity['memory'], round(shape['memory'] * part * rng.choice([0.2, 0.6, 0.9, 1.1]))))} GB"
+    disk = min(capacity["storage"], round(shape["nvme"] * part * rng.choice([0.1, 0.5, 1.0])))
     if disk > 1 and chance(rng, 0.5):
         each["scratch"] = f"{disk // 2} GB"
         if chance(rng, 0.4):
@@ -174,10 +174,10 @@ def _each(rng: random.Random, kind: str, shape: Data, room: dict[str, int], gpus
     return each
 
 
-def _network(rng: random.Random, one: Data, kind: str, room: dict[str, int]) -> None:
-    if not room["bandwidth"] or chance(rng, 0.5):
+def _network(rng: random.Random, one: Data, kind: str, capacity: dict[str, int]) -> None:
+    if not capacity["bandwidth"] or chance(rng, 0.5):
         return
-    most = room["bandwidth"]
+    most = capacity["bandwidth"]
     if kind == "gang":
         one["network"] = {"between": f"{max(1, most // rng.choice([2, 4, 8]))} Gbit/s"}
     else:

@@ -98,7 +98,7 @@ class Free:
             place(self.stack, a.node, where.within) == place(self.stack, node, where.within) for a in others
         )
 
-    def room(self, workload: Workload, node: str) -> bool:
+    def capacity(self, workload: Workload, node: str) -> bool:
         """Have the node and its rack what one replica needs, devices aside?"""
         gpus, _, *rest = size(workload)
         if any(need and need > free for need, free in zip((*rest, gpus, *rest), self.nodes[node], strict=True)):
@@ -146,7 +146,7 @@ class Free:
         workload = self.stack.workloads[name]
         return (
             suits(self.stack, workload, node)
-            and self.room(workload, node)
+            and self.capacity(workload, node)
             and self.apart(name, node)
             and self.devices(workload, node) is not None
         )

@@ -176,7 +176,7 @@ def _back(free: Free, name: str, ones: list[Allocation], after: dict[str, Alloca
 def _home(free: Free, a: Allocation) -> bool:
     """Is the old place of an allocation free?"""
     workload = free.stack.workloads[a.workload]
-    return free.room(workload, a.node) and free.apart(a.workload, a.node) and free.could_have(a, a.node)
+    return free.capacity(workload, a.node) and free.apart(a.workload, a.node) and free.could_have(a, a.node)
 
 
 def _stops(
@@ -244,7 +244,7 @@ def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> 
             text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.cards)}, then {list(one.cards)}"
             yield Finding("needless device shift", text, frozenset({a.name}))
     elif workload.gang is None and workload.place.within is None:
-        here = free.room(workload, a.node) and free.apart(a.workload, a.node)
+        here = free.capacity(workload, a.node) and free.apart(a.workload, a.node)
         if here and free.devices(workload, a.node) is not None:
             yield Finding("needless shift", f"{a.name}, resized, left {a.node}, where it fits", frozenset({a.name}))
     free.take(one, 1)

@@ -38,7 +38,7 @@ def told(text: str) -> Counter[str]:
 
 def _first(stack: Stack, free: Free, name: str, node: str) -> str:
     found = itertools.chain(_unsuited(stack, name, node), _short(stack, free, name, node), _shape(stack, free, name, node))
-    return next(found, "have room for one")
+    return next(found, "have capacity for one")
 
 
 def on_one(workload: Workload, hardware: Hardware, part: tuple[int, int, int]) -> bool:
@@ -88,7 +88,7 @@ def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
         if need and need > rest:
             yield f"lack {what}"
     if any(need and need > rest for need, rest in zip((gpus, *needs), left[5:], strict=True)):
-        yield "lack room under limits.node"
+        yield "lack capacity under limits.node"
     yield from _rack(stack, free, name, node)
 
 

@@ -74,7 +74,7 @@ class Decided:
             for reason in moved_for(self.stack, self.now, workload, self.last, self.today):
                 yield self._sake(workload, reason)
 
-    # What waits for room.
+    # What waits for capacity.
 
     def _waits(self, kind: str, one: Waiting) -> Iterator[Said]:
         if not one.reasons:
@@ -93,7 +93,7 @@ class Decided:
         if one.nodes:
             yield Said(f"{kind}: nodes", one.workload, one.nodes, self._nodes(kind, one))
 
-    def _scene(self, kind: str, workload: str) -> tuple[Stack, Placement]:
+    def _snapshot(self, kind: str, workload: str) -> tuple[Stack, Placement]:
         """The stack and the placement beside which something waits: what grows is wished, and has no place."""
         if kind == "pending":
             return self.stack, self.now
@@ -102,7 +102,7 @@ class Decided:
         return stack, self.now.model_copy(update={"allocations": rest})
 
     def _nodes(self, kind: str, one: Waiting) -> bool:
-        stack, placement = self._scene(kind, one.workload)
+        stack, placement = self._snapshot(kind, one.workload)
         found = told(one.nodes)
         return any(counted(stack, placement, one.workload, self.today, lower=lower) == found for lower in (True, False))
 
@@ -143,7 +143,7 @@ class Decided:
 
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
-        stack, placement = self._scene(kind, workload)
+        stack, placement = self._snapshot(kind, workload)
         match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
             return False
@@ -178,7 +178,7 @@ class Decided:
         named = wish.model is not None and wish.model in text
         others = [n for n in stack.nodes if not named or stack.hardware_of(n).gpus.model in str(wish.model).split("|")]
         most = round(1000 * float(match[1]))
-        short = most < wish.share or "members find room" in text or "for each of" in text
+        short = most < wish.share or "members fit" in text or "for each of" in text
         return short and left[match[2]] == most and (" those " in text or most >= max(left[n] for n in others))
 
     # What leaves its node.
@@ -200,14 +200,14 @@ class Decided:
     def _because(self, was: Allocation, why: str) -> bool:
         """Without the cause that is named, does it stay where it was?"""
         if names := _names(why):
-            return self._made_room(was, why, names)
+            return self._freed(was, why, names)
         if "has room for it still" in why:
             return self._fits_still(was)
         if "fewer nodes in use" in why:
             return not self.now.on(was.node)
         return any(tried(was, why) for tried in (self._node_went, self._gang_torn, self._outgrew))
 
-    def _made_room(self, was: Allocation, why: str, names: set[str]) -> bool:
+    def _freed(self, was: Allocation, why: str, names: set[str]) -> bool:
         if why.startswith("preempted"):
             mine = PRIORITIES[self.stack.workloads[was.workload].priority]
             if any(PRIORITIES[self.stack.workloads[name].priority] <= mine for name in names):
@@ -257,7 +257,7 @@ class Decided:
         """Is its old place free, beside all that stands?"""
         free = Free(self.stack, self.today, [one for one in self.now.allocations if one.name != was.name])
         wish = self.stack.workloads[was.workload]
-        return free.room(wish, was.node) and free.devices(wish, was.node) is not None and free.apart(was.workload, was.node)
+        return free.capacity(wish, was.node) and free.devices(wish, was.node) is not None and free.apart(was.workload, was.node)
 
     def _newcomer(self, one: Allocation) -> bool:
         old = self.ran.get(one.name)
@@ -277,7 +277,7 @@ class Decided:
     def _sake(self, workload: str, reason: Reason) -> Said:
         name = reason.text.partition(":")[0]
         why = reason.text.partition(" because ")[2] or re.split(r", (?:and )?", reason.text, maxsplit=1)[1]
-        return Said(f"for the sake of: {reason.rule}", name, reason.text, self._because(self.ran[name], why))
+        return Said(f"because of: {reason.rule}", name, reason.text, self._because(self.ran[name], why))
 
 
 def _all(stack: Stack, workload: str, reasons: list[Reason]) -> Stack:
@@ -288,9 +288,9 @@ def _all(stack: Stack, workload: str, reasons: list[Reason]) -> Stack:
 
 def _names(why: str) -> set[str]:
     """The workloads that a sentence names as those for which something leaves."""
-    if found := re.match(r"(?:makes room for|preempted by|its place went to) (.+)", why):
+    if found := re.match(r"(?:frees capacity for|preempted by|its place went to) (.+)", why):
         return set(found[1].split(" and "))
-    if found := re.match(r"for the sake of (.+)", why):
+    if found := re.match(r"because of (.+)", why):
         text = re.sub(r", which had to leave \([^)]*\)", "", found[1])
         return {name.rpartition("-")[0] for part in text.split(" and ") for name in part.split(", ")}
     return set()
@@ -299,7 +299,7 @@ def _names(why: str) -> set[str]:
 def _kind(why: str) -> str:
     """A sentence without the names in it."""
     known = (
-        "makes room for", "preempted by", "its place went to", "removed from the stack file", "scaled down", "left the stack", "has to leave",
+        "frees capacity for", "preempted by", "its place went to", "removed from the stack file", "scaled down", "left the stack", "has to leave",
         "does not fit", "its new size has no place", "it is of", "fewer nodes in use", "no place was found for it",
     )  # fmt: skip
     if found := next((text for text in known if text in why), ""):

@@ -1,18 +1,18 @@
-"""What may a change do to what runs? Cordoned nodes are bounded in `Board`: x[w,n] ≤ what stood there."""
+"""What may a change do to what runs? Cordoned nodes are bounded in `FleetModel`: x[w,n] ≤ what was placed there."""
 
 from __future__ import annotations
 
 from swarm_iac.solver.exact.changes import Keeping
-from swarm_iac.solver.exact.fleet_model import Board
+from swarm_iac.solver.exact.fleet_model import FleetModel
 
 
-def moves_stay_in_budget(board: Board, keeping: Keeping) -> None:
+def moves_stay_in_budget(fleet: FleetModel, keeping: Keeping) -> None:
     """Σ_w ( min(stay_w, placed_w) − Σ_n kept[w,n] ) + Σ_n recard[n] ≤ solve.moves
 
     stay_w counts replicas that could stay where they are; what has to leave (drain, lost, another size) is not in it,
     and what is stopped is no move.
     """
-    if board.task.budget is None:
+    if fleet.task.budget is None:
         return
     if terms := keeping.moves():
-        board.model.add(sum(var * sign for var, sign in terms) <= board.task.budget)
+        fleet.model.add(sum(var * sign for var, sign in terms) <= fleet.task.budget)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from swarm_iac.solver.exact.fleet_model import Board
+from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.exact.rules import ceilings, gpu_parts, node, numa, rack, workload
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK
 
-Rule = Callable[[Board], None]
+Rule = Callable[[FleetModel], None]
 #: What the sum of a resource does not say, added right after it.
 BESIDE: dict[int, Rule] = {GPUS: gpu_parts.parts_fit_cards, MEMORY: numa.single_fits_numa_node}
 

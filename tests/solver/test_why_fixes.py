@@ -10,7 +10,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.edit import changed, current
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Explanation, Mend, Watch, solve, why
+from swarm_iac.solver import Explanation, Fix, Watch, solve, why
 from swarm_iac.solver.advice.fixes import TINY
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
@@ -19,8 +19,8 @@ from tests.solver.oracle import still
 FLEETS = 200
 
 
-def mended(stack: Stack, mend: Mend) -> Stack:
-    for edit in mend.edits:
+def fixed(stack: Stack, fix: Fix) -> Stack:
+    for edit in fix.edits:
         stack = changed(stack, edit)
     return stack
 
@@ -36,19 +36,19 @@ def test_every_mend_mends_at_the_price_it_names(part: int, few: bool) -> None:
         last = solve(before).placement
         placement = solve(stack, last).placement
         for gone in placement.unplaced[-1:]:
-            for mend in why(stack, placement, gone.workload, last=last, tiny=tiny).mends:
-                kinds[mend.kind] += 1
-                after = mended(stack, mend)
+            for fix in why(stack, placement, gone.workload, last=last, tiny=tiny).fixes:
+                kinds[fix.kind] += 1
+                after = fixed(stack, fix)
                 found = solve(after, last)
-                assert all(one.workload != gone.workload for one in found.placement.unplaced), f"seed {seed}: {mend}"
+                assert all(one.workload != gone.workload for one in found.placement.unplaced), f"seed {seed}: {fix}"
                 assert judge(after, found.placement, **still(found.placement, last)) == ()
                 now, ran = found.placement.by_name(), last.by_name()
                 gone_for_good = {name for name, a in ran.items() if after.nodes[a.node].state == "lost"}
-                assert set(mend.stops) == ran.keys() - now.keys() - gone_for_good, f"seed {seed}: {mend}"
+                assert set(fix.stops) == ran.keys() - now.keys() - gone_for_good, f"seed {seed}: {fix}"
                 others = {a.name for a in placement.allocations if a.workload != gone.workload}
-                assert set(mend.displaced) == others - now.keys() - ran.keys(), f"seed {seed}: {mend}"
+                assert set(fix.displaced) == others - now.keys() - ran.keys(), f"seed {seed}: {fix}"
                 went = {name for name in ran.keys() & now.keys() if ran[name].node != now[name].node}
-                assert {move.name for move in mend.moves if move.source != move.target} == went, f"seed {seed}: {mend}"
+                assert {move.name for move in fix.moves if move.source != move.target} == went, f"seed {seed}: {fix}"
                 kinds["not applied"] += bool({a.name for a in placement.allocations} ^ ran.keys())
     assert kinds.total() >= 15 and kinds["together"] and kinds["request"] and kinds["not applied"], kinds
 
@@ -61,10 +61,10 @@ def test_no_part_of_a_mend_of_several_edits_is_enough_alone() -> None:
         last = solve(before).placement
         placement = solve(stack, last).placement
         for gone in placement.unplaced[-1:]:
-            for mend in why(stack, placement, gone.workload, last=last).mends:
-                if len(mend.edits) != 2:
+            for fix in why(stack, placement, gone.workload, last=last).fixes:
+                if len(fix.edits) != 2:
                     continue
-                for edit in mend.edits:
+                for edit in fix.edits:
                     tried += 1
                     found = solve(changed(stack, edit), last).placement
                     assert any(one.workload == gone.workload for one in found.unplaced), f"seed {seed}: {edit} is enough"
@@ -91,9 +91,9 @@ def test_fragmentation_is_blamed_on_holders_and_the_budget_and_mended_by_each_ki
         ("equals_are_not_stopped", "workloads.big.priority"),
         ("moves_stay_in_budget", "solve.moves"),
     ]
-    told = {(mend.kind, str(mend.edits[0])) for mend in answer.mends}
+    told = {(fix.kind, str(fix.edits[0])) for fix in answer.fixes}
     assert {("node", "nodes.c.state=ready"), ("move", "solve.moves=1"), ("request", "workloads.big.each.gpus=4")} <= told
-    (move,) = (mend for mend in answer.mends if mend.kind == "move")
+    (move,) = (fix for fix in answer.fixes if fix.kind == "move")
     assert len(move.moves) == 1 and move.stops == ()
 
 
@@ -112,10 +112,10 @@ def test_ended_early_it_answers_with_what_is_known_by_then(after: int) -> None:
     cut = why(stack, placement, "big", last=last, tell=tell, so_far=heard.append, watch=watch)
     assert cut.cut and not whole.cut and len(tried) == after
     assert cut.reasons == whole.reasons[: len(cut.reasons)] and cut.reasons
-    assert {str(one.edits) for one in cut.mends} < {str(one.edits) for one in whole.mends}
-    assert (cut.reasons, cut.mends) == (heard[-1].reasons, heard[-1].mends)
-    assert tried[-1] not in {" ".join(map(str, one.edits)) for one in cut.mends}, "it was not solved to its end"
-    assert len(cut.mends) >= after - 3  # of the first two, moving and what it came to, only the second is one
+    assert {str(one.edits) for one in cut.fixes} < {str(one.edits) for one in whole.fixes}
+    assert (cut.reasons, cut.fixes) == (heard[-1].reasons, heard[-1].fixes)
+    assert tried[-1] not in {" ".join(map(str, one.edits)) for one in cut.fixes}, "it was not solved to its end"
+    assert len(cut.fixes) >= after - 3  # of the first two, moving and what it came to, only the second is one
 
 
 def test_a_ceiling_is_mended_by_exactly_what_is_short() -> None:
@@ -124,7 +124,7 @@ def test_a_ceiling_is_mended_by_exactly_what_is_short() -> None:
     answer = why(stack, placement, "w")
     assert (answer.placed, answer.missing) == (2, 2)
     assert [one.path for one in answer.reasons] == ["limits.user.gpus"]
-    limits = [mend for mend in answer.mends if mend.kind == "limit"]
+    limits = [fix for fix in answer.fixes if fix.kind == "limit"]
     assert [(str(one.edits[0]), one.was) for one in limits] == [("limits.user.gpus=12", ("7",))]
 
 

@@ -1,4 +1,4 @@
-"""Has what was chosen room beside the rest, which stays as it was found?"""
+"""Does what was chosen fit beside the rest, which stays as it was found?"""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.resource import COUNTED
 from swarm_iac.model.state import Desired, GpuState, Observed
-from swarm_iac.plan.step_graph.hand_over_order import COUNTED, capacity, hold, numa_parts
-
-_SAID = {"memory": "memory", "storage": "disk", "out": "bandwidth", "into": "bandwidth"}
+from swarm_iac.plan.step_graph.hand_over_order import capacity, hold, numa_parts
 
 
 def within_power(observed: Mapping[str, Observed], mixed: dict[str, Desired]) -> None:
-    """Where what rises has no room in its rack beside what stays, it rises another time."""
+    """Where what rises exceeds its rack's budget beside what stays, it rises another time."""
     racks: dict[str, list[str]] = {}
     for name, each in mixed.items():
         if each.rack and each.managed:
@@ -40,7 +39,7 @@ def _rises(old: Mapping[int, GpuState], new: Mapping[int, GpuState], gpu: int) -
 
 
 def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], moving: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Of each node one allocation that has no room there, and why; the last by name, so that the first are served."""
+    """Of each node one allocation that does not fit there, and why; the last by name, so that the first are served."""
     moving = set(moving)
     for node, wanted in sorted(mixed.items()):
         here = moving & wanted.state.allocations.keys()
@@ -65,12 +64,12 @@ def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tupl
             if ones[one].unit.port == ones[other].unit.port is not None:
                 yield one, f"port {ones[one].unit.port} of {node} is still held by {other}"
     has = capacity(seen, seen.state, wanted.state)
-    for what in COUNTED:
-        before = {name: getattr(hold(state), what) for name, state in seen.state.allocations.items()}
-        takers = [one for one in moving if getattr(held[one], what) > before.get(one, 0)]
-        used = sum(getattr(its, what) for its in held.values())
-        if takers and has[what] and used > max(has[what], sum(before.values())):
-            yield max(takers), f"{_SAID[what]} of {node} is still held by others"
+    for row, how in COUNTED:
+        before = {name: how.amount(state) for name, state in seen.state.allocations.items()}
+        takers = [one for one in moving if held[one].amount(row.name) > before.get(one, 0)]
+        used, total_ = sum(its.amount(row.name) for its in held.values()), has[row.name]
+        if takers and total_ and used > max(total_, sum(before.values())):
+            yield max(takers), f"{how.noun} of {node} is still held by others"
     seen_ = {name: hold(state) for name, state in seen.state.allocations.items()}
     for parts, size in numa_parts(held.values(), has).items():
         before = {name: each.bound(parts) for name, each in seen_.items()}
