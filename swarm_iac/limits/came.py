@@ -32,8 +32,8 @@ class Came:
     broken: tuple[Violation, ...] = ()
 
     def text(self, besides: tuple[str, ...] = ()) -> str:
-        """What it breaks, one sentence for each rule but those that are reported already."""
-        firsts = {one.rule: one.text for one in reversed(self.broken) if one.rule not in besides}
+        """What it breaks, one sentence for each rule but those that are reported already, and for each limit."""
+        firsts = {_key(one): one.text for one in reversed(self.broken) if one.rule not in besides}
         return "; besides, ".join(list(reversed(firsts.values()))[:_TOLD])
 
 
@@ -149,6 +149,11 @@ class _Scope:
     def _newcomer(self, one: Allocation) -> bool:
         was = self.old.get(one.name)
         return was is None or was.node != one.node or held_of(was) != held_of(one)
+
+
+def _key(one: Violation) -> str:
+    """What is reported once: the rule, and of `limits` each of its lines, since raising one of them leaves the others."""
+    return one.path if one.path.startswith("limits.") else one.rule
 
 
 def _user(stack: Stack, one: Allocation) -> str | None:

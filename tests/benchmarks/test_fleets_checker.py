@@ -15,6 +15,7 @@ from tests.benchmarks.fleets.case import Case, judged, solved
 from tests.benchmarks.fleets.checker import broken
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
+from tests.benchmarks.fleets.free import Free
 from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves_in_budget, needless, staying, told_moves
 from tests.benchmarks.fleets.written import Drawn, text_of
 from tests.sized import sizes
@@ -319,3 +320,17 @@ def test_a_finished_job_keeps_its_files_and_nothing_else() -> None:
         assert "finished" in {one.rule for one in broken(stack, placed(*wrong), last, TODAY)}
     full = broken(stack, placed(over, runs, put(stack, "v-0", "a1")), last, TODAY)
     assert [one.rule for one in full] == ["node storage"]
+
+
+def test_memory_that_is_bound_to_several_numa_nodes_leaves_room_on_each() -> None:
+    """w-0 has 30 of 64 GB, bound to both NUMA nodes of 32: the other one's memory may be all of it."""
+    stack = stack_of(
+        {
+            "w": {"each": {"gpus": 1, "memory": "30 GB"}},
+            "one": {"each": {"gpus": 1, "memory": "30 GB"}, "place": {"numa": "single"}},
+        }
+    )
+    free = Free(stack, TODAY, [put(stack, "w-0", "a1", (0,), numa=(0, 1))])
+    assert free.devices(stack.workloads["one"], "a1") == ((1,), ())
+    bound = Free(stack, TODAY, [put(stack, "w-0", "a1", (0,), numa=(0,))])
+    assert bound.devices(stack.workloads["one"], "a1") == ((2,), ())

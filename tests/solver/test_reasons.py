@@ -125,6 +125,44 @@ def test_a_limit_has_its_code_and_its_line(tmp_path: Path, limits: str, code: st
     assert (one.code, one.reasons[0].path) == (code, path)
 
 
+def test_what_is_free_where_a_replica_is_already_is_not_said_to_be_the_most(tmp_path: Path) -> None:
+    """a has 7.6 GPUs free, and no second replica may go there: what matters is b."""
+    fleet = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+  one: {gpus: 1 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}"}
+  b: {site: x, hardware: one, ssh: "root@{name}"}
+workloads:
+  old: {user: ada, priority: high, each: {gpus: 0.7, vcpus: 1}, place: {select: {site: x}}}
+  w: {user: ada, each: {gpus: 0.4, vcpus: 1}, place: {spread: node}, replicas: 2}
+"""
+    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    first = pending(tmp_path, HEAD + limits + fleet).reasons[0].text
+    assert first == "needs 0.4 of a GPU on one card; of those without a replica of it the most that is free of one is 0.3 on b"
+
+
+def test_a_node_without_room_on_a_card_is_not_said_to_have_the_most_of_something_else(tmp_path: Path) -> None:
+    """a has 30 vCPUs free and no GPU for it, b has the GPU."""
+    fleet = """\
+hardware:
+  h: {gpus: 1 x H100, vcpus: 32, memory: 1 TB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}", labels: {on: a}}
+  b: {hardware: h, ssh: "root@{name}", labels: {on: b}}
+workloads:
+  card: {user: ada, priority: high, each: {gpus: 0.7, vcpus: 2}, place: {select: {on: a}}}
+  cores: {user: ada, priority: high, each: {vcpus: 20}, place: {select: {on: b}}}
+  w: {user: ada, each: {gpus: 0.5, vcpus: 16}}
+"""
+    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    assert [one.text for one in pending(tmp_path, HEAD + limits + fleet).reasons] == [
+        "needs 0.5 of a GPU on one card; of those with enough vCPUs the most that is free of one is 0.3 on a",
+        "needs 16 vCPUs on one node; of those with enough GPUs the most that is free is 12 on b",
+    ]
+
+
 def test_members_of_a_gang_that_would_fit_alone_are_not_said_to_be_too_large(tmp_path: Path) -> None:
     text = HEAD + USERS.replace("gpus: 9", "gpus: 90") + FULL.replace("w: {user: ada,", "w: {user: ada, gang: 3,")
     assert texts(pending(tmp_path, text.replace("  old: {user: ada, priority: high, each: {gpus: 6}}\n", "")))[0] == (
@@ -164,6 +202,54 @@ def test_growth_under_an_ended_exception_names_one_ceiling(tmp_path: Path) -> No
     asked = found.placement.model_copy(update={"allocations": bare, "growing": ()})
     fixes = why(load(file, today=TODAY).stack, asked, "w", last=last, today=TODAY).fixes
     assert "limits.except[0].until=2026-07-01" in {str(fix.edits[0]) for fix in fixes}
+
+
+def test_every_limit_that_a_gang_of_another_user_would_be_over_is_said(tmp_path: Path) -> None:
+    """Whoever raises the one is not refused for another that nobody spoke of."""
+    limits = "limits: {user: {gpus: 8, vcpus: 64}}\n"
+    fleet = FULL.replace("n1:", "n[1-2]:").replace(
+        "old: {user: ada, priority: high, each: {gpus: 6", "old: {user: bo, each: {gpus: 6, vcpus: 50"
+    )
+    fleet = fleet.replace("each: {gpus: 4", "gang: 2, each: {gpus: 2, vcpus: 20")
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + limits + fleet)
+    last = solve(load(file, today=TODAY).stack).placement
+    assert len(last.allocations) == 3
+    file.write_text(HEAD + limits + fleet.replace("w: {user: ada", "w: {user: bo"))
+    stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
+    (why_not,) = set(why_stopped(stack, last, found.placement, TODAY).values())
+    assert why_not == (
+        "it is of bo now: user bo holds 10 GPUs; the limit is 8 (2 over); besides, user bo holds 90 vCPUs; the limit is 64 "
+        "(26 over), and no other node takes it"
+    )
+
+
+def test_what_else_is_in_the_way_of_a_user_over_a_limit_is_said(tmp_path: Path) -> None:
+    """Of two nodes the empty one lacks least: only its state. And the cluster has no memory left either."""
+    fleet = """\
+hardware:
+  h: {vcpus: 100, memory: 1000 GB}
+nodes:
+  a: {hardware: h, ssh: "root@{name}"}
+  b: {hardware: h, ssh: "root@{name}"}
+workloads:
+  one: {user: ada, each: {vcpus: 1, memory: 495 GB}}
+  two: {user: ada, each: {vcpus: 1, memory: 495 GB}}
+"""
+    limits = "limits: {user: {memory: MOST}, cluster: {memory: 1 TB}}\n"
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + limits.replace("MOST", "1 TB") + fleet)
+    last = solve(load(file, today=TODAY).stack).placement
+    (full,) = {one.node for one in last.allocations}
+    other = "b" if full == "a" else "a"
+    closed = fleet.replace(f"{other}: {{hardware: h", f"{other}: {{state: cordon, hardware: h")
+    file.write_text(HEAD + limits.replace("MOST", "500 GB") + closed + "  w: {user: ada, each: {vcpus: 1, memory: 20 GB}}\n")
+    (one,) = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)[1].placement.unplaced
+    assert [reason.text for reason in one.reasons] == [
+        "user ada holds 990 GB of memory and may have 500 GB: running replicas stay; no new ones are admitted",
+        f"besides, nothing new may go to {other} (cordon)",
+        "besides, needs 20 GB of memory; the cluster has 10 GB left of 1 TB",
+    ]
 
 
 UPLINK = """\

@@ -95,6 +95,20 @@ def besides(capacity: FreeCapacity, request: WorkloadRequest, core: tuple[str, .
     return found
 
 
+def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[str, ...]:
+    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there."""
+    if request.gang:
+        forbid, on = _forbid(capacity, request), set[str]()
+        for other in ORDER:
+            if other in _rules(request) - gone and not forbid(on | {other}):
+                on.add(other)
+        out = _rules(request) - on
+    else:
+        out = min((each - gone for each in keeping_out(capacity, request)), key=_telling)
+    found = tuple(one for one in reversed(ORDER) if one in out and one not in gone)
+    return tuple(one for one in found if not _same(one, found))
+
+
 def _same(rule: str, others: tuple[str, ...]) -> bool:
     """Is it covered by another one already? A machine with more vCPUs has more cores, and an uplink goes both ways."""
     twin = _TWINS.get(rule)
@@ -222,13 +236,15 @@ def without(capacity: FreeCapacity, workloads: set[str]) -> FreeCapacity:
 def _reasons(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
-        over = tuple(over_limit(capacity.snapshot, one) for one in capacity.snapshot.over if one.of(request))
+        over = [one for one in capacity.snapshot.over if one.of(request)]
         whole = replace(request, members=request.wanted)
-        rest = _conflict(_forbid(capacity, whole), _rules(whole) - frozenset((*USER_RULES, *CLUSTER_RULES)))
+        rest = _rest(capacity, whole, {(USER_RULES if one.user else CLUSTER_RULES)[one.resource] for one in over})
+        core = _rules(whole) - set(rest)
+        told_over = [over_limit(capacity.snapshot, one) for one in over]
         return (
-            *over[:1],
-            *(one.model_copy(update={"besides": "one"}) for one in over[1:]),
-            *(_besides(forbids(capacity, whole, rule, frozenset(rest), lower=lower), "one") for rule in rest),
+            *told_over[:1],
+            *(one.model_copy(update={"besides": "one"}) for one in told_over[1:]),
+            *(_besides(_beside(capacity, whole, rule, core, lower=lower), "one") for rule in rest),
         )
     return reasons_for(capacity, request, rules, lower=lower)
 

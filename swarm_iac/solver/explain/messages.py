@@ -7,23 +7,18 @@ from collections.abc import Iterable, Iterator, Set
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS, MACHINE, MEMORY, NODE, UPLINK, VCPUS, Budget
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import Bytes, GpuCount, Watts
 
 #: The rule that only a solve from the next placement gets past.
 ANEW = "keeps_its_devices"
 #: What one NUMA node has to have for a replica, in the order of `WorkloadRequest.on_one`.
 _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
-_WHICH = {
-    "node_is_ready": "that are ready", "selector_matches": "with its labels", "gpu_model_matches": "with its GPU model",
-    "gpu_memory_suffices": "with GPUs as large",
-    "numa_node_suffices": "with NUMA nodes as large",
-}  # fmt: skip
 
 
 def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
@@ -60,10 +55,10 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
 
 def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
     i = budget.place
-    able, those = _able(capacity, request, budget.rule, core)
+    nodes, those = able(capacity, request, budget.rule, core)
     if request.shared and budget.rule == GPU_RULE:
-        return _part(capacity, request, able, those)
-    best = max(able, key=lambda b: (capacity.free[b.name][i], b.name), default=None)
+        return _part(capacity, request, nodes, those)
+    best = max(nodes, key=lambda b: (capacity.free[b.name][i], b.name), default=None)
     count = GpuCount(request.gpus * request.share)
     need = (
         f"{count} x {request.model}" if budget.row is MACHINE[GPUS] and request.model else budget.noun.amount(request.need[i])
@@ -85,9 +80,9 @@ def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, c
     return Reason(rule=budget.told, text=f"needs {need} on one node{under}{each}; {least}", path=path)
 
 
-def _part(capacity: FreeCapacity, request: WorkloadRequest, able: list[NodeCapacity], those: str) -> Reason:
+def _part(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCapacity], those: str) -> Reason:
     """Of a part of a GPU: how much the emptiest card has left."""
-    left = {b.name: max(WHOLE * (capacity.free[b.name][GPUS] > 0), *capacity.partial(b.name).values(), 0) for b in able}
+    left = {b.name: max(WHOLE * (capacity.free[b.name][GPUS] > 0), *capacity.partial(b.name).values(), 0) for b in nodes}
     best = max(left, key=lambda name: (left[name], name), default="")
     least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
     share = f"{GpuCount(request.share)} x {request.model}" if request.model else f"{GpuCount(request.share)} of a GPU"
@@ -106,7 +101,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
         need = _needed(request, i)
         text = f"needs {need} on one NUMA node, and those of the nodes that would do are smaller{largest}"
         return Reason(rule=rule, text=text, path=path)
-    nodes = _able(capacity, request, rule, EVERY)[0]
+    nodes = able(capacity, request, rule, EVERY)[0]
     if request.gang and any(by_numa(capacity, request, host, 1) > 0 for host in nodes):
         fit = reach(capacity, request)
         text = f"needs {_needed(request)} on one NUMA node for each of {request.members} members; {fit} fit"
@@ -126,7 +121,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
 def _needed(request: WorkloadRequest, only: int | None = None) -> str:
     """The GPUs, cores and memory of one replica, or only one of these."""
     needs = enumerate(zip(_NUMA, request.on_one, strict=True))
-    return _listed([row.amount(need) for i, (row, need) in needs if need and only in (None, i)])
+    return listed([row.amount(need) for i, (row, need) in needs if need and only in (None, i)])
 
 
 def _short(request: WorkloadRequest, free: list[tuple[int, int, int]]) -> int | None:
@@ -139,32 +134,6 @@ def _free(capacity: FreeCapacity, host: NodeCapacity) -> list[tuple[int, int, in
     free = Parts(capacity.snapshot, capacity.snapshot.stack.hardware_of(host.name), seated(capacity, host.name))
     memory = [min(free.memory.left(j), capacity.free[host.name][MEMORY]) for j in range(len(free.gpus))]
     return [(len(gpus), len(cpus), left) for gpus, cpus, left in zip(free.gpus, free.cpus, memory, strict=True)]
-
-
-def _able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> tuple[list[NodeCapacity], str]:
-    """Nodes on which no other rule of the core about one node forbids a replica, and how they differ from the others."""
-    nodes = list(capacity.snapshot.nodes.values())
-    which: list[str] = []
-    enough: list[str] = []
-    for name, fits in FIT:
-        model = name == "gpu_model_matches" and rule == GPU_RULE
-        rest = [b for b in nodes if fits(request, b)] if name in core or model else nodes
-        if rest and len(rest) < len(nodes):
-            nodes = rest
-            which += [_WHICH[name]] if not model else []
-    for i, other in enumerate(NODE):
-        if other.rule in core and other.rule != rule:
-            rest = [b for b in nodes if capacity.free[b.name][i] >= request.need[i]]
-            if rest and len(rest) < len(nodes):
-                nodes = rest
-                what = other.noun.noun if other.level == "machine" else "capacity under limits.node"
-                enough += [what] if what not in enough else []
-    which += [f"with enough {_listed(enough)}"] if enough else []
-    return nodes, f"of those {_listed(which)} " if which else ""
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(", ".join(words).rsplit(", ", 1))
 
 
 def over_limit(snapshot: Snapshot, over: Over) -> Reason:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from swarm_iac.model.device import gpu
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
@@ -122,15 +124,14 @@ class Free:
     def _on_one(
         self, workload: Workload, node: str, open_: list[int], free: list[int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """The same on one NUMA node. Memory that is bound to several counts on each, so it may be that there was room."""
+        """The same on one NUMA node."""
         gpus, (_, cores, *_) = workload.each.gpus.count, size(workload)
         hardware = self.stack.hardware_of(node)
         here = [a for ones in self.stands.values() for a in ones if a.node == node]
         totals = (hardware.gpus.count, int(hardware.vcpus) // 1000, int(hardware.memory))
         for j, own in enumerate(zip(*(parts(total, hardware.numa) for total in totals), strict=True)):
             cards, pins = [g for g in open_ if g in own[0]], [c for c in free if c in own[1]]
-            bound = sum(int(a.memory) for a in here if j in a.numa or not a.numa)
-            if len(cards) >= gpus and len(pins) >= cores and len(own[2]) - bound >= int(workload.each.memory):
+            if len(cards) >= gpus and len(pins) >= cores and int(workload.each.memory) <= _memory_left(hardware, here, j):
                 return tuple(cards[:gpus]), tuple(pins[:cores])
         return None
 
@@ -165,6 +166,15 @@ class Free:
         )
         self.take(a, 1)
         return a
+
+
+def _memory_left(hardware: Hardware, here: list[Allocation], one: int) -> int:
+    """What may still be bound to one NUMA node: each set of them holds what is bound within it, and who is bound to none may
+    lie anywhere."""
+    sizes = [len(part) for part in parts(int(hardware.memory), hardware.numa)]
+    others = [j for j in range(hardware.numa) if j != one]
+    sets = [{one, *more} for count in range(max(1, len(others))) for more in itertools.combinations(others, count)]
+    return min(sum(sizes[j] for j in each) - sum(int(a.memory) for a in here if a.numa and {*a.numa} <= each) for each in sets)
 
 
 def _most(value: int | None) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from swarm_iac.model import deadline
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.load import loads
+from swarm_iac.units import GpuCount
 
 #: Text that means itself without quotes, in flow style too.
 _PLAIN = re.compile(r"[A-Za-z0-9/_](?:[A-Za-z0-9 ./_+-]*[A-Za-z0-9./_+-])?")
@@ -49,7 +50,7 @@ class Drawn:
             workload = stack.workloads[name]
             update: Data = {}
             if name in self.shares and workload.each.gpus.count == 1:
-                update["share"] = self.shares[name]
+                update["share"] = GpuCount(self.shares[name])
             if name in self.models and workload.each.gpus.count:
                 update["model"] = self.models[name]
             gpus = workload.each.gpus.model_copy(update=update)

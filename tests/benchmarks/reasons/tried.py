@@ -120,18 +120,26 @@ class Decided:
         else:  # the reasons speak of room beside what stands, so nobody makes room
             stack = stack.model_copy(update={"solve": stack.solve.model_copy(update={"moves": 0})})
         had = 0 if whole else sum(one.workload == workload for one in self.now.allocations)
-        if whole and reasons[0].rule != "gang_is_whole_or_absent":  # without that some may find a place, and not all
-            had = wanted(stack.workloads[workload]) - 1
-        needless = reasons[1:] and self._more(_all(stack, workload, reasons[:1]), workload, last, had)
-        return not needless and self._more(_all(stack, workload, reasons), workload, last, had)
+
+        def gains(lifted: list[Reason]) -> bool:
+            # Of a gang that need not be whole any more, some may find a place, and not all.
+            all_ = whole and all(one.rule != "gang_is_whole_or_absent" for one in lifted)
+            least = wanted(stack.workloads[workload]) - 1 if all_ else had
+            return self._more(_all(stack, workload, lifted), workload, last, least)
+
+        return not (reasons[1:] and gains(reasons[:1])) and gains(reasons)
 
     def _more(self, stack: Stack, workload: str, last: Placement, had: int) -> bool:
-        """Do more than so many of it have a place?"""
-        stack, last, _ = only(stack, self.names, last, workload)
+        """Do more than so many of it have a place, and does everyone else keep one who is no lower?"""
+        stack, last, names = only(stack, self.names, last, workload)
         if stack.workloads.get(workload) is None:
             return False
-        found = solve(stack, last, today=self.today, reasons=False).placement.allocations
-        return sum(one.workload == workload for one in found) > had
+        found = solve(stack, last, today=self.today, reasons=False).placement.by_name()
+        mine = PRIORITIES[stack.workloads[workload].priority]
+        others = {names[one.name] for one in self.now.allocations if one.workload != workload and one.name in names}
+        stopped = [stack.workloads[name.rpartition("-")[0]] for name in others - found.keys()]
+        no_lower = any(PRIORITIES[one.priority] >= mine for one in stopped)
+        return not no_lower and sum(one.workload == workload for one in found.values()) > had
 
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
@@ -155,7 +163,9 @@ class Decided:
         if match[1] == "none":
             return " those " in reason.text or not any(left[n] for n in others)
         most = int(match[1])
-        return left[match[2]] == most and (" those " in reason.text or most >= max(left[n] for n in others))
+        wish = stack.workloads[workload]
+        short = most < wish.each.gpus.count or wish.gang is not None
+        return short and left[match[2]] == most and (" those " in reason.text or most >= max(left[n] for n in others))
 
     @staticmethod
     def _free_of_one(stack: Stack, free: Free, workload: str, text: str, match: re.Match[str]) -> bool:
@@ -223,8 +233,8 @@ class Decided:
         return self._without(after, was, found[3].split("; besides, ")[1:])
 
     def _outgrew(self, was: Allocation, why: str) -> bool:
-        if found := re.match(r"it(?:s new size)? does not fit (\S+?)(?: any more)?: (.+)", why):
-            return self._without(self.stack, was, found[2].removesuffix(", and no other node takes it").split("; besides, "))
+        if found := re.match(r"it(?:s new size)? (?:does not fit \S+?(?: any more)?|is of \S+ now): (.+)", why):
+            return self._without(self.stack, was, found[1].removesuffix(", and no other node takes it").split("; besides, "))
         if "its new size has no place" not in why:
             return False
         old, mine = self.before.workloads[was.workload], self.stack.workloads[was.workload]
@@ -296,7 +306,7 @@ def _kind(why: str) -> str:
     """A sentence without the names in it."""
     known = (
         "frees capacity for", "preempted by", "its place went to", "removed from the stack file", "scaled down", "left the stack", "has to leave",
-        "does not fit", "its new size has no place", "fewer nodes in use", "no place was found for it",
+        "does not fit", "its new size has no place", "it is of", "fewer nodes in use", "no place was found for it",
     )  # fmt: skip
     if found := next((text for text in known if text in why), ""):
         return found

@@ -1,0 +1,89 @@
+"""Which nodes does one rule of a conflict alone forbid, and what have they that the others have not?
+
+A figure such as "the most that is free is 2 on n1" is about these: on any other node more may be free, and be of no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from swarm_iac.solver.explain.counting import GPU_RULE, NUMA_RULE, by_numa
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.solver.snapshot.layout import NODE, RACK
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import FIT
+
+_MODEL = "gpu_model_matches"
+_WHICH = {
+    "node_is_ready": "that are ready", "selector_matches": "with its labels", _MODEL: "with its GPU model",
+    "gpu_memory_suffices": "with GPUs as large",
+    "numa_node_suffices": "with NUMA nodes as large",
+}  # fmt: skip
+
+
+def able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> tuple[list[NodeCapacity], str]:
+    """Nodes on which no other rule of the core about a node or its rack forbids a replica, and how they differ from the rest.
+
+    A rule that would leave none is passed over.
+    """
+    nodes = list(capacity.snapshot.nodes.values())
+    which: list[str] = []
+    enough: list[str] = []
+    for name, fits in FIT:
+        model = name == _MODEL and rule == GPU_RULE
+        rest = [b for b in nodes if fits(request, b)] if name in core or model else nodes
+        if rest and len(rest) < len(nodes):
+            nodes = rest
+            which += [_WHICH[name]] if not model else []
+    for what, out in _full(capacity, request, nodes, core - {rule}):
+        rest = [b for b in nodes if b.name not in out]
+        if rest and len(rest) < len(nodes):
+            nodes = rest
+            enough += [what] if what not in enough else []
+    which += [f"with enough {listed(enough)}"] if enough else []
+    for what, out in _barred(capacity, request, nodes, core - {rule}):
+        rest = [b for b in nodes if b.name not in out]
+        if rest and len(rest) < len(nodes):
+            nodes = rest
+            which += [what]
+    return nodes, f"of those {listed(which)} " if which else ""
+
+
+def _full(
+    capacity: FreeCapacity, request: WorkloadRequest, nodes: Sequence[NodeCapacity], rules: Set[str]
+) -> Iterator[tuple[str, set[str]]]:
+    """For each of these rules: what nodes or their racks have too little of for one more, and which nodes that are."""
+    for i, (budget, need) in enumerate(zip(NODE, request.need, strict=True)):
+        if budget.rule not in rules:
+            continue
+        out = {b.name for b in nodes if need and capacity.free[b.name][i] < need}
+        if request.shared and budget.rule == GPU_RULE:  # `need` names no GPU for a part of one
+            out = {b.name for b in nodes if capacity.shares(request, b.name) < 1}
+        yield budget.noun.noun if budget.level == "machine" else "capacity under limits.node", out
+    for i, budget in enumerate(RACK):
+        if budget.rule in rules:
+            in_rack = [b for b in nodes if b.rack in capacity.racks]
+            out = {b.name for b in in_rack if b.of_rack(request)[i] > max(0, capacity.racks[str(b.rack)][i])}
+            yield f"{budget.key} of the rack", out
+
+
+def _barred(
+    capacity: FreeCapacity, request: WorkloadRequest, nodes: Sequence[NodeCapacity], rules: Set[str]
+) -> Iterator[tuple[str, set[str]]]:
+    """For each of these rules about where a replica may lie: the nodes that it leaves in words, and those that it bars."""
+    counts = capacity.counts[request.name]
+    if request.spread and "spread_keeps_apart" in rules:
+        held = {group_of(capacity.snapshot.nodes[node], request.spread) for node in counts}
+        which = "without a replica of it" if request.spread == "node" else "in a rack without a replica of it"
+        yield which, {b.name for b in nodes if group_of(b, request.spread) in held}
+    if request.within and counts and "within_keeps_together" in rules:
+        inside = {group_of(capacity.snapshot.nodes[node], request.within) for node in counts}
+        out = {b.name for b in nodes if inside - {group_of(b, request.within)}}
+        yield "in its rack" if request.within == "rack" else "that hold its others", out
+    if request.single and NUMA_RULE in rules:
+        yield "with it free on one NUMA node", {b.name for b in nodes if by_numa(capacity, request, b, 1) < 1}
+
+
+def listed(words: list[str]) -> str:
+    """As in `a, b and c`."""
+    return " and ".join(", ".join(words).rsplit(", ", 1))
