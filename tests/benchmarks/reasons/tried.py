@@ -282,7 +282,7 @@ class Decided:
 
     def _sake(self, workload: str, reason: Reason) -> Said:
         name = reason.text.partition(":")[0]
-        why = reason.text.partition(" because ")[2] or re.split(r", (?:and )?", reason.text, maxsplit=1)[1]
+        why = re.split(r", (?:and |because (?!of ))?", reason.text, maxsplit=1)[1]
         return Said(f"because of: {reason.rule}", name, reason.text, self._because(self.ran[name], why))
 
 
