@@ -121,6 +121,10 @@ def test_bandwidth_of_a_slice_is_kept(fleet: Fleet, direction: str, share: float
     assert rate == pytest.approx(20e6, rel=share)
 
 
+#: Until the service answers: it starts by itself when its node boots, and an emulated machine takes its time.
+SERVING = "for i in $(seq 50); do echo > /dev/tcp/127.0.0.1/8000 && break; sleep 1; done 2> /dev/null"
+
+
 def test_drift_is_previewed_named_mended_and_kept_over_a_reboot(fleet: Fleet) -> None:
     where = str(fleet.placed()["pretrain-0"]["node"])
     fleet.node(where, "sysctl -qw vm.swappiness=60")
@@ -146,7 +150,10 @@ def test_drift_is_previewed_named_mended_and_kept_over_a_reboot(fleet: Fleet) ->
     fleet.swarm("assert").ok()
     fleet.sandbox.reboot(where)
     fleet.sandbox.reboot("gpu-03")
-    waits = {name for name, one in fleet.placed().items() if one["node"] in (where, "gpu-03") and not name.startswith("chat")}
+    placed = fleet.placed()
+    waits = {name for name, one in placed.items() if one["node"] in (where, "gpu-03") and not name.startswith("chat")}
+    for node in {one["node"] for name, one in placed.items() if name.startswith("chat")}:
+        fleet.node(node, SERVING)
     rows = fleet.pulumi("preview", "--diff").ok().rows()
     assert {row for row in rows if row.startswith("Allocation")} == {f"Allocation {name}" for name in waits}
     assert all("waits for a run since the reboot of" in rows[f"Allocation {name}"] for name in waits)
