@@ -45,6 +45,15 @@ def test_it_goes_to_a_node_with_room_on_one_socket() -> None:
     sound(stack, found.placement)
 
 
+@pytest.mark.parametrize(("before", "after"), [("0.5 x H100", 1), (1, "0.5 x H100"), ("0.5 x H100", 2), (2, "0.5 x H100")])
+def test_between_a_part_and_whole_cards_it_keeps_a_card_and_has_its_new_size(before: Any, after: Any) -> None:
+    last = solve(fleet({"a": each(before, 4, **SINGLE)}, ONE)).placement
+    stack = fleet({"a": each(after, 4, **SINGLE)}, ONE)
+    found = solve(stack, last).placement
+    assert not {*last.allocations[0].cards}.isdisjoint(found.allocations[0].cards)
+    sound(stack, found)
+
+
 def test_with_two_free_on_each_socket_it_waits_and_says_so() -> None:
     works, last = halves()
     stack = fleet(works | {"new": each(4, 24, pinned=True, **SINGLE)}, ONE)

@@ -234,8 +234,10 @@ def _keeps(free: Parts, request: WorkloadRequest, was: Allocation | None) -> lis
 
 
 def _home_again(free: Parts, request: WorkloadRequest, was: Allocation | None) -> int | None:
-    """The NUMA node of all that it had, if it asks for as many devices and they are free."""
+    """The NUMA node of all that it had, if it asks for as many whole devices and they are free."""
     if was is None or request.shared or (len(was.gpus), len(was.cpus)) != (request.need[GPUS], request.need[CORES]):
+        return None
+    if not all(one.whole for one in was.gpus):
         return None
     homes = (j for j in range(len(free.gpus)) if {*was.cards} <= {*free.gpus[j]} and {*was.cpus} <= {*free.cpus[j]})
     return next((j for j in homes if free.memory.fits((j,), request.need[MEMORY])), None)
