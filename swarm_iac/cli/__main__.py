@@ -1,19 +1,15 @@
 """How does the command `swarm` start, and how does it report errors?
 
-While it is loading, before anything has started, Ctrl-C exits silently. So almost nothing is imported before `main`.
+While it is loading, before anything has started, Ctrl-C exits silently. So nothing that lies in a file is imported before
+`main`: Ctrl-C would show where that import was.
 """
 
-from __future__ import annotations
-
-import signal
-import threading
+import _signal as signal  # `signal`, without its file
 
 
 def main() -> None:
     """Run the command line; each of our errors becomes text on stderr and its own exit code."""
-    here = threading.current_thread() is threading.main_thread()
-    if here:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    here = _silent()
     import os
     import sys
 
@@ -43,6 +39,15 @@ def main() -> None:
             interrupt.leave(own if isinstance(end, exit_codes.Changes) else exit_codes.code(own, sys.argv))
         sys.stderr.write(interrupt.WORD)
         interrupt.leave(interrupt.CODE)
+
+
+def _silent() -> bool:
+    """Ctrl-C ends the process without a word from here on; False in a thread other than the main one, which cannot say so."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except ValueError:
+        return False
+    return True
 
 
 def _collect_rarely() -> None:
