@@ -200,56 +200,41 @@ def test_services_swap_places_by_way_of_a_third_node() -> None:
     assert carry_out(Fleet(observed, desired), list(plan.steps)).nodes == swap("code-0", "chat-0") | spare
 
 
-def test_what_a_killed_run_left_stopped_is_in_nobodys_way() -> None:
-    """code-0 waits for web-0 to leave GPU 0 of n2, web-0 for chat-0, chat-0 for code-0; but web-0 runs on n3."""
+def holding(n1: Held, n2: Held, n3: Held, power: int = 300) -> dict[str, NodeState]:
+    """Three nodes on which these have these GPUs."""
+    return {
+        name: fleets.node({one: fleets.allocation(one, gpus, (), 20) for one, gpus in held.items()}, power=power)
+        for name, held in zip(fleets.NODES, (n1, n2, n3), strict=True)
+    }
 
-    def state(n1: Held, n2: Held, n3: Held, power: int) -> dict[str, NodeState]:
-        return {
-            name: fleets.node({one: fleets.allocation(one, gpus, (), 20) for one, gpus in held.items()}, power=power)
-            for name, held in (("n1", n1), ("n2", n2), ("n3", n3))
-        }
 
-    old = state({"code-0": (0, 1, 2)}, {"web-0": (gpu(0, 500),), "chat-0": (1, 2)}, {"web-0": (0,), "train-0": (1, 2)}, 300)
-    new = state({"chat-0": (0, 1, 2)}, {"web-0": (1,), "code-0": (gpu(0, 300),)}, {"train-0": (1, 2)}, 200)
-    left = old["n2"].allocations["web-0"]
-    left = left.model_copy(update={"unit": left.unit.model_copy(update={"active": False})})
-    old["n2"] = old["n2"].model_copy(update={"allocations": old["n2"].allocations | {"web-0": left}})
+def stopped(states: dict[str, NodeState], node: str, name: str) -> dict[str, NodeState]:
+    """The same, where a run that was killed left one stopped."""
+    ones = states[node].allocations
+    left = ones[name].model_copy(update={"unit": ones[name].unit.model_copy(update={"active": False})})
+    return states | {node: states[node].model_copy(update={"allocations": ones | {name: left}})}
+
+
+def reaches(old: dict[str, NodeState], new: dict[str, NodeState]) -> None:
     observed, desired = fleets.observed(old), fleets.desired(new, old)
     plan = steps(observed, desired)
     for found in (as_converged(plan), list(plan.steps)):
         assert carry_out(Fleet(observed, desired), found).nodes == new
+
+
+def test_what_a_killed_run_left_stopped_is_in_nobodys_way() -> None:
+    """code-0 waits for web-0 to leave GPU 0 of n2, web-0 for chat-0, chat-0 for code-0; but web-0 runs on n3."""
+    old = holding({"code-0": (0, 1, 2)}, {"web-0": (gpu(0, 500),), "chat-0": (1, 2)}, {"web-0": (0,), "train-0": (1, 2)})
+    new = holding({"chat-0": (0, 1, 2)}, {"web-0": (1,), "code-0": (gpu(0, 300),)}, {"train-0": (1, 2)}, power=200)
+    reaches(stopped(old, "n2", "web-0"), new)
 
 
 def test_nobody_waits_for_the_settings_of_a_card_that_stays_shared() -> None:
     """chat-0 has its part of GPU 0 already. Its start would wait for web-1 to leave, and so for chat-2, which waits for it."""
-    old = {
-        "n1": fleets.node({"chat-1": fleets.allocation("chat-1", (0, 1, 2), (), 20)}),
-        "n2": fleets.node(
-            {
-                "chat-0": fleets.allocation("chat-0", (gpu(0, 300),), (), 1),
-                "web-1": fleets.allocation("web-1", (gpu(0, 500),), (), 20),
-            }
-        ),
-        "n3": fleets.node({"chat-2": fleets.allocation("chat-2", (0, 1, 2), (), 20)}),
-    }
-    new = {
-        "n1": old["n1"],
-        "n2": fleets.node(
-            {
-                "chat-0": fleets.allocation("chat-0", (gpu(0, 300),), (), 1),
-                "code-0": fleets.allocation("code-0", (gpu(0, 700),), (), 20),
-            },
-            power=200,
-        ),
-        "n3": fleets.node({"web-1": fleets.allocation("web-1", (0, 1), (), 20)}),
-    }
-    stopped = old["n2"].allocations["chat-0"]
-    stopped = stopped.model_copy(update={"unit": stopped.unit.model_copy(update={"active": False})})
-    old["n2"] = old["n2"].model_copy(update={"allocations": old["n2"].allocations | {"chat-0": stopped}})
-    observed, desired = fleets.observed(old), fleets.desired(new, old)
-    plan = steps(observed, desired)
-    for found in (as_converged(plan), list(plan.steps)):
-        assert carry_out(Fleet(observed, desired), found).nodes == new
+    every, mine = (0, 1, 2), (gpu(0, 300),)
+    old = holding({"chat-1": every}, {"chat-0": mine, "web-1": (gpu(0, 500),)}, {"chat-2": every})
+    new = holding({"chat-1": every}, {"chat-0": mine, "code-0": (gpu(0, 700),)}, {"web-1": (0, 1)}, power=200)
+    reaches(stopped(old, "n2", "chat-0"), new)
 
 
 @LAWS
