@@ -104,7 +104,7 @@ def earliest(
 
 
 def _first(capacity: FreeCapacity, requests: Mapping[WorkloadRequest, list[str]], ends: tuple[End, ...]) -> dict[str, Start]:
-    """The first end after which each fits, of all names of an ask; what is over is taken out of `capacity`."""
+    """The first end after which each fits, of all names of a request; what is over is taken out of `capacity`."""
     snapshot, found, open_ = capacity.snapshot, {}, []
     inside: dict[str | None, list[str]] = {}
     for host in snapshot.nodes.values():

@@ -1,6 +1,6 @@
 """Which single edits could lift the rules of a conflict, and to which least value?
 
-Found by counting, with everything else where it stands. An offer is a guess: `fixes` keeps what solving confirms.
+Found by counting, with everything else where it stands. A relaxation is a guess: `fixes` keeps what solving confirms.
 """
 
 from __future__ import annotations

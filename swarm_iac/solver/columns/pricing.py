@@ -1,7 +1,7 @@
 """What would a node of one shape best carry at given prices? A knapsack in CP-SAT, solved again and again.
 
     max  Σ_k gain_k · x_k + Σ_k bonus_k · kept_k             gain_k = value_k − price_k,  kept_k ≤ min(x_k, stood_k)
-         Σ_k need_k · x_k ≤ capacity                             every resource
+         Σ_k need_k · x_k ≤ capacity                         every resource
          Σ_{k whole} cards_k · x_k + cards that shares fill ≤ cards     (arc flow, see `cards`)
 
 Kinds that are dominated at these prices are left out: another of the same share gains as much and needs no more of

@@ -88,14 +88,14 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         return stack, found
     now = _at_sizes(stack, {name: sizes[name] for name in waits})
     growing = tuple(
-        (_beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_told(name, why)
+        (_beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_named(name, why)
         for turn, (name, why) in enumerate(sorted(waits.items()))
     )
     placement = growth.with_sizes(stack, found.placement.model_copy(update={"growing": growing}))
     return now, found.model_copy(update={"placement": placement})
 
 
-def _as_told(name: str, why: Waiting) -> Growing:
+def _as_named(name: str, why: Waiting) -> Growing:
     return Growing(workload=name, code=why.code, nodes=why.nodes, reasons=why.reasons)
 
 

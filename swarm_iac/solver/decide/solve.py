@@ -30,6 +30,7 @@ from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
+from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.small import changed, complete, from_nothing
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
@@ -51,7 +52,7 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
-from swarm_iac.solver.solution import Move, Solution, digest
+from swarm_iac.solver.solution import Solution, digest
 
 #: After a search that was ended by hand so many reasons are looked for; the others say so.
 SEEN = 20
@@ -105,7 +106,7 @@ def solve(
             found = _on_one(snapshot, classified, most, found, watch)
         except Exception as error:
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
-    found = _failures_told(found, failures)
+    found = _with_failures(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
     return _with_ends(_reasoned(found, whole, watch) if reasons else found, whole)
 
@@ -138,7 +139,9 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
         told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
     optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
     proof = found.proof.model_copy(update={"goals": tuple(told), "optimal": optimal, "placement": digest(placement)})
-    return found.model_copy(update={"placement": placement, "proof": proof, "moves": _moves(snapshot, classified, placement)})
+    return found.model_copy(
+        update={"placement": placement, "proof": proof, "moves": moves_with_causes(snapshot, classified, placement)}
+    )
 
 
 def _filled_again(
@@ -191,7 +194,7 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
     )
 
 
-def _failures_told(solution: Solution, failures: Sequence[str]) -> Solution:
+def _with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
     """The proof names the engines of linear programs that gave no answer; what took their place bounds as well."""
     if not failures:
         return solution
@@ -233,14 +236,14 @@ def _best(
     elif not snapshot.running:
         found, counts, cut = from_nothing(snapshot, repair_task(snapshot, classified), most, watch)
     elif large:
-        return _mended(snapshot, classified, most, watch)
+        return _cleared(snapshot, classified, most, watch)
     else:
         found, counts, cut = changed(snapshot, classified, most, watch)
     placement = _placement(snapshot, classified, counts, watch)
     return Solution(
         placement=placement,
         proof=_proof(snapshot.stack, snapshot, found, placement, cut=cut, stopped=watch.stopped),
-        moves=_moves(snapshot, classified, placement),
+        moves=moves_with_causes(snapshot, classified, placement),
     )
 
 
@@ -276,7 +279,7 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     return _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, bounds), rounds, watch)
 
 
-def _mended(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
+def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
     """A large fleet with a change."""
     effort = snapshot.stack.solve.effort
     watch.phase("placing what is new")
@@ -324,7 +327,7 @@ def _large_solution(
         parameters=how | ({"cut": "by hand"} if watch.stopped else {}),
         placement=digest(placement),
     )
-    return Solution(placement=placement, proof=proof, moves=_moves(snapshot, classified, placement))
+    return Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement))
 
 
 def _placement(snapshot: Snapshot, classified: Classified, counts: Pairs, watch: Watch) -> Placement:
@@ -377,45 +380,3 @@ def _proof(stack: Stack, snapshot: Snapshot, found: Found, placement: Placement,
         parameters={"workers": 1, "seed": SEED, **effort, **({"cut": "by hand"} if stopped else {})},
         placement=digest(placement),
     )
-
-
-def _moves(snapshot: Snapshot, classified: Classified, placement: Placement) -> tuple[Move, ...]:
-    """Running allocations, still wanted, that leave their node, or the card that they hold a part of."""
-    now: dict[str, Allocation] = placement.by_name()
-    moves = []
-    for found in snapshot.running.values():
-        for was in found:
-            target = now[was.name].node if was.name in now else ""
-            if target != was.node or _recarded(snapshot, was, now[was.name]):
-                forced = was.name not in classified.stay
-                moves.append(
-                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(snapshot, was, target, forced))
-                )
-    return tuple(sorted(moves, key=lambda move: move.name))
-
-
-def _recarded(snapshot: Snapshot, was: Allocation, now: Allocation) -> bool:
-    """Does a part of a GPU stay on its node, on another card? It restarts as one that moves does."""
-    return snapshot.requests[was.workload].shared and was.node == now.node and was.gpus != now.gpus
-
-
-def _left(snapshot: Snapshot, gang: str) -> str:
-    """A node that a member of the gang cannot stay on, whatever else is there; empty if there is none."""
-    nodes = (a.node for a in snapshot.running.get(gang, ()))
-    return next((node for node in nodes if node not in snapshot.nodes or snapshot.nodes[node].state in ("drain", "lost")), "")
-
-
-def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
-    host = snapshot.nodes.get(was.node)
-    if host is None:
-        return f"{was.node} is no longer in the stack"
-    if host.state in ("drain", "lost"):
-        return f"{was.node} is in state {host.state}"
-    if was.user not in (None, user := snapshot.requests[was.workload].user):
-        return f"it is of {user} now"
-    if forced:
-        gone = _left(snapshot, was.workload) if snapshot.requests[was.workload].gang else ""
-        return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
-    if target == was.node:
-        return "changes its GPU, since parts of GPUs fit there in no other way"
-    return "frees capacity for others" if target else "stops for a higher priority"

@@ -180,12 +180,12 @@ class Causes:
         spent = moves_of(snapshot, self.classified, counts)
         if self.capacity.counts[request.name].total() < ran and spent + 1 > snapshot.stack.solve.moves:
             return (budget_spent(snapshot, spent),)
-        if nodes := self._only_anew(request):
+        if nodes := self._only_restarting(request):
             return (devices_taken(request, nodes),)
         text = "capacity is free, but the solver reached its effort limit before using it"
         return (Reason(rule="effort", text=text, path="solve.effort"),)
 
-    def _only_anew(self, request: WorkloadRequest) -> set[str]:
+    def _only_restarting(self, request: WorkloadRequest) -> set[str]:
         """The nodes with capacity for it, if it ran on each, and its devices are in the way of others within a NUMA node."""
         ran = {allocation.node for allocation in self.classified.stay.values() if allocation.workload == request.name}
         if not ran or request.gang or self.capacity.single is None:

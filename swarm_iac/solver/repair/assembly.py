@@ -199,12 +199,12 @@ def _inside(one: Allocation, hardware: Hardware) -> bool:
     cores = int(hardware.vcpus) // 1000
     counts = (one.cards, hardware.gpus.count), (one.cpus, cores), (one.numa, hardware.numa)
     near = {*homes(one.cards, hardware.gpus.count, hardware.numa), *homes(one.cpus, cores, hardware.numa)}
-    return all(_free(own, count, set()) for own, count in counts) and (near <= {*one.numa} if near else not one.numa)
+    return all(_of_machine(own, count) for own, count in counts) and (near <= {*one.numa} if near else not one.numa)
 
 
-def _free(wanted: tuple[int, ...], count: int, taken: set[int]) -> bool:
-    inside = all(0 <= i < count for i in wanted) and len(set(wanted)) == len(wanted)
-    return inside and taken.isdisjoint(wanted)
+def _of_machine(devices: tuple[int, ...], count: int) -> bool:
+    """Are they all different, and among the `count` that a machine has?"""
+    return all(0 <= i < count for i in devices) and len(set(devices)) == len(devices)
 
 
 def _want(snapshot: Snapshot, name: str, index: int, was: Allocation | None, own: Mapping[str, tuple[Device, ...]]) -> Want:

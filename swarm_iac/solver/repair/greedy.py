@@ -57,7 +57,7 @@ class Overqualification:
         self.labelled: dict[tuple[tuple[str, str], ...], Ints] = {}
 
     def of(self, request: WorkloadRequest, host: NodeCapacity) -> int:
-        """`overqualification(snapshot, ask, bin_)`."""
+        """`overqualification(snapshot, request, host)`."""
         key = (bool(request.gpus), request.model, request.gpu_memory, host.model, host.gpu_memory)
         if key not in self.known:
             self.known[key] = overqualification(self.snapshot, request, host)

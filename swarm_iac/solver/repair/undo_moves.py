@@ -37,7 +37,7 @@ def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
     stand: Pairs = Counter((a.workload, a.node) for a in classified.stay.values())
     most = max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
     best = counts
-    for way, alone in ((_all_anew, True), (_one_by_one, False)):
+    for way, alone in ((_all_again, True), (_one_by_one, False)):
         gone = stand - best
         left = by_workload(gone)
         order = sorted(
@@ -90,7 +90,7 @@ def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
 Homes = dict[str, list[str]]
 
 
-def _all_anew(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
+def _all_again(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
     """Those that did not run come first, then all that left go home as far as they can, then to where they were given."""
     cleared = {node for _, node in gone}
     newcomers, given = by_workload(comes) - leavers, Counter(comes)

@@ -27,7 +27,7 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
     requests = {name: request_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
     singles = any(request.single for request in requests.values())
     capacities = _Capacities(stack)
-    nodes = {name: _bin_of(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
+    nodes = {name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
     ended = _ended_of(stack, last)
     requests = _less(requests, ended)
     running = _wanted_of(requests, nodes, last, ended)
@@ -176,7 +176,7 @@ class _Capacities(dict[tuple[str, str | None], tuple[int, ...]]):
         return self[key]
 
 
-def _bin_of(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool) -> NodeCapacity:
+def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool) -> NodeCapacity:
     hardware = stack.hardware_of(node.name)
     return NodeCapacity(
         name=node.name,

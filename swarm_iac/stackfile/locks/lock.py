@@ -120,7 +120,7 @@ class Decided:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self._wishes: dict[str, str] = {}
+        self._requests: dict[str, str] = {}
         self._hardware: dict[str, dict[str, Any]] = {}
         self._nodes: dict[str, str] = {}
         self._digests: dict[tuple[str, str | None], str] = {}
@@ -153,15 +153,15 @@ class Decided:
 
     def request(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""
-        if workload not in self._wishes:
+        if workload not in self._requests:
             request = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
             each = request.get("each", {})
             for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
                 each.pop(live, None)
             # A range's upper end decides which replicas exist, not where one of them stands.
             request.pop("replicas", None)
-            self._wishes[workload] = _json(request)
-        return self._wishes[workload]
+            self._requests[workload] = _json(request)
+        return self._requests[workload]
 
     def node(self, node: str) -> str:
         """The shape of a node, its place and its labels."""

@@ -1,0 +1,50 @@
+"""Which running allocations does a placement move or stop, and why?"""
+
+from __future__ import annotations
+
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified
+from swarm_iac.solver.solution import Move
+
+
+def moves_with_causes(snapshot: Snapshot, classified: Classified, placement: Placement) -> tuple[Move, ...]:
+    """Running allocations, still wanted, that leave their node, or the card that they hold a part of."""
+    now: dict[str, Allocation] = placement.by_name()
+    moves = []
+    for found in snapshot.running.values():
+        for was in found:
+            target = now[was.name].node if was.name in now else ""
+            if target != was.node or _other_card(snapshot, was, now[was.name]):
+                forced = was.name not in classified.stay
+                moves.append(
+                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(snapshot, was, target, forced))
+                )
+    return tuple(sorted(moves, key=lambda move: move.name))
+
+
+def _other_card(snapshot: Snapshot, was: Allocation, now: Allocation) -> bool:
+    """Does a part of a GPU stay on its node, on another card? It restarts as one that moves does."""
+    return snapshot.requests[was.workload].shared and was.node == now.node and was.gpus != now.gpus
+
+
+def _left(snapshot: Snapshot, gang: str) -> str:
+    """A node that a member of the gang cannot stay on, whatever else is there; empty if there is none."""
+    nodes = (a.node for a in snapshot.running.get(gang, ()))
+    return next((node for node in nodes if node not in snapshot.nodes or snapshot.nodes[node].state in ("drain", "lost")), "")
+
+
+def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
+    host = snapshot.nodes.get(was.node)
+    if host is None:
+        return f"{was.node} is no longer in the stack"
+    if host.state in ("drain", "lost"):
+        return f"{was.node} is in state {host.state}"
+    if was.user not in (None, user := snapshot.requests[was.workload].user):
+        return f"it is of {user} now"
+    if forced:
+        gone = _left(snapshot, was.workload) if snapshot.requests[was.workload].gang else ""
+        return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
+    if target == was.node:
+        return "changes its GPU, since parts of GPUs fit there in no other way"
+    return "frees capacity for others" if target else "stops for a higher priority"
