@@ -24,6 +24,7 @@ from swarm_iac.stackfile.locks import finished, lock
 from swarm_iac.stackfile.locks import proof as proofs
 from swarm_iac.stackfile.locks.atomic_write import write_whole
 from swarm_iac.stackfile.locks.companions import Files, existing, read_candidate, read_lock, read_proof, relative
+from swarm_iac.stackfile.locks.digests import digest_placement
 from swarm_iac.stackfile.reading import text as texts
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
     ]
     of = {
         "pending": tuple(waits[: proofs.KEPT]),
-        "placement": lock.digest_placement(solution.placement),
+        "placement": digest_placement(solution.placement),
         "problem": proofs.problem_of(now.written, today),
     }
     proof = solution.proof.model_copy(update=of)

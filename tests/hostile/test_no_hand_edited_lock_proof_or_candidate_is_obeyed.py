@@ -28,6 +28,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import load
 from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.locks.companions import Files
+from swarm_iac.stackfile.locks.digests import digest_of
 from tests.cli.typed import Ended, swarm
 from tests.hostile.bent import RAW_YAML, as_yaml, bent, cases, harmless, repository, torn
 
@@ -90,7 +91,7 @@ def signed(stack: Stack, tree: Any) -> Any:
     for name, block in blocks.items():
         if isinstance(block, dict):
             with contextlib.suppress(KeyError, TypeError):
-                blocks[name] = {**block, "digest": lock.digest_of(stack, block["workload"], block["node"])}
+                blocks[name] = {**block, "digest": digest_of(stack, block["workload"], block["node"])}
     return {**tree, "allocations": blocks}
 
 

@@ -14,6 +14,7 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import loads
 from swarm_iac.stackfile.locks import fast_reader, finished, lock, proof
+from swarm_iac.stackfile.locks.digests import digest_placement
 from tests.sized import sizes
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +166,7 @@ def test_proof_reads_as_it_was_written_and_knows_its_lock() -> None:
         goals=(Goal(name="placed", value=3, bound=4),),
         solver="CP-SAT 9.15",
         parameters={"workers": 1, "log": "no"},
-        placement=lock.digest_placement(placement),
+        placement=digest_placement(placement),
         problem=(problem := proof.problem_of(stack(), datetime.date(2026, 6, 1))),
     )
     assert proof.parse(proof.dump(made), "dev.proof.yaml") == made

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.stackfile.locks.lock import Decided, Lock
+from swarm_iac.stackfile.locks.digests import Decided
+from swarm_iac.stackfile.locks.lock import Lock
 
 
 def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:

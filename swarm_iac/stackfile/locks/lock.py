@@ -7,14 +7,13 @@ and nothing about the whole: two branches that change different allocations merg
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, ValidationError, create_model
 
@@ -25,6 +24,7 @@ from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
 from swarm_iac.model.resource import SIZES, sizes
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.locks import fast_reader
+from swarm_iac.stackfile.locks.digests import Decided
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.messages import problems as wrong
 from swarm_iac.stackfile.reading.source import Document
@@ -34,10 +34,6 @@ from swarm_iac.stackfile.reading.text import decode, read
 MAX_BYTES = 64_000_000
 MAX_NODES = 5_000_000
 
-#: How a workload runs, how long, how it stops, changes and is called, and how urgent it is: changing these moves nothing.
-_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "hold", "renamed_from"}
-#: What decides only whether something that wants to grow waits or stops; see `Decided.growth`.
-_GROWTH = {"on_grow"}
 #: Of a replica, as it ends an allocation's name; `isdigit` is true of other digits too.
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")
 _HEAD = "# Where everything runs. Written by `swarm solve` and `swarm up`; committed with the stack file.\n"
@@ -104,87 +100,6 @@ class _File(Value):
     allocations: dict[str, _Block] = Field(default={}, description="What has a place.")
     unplaced: dict[Name, _Missing] = Field(default={}, description="What has none.")
     growing: dict[Name, _Growing] = Field(default={}, description="What runs in its old size.")
-
-
-def digest_of(stack: Stack, workload: str, node: str | None) -> str:
-    """12 hex digits over what one allocation is decided from: the request, and the shape of the node that holds it.
-
-    What is in _LIVE and _GROWTH is left out, and a node's state; `validity` looks at that. Raises KeyError when the stack has
-    no such workload or node.
-    """
-    return Decided(stack).digest(workload, node)
-
-
-class Decided:
-    """What allocations of one stack are decided from. Each workload and each node is written out once, for all of them."""
-
-    def __init__(self, stack: Stack) -> None:
-        self.stack = stack
-        self._requests: dict[str, str] = {}
-        self._hardware: dict[str, dict[str, Any]] = {}
-        self._nodes: dict[str, str] = {}
-        self._digests: dict[tuple[str, str | None], str] = {}
-
-    def digest(self, workload: str, node: str | None) -> str:
-        """See `digest_of`."""
-        key = (workload, node)
-        if key not in self._digests:
-            request = f'"wish":{self.request(workload)}'  # every digest on record has this key
-            parts = [request] if node is None else [self.node(node), request]
-            self._digests[key] = _sha_of(f"{{{','.join(parts)}}}")
-        return self._digests[key]
-
-    def of(self, one: Allocation) -> str:
-        """The same of an allocation. A number beyond the replicas is one that only a decision to scale down leaves behind."""
-        plain = self.run(one.workload) if one.ended else self.digest(one.workload, one.node)
-        return plain if one.index < _most(self.stack, one.workload) else _sha_of(f"{plain} {one.index}")
-
-    def growth(self, workload: str) -> str:
-        """Of the request of one that waits to grow, with what becomes of it meanwhile."""
-        plain, one = self.digest(workload, None), self.stack.workloads[workload]
-        more = one.model_dump(mode="json", include=_GROWTH, exclude_defaults=True)
-        return digest([plain, more]) if more else plain
-
-    def run(self, workload: str) -> str:
-        """Of what runs: another command, environment or user is another job, with an end of its own. See plan.ends.same_run."""
-        one = self.stack.workloads[workload]
-        ran = one.run.model_dump(mode="json", include={"command", "env"}) if one.run else None
-        return digest(["run", one.user, ran])
-
-    def request(self, workload: str) -> str:
-        """What the workload asks for, without what changes in place."""
-        if workload not in self._requests:
-            request = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
-            each = request.get("each", {})
-            for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
-                each.pop(live, None)
-            # A range's upper end decides which replicas exist, not where one of them stands.
-            request.pop("replicas", None)
-            self._requests[workload] = _json(request)
-        return self._requests[workload]
-
-    def node(self, node: str) -> str:
-        """The shape of a node, its place and its labels."""
-        if node not in self._nodes:
-            one = self.stack.nodes[node]
-            shape = {"hardware": self._shape(one.hardware), "rack": one.rack, "site": one.site, "labels": one.labels}
-            self._nodes[node] = f'"node":{_json(shape)}'
-        return self._nodes[node]
-
-    def _shape(self, name: str) -> dict[str, Any]:
-        if name not in self._hardware:
-            hidden = {"interface", "disk"}
-            self._hardware[name] = self.stack.hardware[name].model_dump(mode="json", exclude=hidden, exclude_defaults=True)
-        return self._hardware[name]
-
-
-def digest_placement(placement: Placement) -> str:
-    """12 hex digits over all allocations and what is unplaced; ties a proof to its lock."""
-    unplaced = sorted((one.workload, one.missing) for one in placement.unplaced)
-    dumped = (one.model_dump(mode="json", exclude={"user"}) for one in placement.allocations)  # the stack says whose it is
-    allocations = sorted(dumped, key=lambda one: str(one["name"]))
-    growing = sorted(one.workload for one in placement.growing)
-    return digest({"allocations": allocations, "unplaced": unplaced} | ({"growing": growing} if growing else {}))
 
 
 def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lock:
@@ -373,7 +288,7 @@ def _stale(one: Allocation, lock: Lock, stack: Stack, current: Decided) -> str:
     if one.workload not in stack.workloads:
         return f"the stack has no workload {one.workload}"
     if one.ended:  # wherever that was, and whatever became of the node
-        beyond = one.index >= _most(stack, one.workload)
+        beyond = not current.numbers(one)
         same = lock.digests.get(one.name) == current.of(one)
         return f"{one.workload} has no replica {one.index}" if beyond else "" if same else ANOTHER
     if one.node not in stack.nodes:
@@ -382,26 +297,8 @@ def _stale(one: Allocation, lock: Lock, stack: Stack, current: Decided) -> str:
         return f"{one.node} is in state {state}"
     if one.user not in (None, owner := stack.workloads[one.workload].user):
         return f"it is of {owner} now, and was of {one.user}"
-    beyond = one.index >= _most(stack, one.workload)
+    beyond = not current.numbers(one)
     changed = (
         f"{one.workload} has no replica {one.index}" if beyond else f"{one.workload} or the shape of {one.node} has changed"
     )
     return "" if lock.digests.get(one.name) == current.of(one) else changed
-
-
-def _most(stack: Stack, workload: str) -> int:
-    one = stack.workloads[workload]
-    return one.gang if one.gang is not None else one.replicas.most
-
-
-def digest(value: object) -> str:
-    """12 hex digits over a value that JSON can write."""
-    return _sha_of(_json(value))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def _sha_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

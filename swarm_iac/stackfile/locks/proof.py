@@ -17,7 +17,7 @@ from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.printable import printable_all
-from swarm_iac.stackfile.locks.lock import Decided, digest, digest_placement
+from swarm_iac.stackfile.locks.digests import Decided, digest, digest_placement
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.messages import problems
 from swarm_iac.stackfile.reading.source import Document
