@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from swarm_iac.errors import LimitExceeded, StackFileError, StaleLock, SwarmError
-from swarm_iac.limits import Amounts, above, amounts, judge
+from swarm_iac.limits import Amounts, above, amounts, excused, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
@@ -338,11 +338,10 @@ def request(decision: Decision, today: datetime.date) -> Request:
 def stood(decision: Decision, today: datetime.date) -> dict[str, Allocation]:
     """What may run only because it ran before, according to the lock, by its name on its node."""
     stack, ran = decision.stack, still(decision.last, decision.placement)
-    cordoned = {name for name, node in stack.nodes.items() if node.state == "cordon"}
     over = above(stack, decision.placement, today) & ran["held"].keys()
     before = decision.last.by_name()
-    ones = decision.placement.going()  # a finished job has only its files left
-    names = {one.name for one in ones if one.name in over or (one.node in cordoned and one.name in ran["kept"])}
+    going = {one.name for one in decision.placement.going()}  # a finished job has only its files left
+    names = (over | excused(stack, decision.placement, ran["kept"])) & going
     return {stack.runs_as(before[name]): before[name] for name in sorted(names)}
 
 

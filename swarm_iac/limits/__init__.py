@@ -3,7 +3,7 @@
 from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
 from swarm_iac.limits.index import Amounts, Violation, amounts
-from swarm_iac.limits.judge import NAMES, RULES, judge
+from swarm_iac.limits.judge import NAMES, RULES, excused, judge
 
 __all__ = [
     "NAMES",
@@ -16,6 +16,7 @@ __all__ = [
     "amounts",
     "besides",
     "came",
+    "excused",
     "gain",
     "judge",
     "torn",

@@ -13,9 +13,7 @@ from swarm_iac.model.stack import Stack
 
 #: Names first, since what names nothing known is left out of the sums that follow.
 RULES = (
-    requests.everything_is_known,
-    requests.indices_are_unique,
-    requests.sizes_equal_request,
+    *requests.ASKED,
     machines.gpus_have_one_owner,
     machines.gpus_match_request,
     machines.cpus_have_one_owner,
@@ -25,11 +23,7 @@ RULES = (
     numa.replicas_are_on_one_numa_node,
     machines.uplink_carries_rack,
     machines.power_stays_under_rack_budget,
-    requests.states_allow,
-    requests.labels_match_select,
-    requests.replicas_are_spread,
-    requests.replicas_stay_within,
-    requests.gangs_are_whole,
+    *requests.PLACED,
     ceilings.users_stay_under_limit,
     ceilings.nodes_stay_under_limit,
     ceilings.cluster_stays_under_limit,
@@ -37,6 +31,16 @@ RULES = (
 
 #: The names that violations carry.
 NAMES = frozenset((*(rule.__name__ for rule in RULES), *machines.NODE_RULES)) - {machines.nodes_carry_what_is_placed.__name__}
+
+
+#: What allocations that stand where they ran are excused from.
+_EXCUSED = (requests.states_allow, numa.numa_covers_devices, numa.replicas_are_on_one_numa_node)
+
+
+def excused(stack: Stack, placement: Placement, kept: frozenset[str]) -> frozenset[str]:
+    """Those of `kept` that may stand only because they ran there."""
+    placed = PlacementIndex(stack, placement, None, frozenset())
+    return frozenset(violation.subject for rule in _EXCUSED for violation in rule(placed)) & kept
 
 
 def judge(

@@ -119,3 +119,8 @@ def states_allow(placed: PlacementIndex) -> Iterator[Violation]:
         rest = "takes nothing new" if state == "cordon" else "carries nothing"
         text = f"{one.name} is on {one.node}, which is in state {state} and {rest}"
         yield Violation(rule="states_allow", text=text, subject=one.name, path=f"nodes.{one.node}.state")
+
+
+#: Whether it is what was asked for, and where it was asked for, in the order in which they are told.
+ASKED = (everything_is_known, indices_are_unique, sizes_equal_request)
+PLACED = (states_allow, labels_match_select, replicas_are_spread, replicas_stay_within, gangs_are_whole)

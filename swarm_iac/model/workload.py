@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
@@ -81,17 +83,119 @@ class Network(Value):
     between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, in each direction.")
 
 
+Level = Literal["node", "rack"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupRule:
+    """What a key of `place` demands of groups of nodes: each node alone, or each rack, as the key's value says.
+
+    Of a key whose value is a number, that is `each`, and a group is a node. The solver derives all that it does from this;
+    `limits` has a rule of its own for each, of the name `judged`.
+    """
+
+    rule: str  # its name in reasons
+    judged: str
+    each: int | None = None  # most replicas of the workload in one group
+    together: bool = False  # all replicas in one group
+    text: str  # of a reason; {level} is the kind of group, {each} the most in one
+    leaves: str  # which nodes it leaves, as in "of those …"
+    bars: tuple[str, str]  # what it says of the others: a verb, and the rest
+    key: str = ""  # in `place`; taken from there
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A rule on groups of nodes, as a workload has it."""
+
+    of: GroupRule
+    value: Level | int
+
+    @property
+    def level(self) -> Level:
+        """What a group is."""
+        return "node" if isinstance(self.value, int) else self.value
+
+    @property
+    def each(self) -> int | None:
+        """The most replicas in one group."""
+        return self.value if isinstance(self.value, int) else self.of.each
+
+    def left(self, held: dict[str, int], group: str) -> int | None:
+        """How many more replicas may go to a group, beside so many in each; None: any number."""
+        if self.of.together and held.keys() - {group}:
+            return 0
+        return None if self.each is None else max(0, self.each - held.get(group, 0))
+
+    def told(self, words: str) -> str:
+        """Words of the rule, about this."""
+        return words.format(level=self.level, each=self.each)
+
+    def __str__(self) -> str:
+        return f"`{self.of.key}: {self.value}`"
+
+
+SPREAD = GroupRule(
+    rule="spread_keeps_apart",
+    judged="replicas_are_spread",
+    each=1,
+    text="no two replicas on one {level}: no other {level} has capacity",
+    leaves="without a replica of it",
+    bars=("hold", "a replica already"),
+)
+WITHIN = GroupRule(
+    rule="within_keeps_together",
+    judged="replicas_stay_within",
+    together=True,
+    text="all in one {level}: no {level} fits all",
+    leaves="with its others",
+    bars=("are", "outside its {level}"),
+)
+
+
 class Where(Value):
     """Where replicas may be placed."""
 
     select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
-    spread: Literal["node", "rack"] | None = Field(default=None, description="No two replicas on the same node (or rack).")
-    within: Literal["node", "rack"] | None = Field(default=None, description="All replicas on one node (or in one rack).")
+    spread: Annotated[Level | None, SPREAD] = Field(default=None, description="No two replicas on the same node (or rack).")
+    within: Annotated[Level | None, WITHIN] = Field(default=None, description="All replicas on one node (or in one rack).")
     numa: Literal["single"] | None = Field(
         default=None,
         description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
         "Kubernetes Topology Manager), else it is pending. What already runs on several stays.",
     )
+
+    def __hash__(self) -> int:
+        return hash(tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in self.__dict__.values()))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The rules on groups of nodes that it has."""
+        return tuple(Group(rule, value) for rule in GROUP_RULES if (value := getattr(self, rule.key)))
+
+    @property
+    def together(self) -> Level | None:
+        """Have all replicas to be in one group of nodes, and in one of which kind?"""
+        levels = {group.level for group in self.groups if group.of.together}
+        return "node" if "node" in levels else "rack" if levels else None
+
+    @property
+    def each_node(self) -> tuple[Hashable, ...]:
+        """All that it demands of a node whatever runs there: equal for workloads that suit the same nodes."""
+        values = (getattr(self, key) for key in _EACH_NODE)
+        return tuple(tuple(sorted(value.items())) if isinstance(value, dict) else value for value in values)
+
+    @property
+    def labels(self) -> Iterable[str]:
+        """The labels that it looks at."""
+        return self.select
+
+
+#: Of each key of `place` that has one, in their order.
+GROUP_RULES: tuple[GroupRule, ...] = tuple(
+    replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
+)
+_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", *(rule.key for rule in GROUP_RULES)})
 
 
 class Run(Value):

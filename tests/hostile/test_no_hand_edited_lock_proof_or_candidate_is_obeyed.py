@@ -22,7 +22,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm_iac.decision import decide
+from swarm_iac.decision import Decision, decide, stood
 from swarm_iac.limits import judge
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import load
@@ -109,6 +109,11 @@ def files(draw: st.DrawFn, fleet: Path, valid: dict[str, str]) -> tuple[str, byt
     return kind, as_yaml(found).encode(errors="surrogatepass")
 
 
+def names_of(held: Decision) -> frozenset[str]:
+    """What `up` looks for on the nodes, since it may stand only because it ran there."""
+    return frozenset(one.name for one in stood(held, TODAY).values())
+
+
 def test_no_bent_file_ends_in_anything_but_words_or_places_what_limits_refuse(fleet: Path, valid: dict[str, str]) -> None:
     stack = load(fleet / "stacks" / "dev.yaml", today=TODAY).stack
     ends: dict[int, int] = {0: 0, 2: 0, 3: 0}
@@ -127,7 +132,8 @@ def test_no_bent_file_ends_in_anything_but_words_or_places_what_limits_refuse(fl
             return
         with contextlib.chdir(fleet):
             held = decide(fleet, "dev", today=TODAY, write=False)
-        broken = judge(stack, held.placement, TODAY)
+        # What may stand only because it runs there is refused by `up` unless the node shows it.
+        broken = judge(stack, held.placement, TODAY, kept=names_of(held))
         assert not broken, broken[0]
 
     each()
@@ -153,6 +159,20 @@ EDITS = {
     "a workload that is none": ("  tidy-0:\n    workload: tidy", "  miner-0:\n    workload: miner"),
     "a node that is none": ("workload: tidy\n    node: gpu-03", "workload: tidy\n    node: gpu-99"),
 }
+
+
+def test_what_lies_apart_from_its_memory_has_to_run_there(fleet: Path, valid: dict[str, str]) -> None:
+    """Fails on ebaff3f: a lock that a hand changed so was obeyed as if it had run before NUMA nodes were looked at."""
+    place(fleet, valid, "lock")
+    file = fleet / "stacks" / "dev.lock.yaml"
+    text = file.read_text()
+    edited = re.sub(r"(  chat-0:\n(?:    .*\n)*?    gpus: )\[\d\]", r"\1[7]", text)
+    assert edited != text
+    file.write_text(edited)
+    with contextlib.chdir(fleet):
+        held = decide(fleet, "dev", today=TODAY, write=False)
+    assert held.placement.by_name()["chat-0"].cards == (7,)
+    assert "chat-0" in names_of(held)
 
 
 @pytest.mark.parametrize("kind", ["lock", "candidate"])

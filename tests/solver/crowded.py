@@ -7,7 +7,7 @@ from typing import Any
 
 from swarm_iac.model.resource import LIMITED, RESOURCES
 from swarm_iac.model.stack import Stack
-from tests.solver.fleets import asking, limiting, stack_of, with_all
+from tests.solver.fleets import PLACES, asking, limiting, stack_of, with_all
 
 HARDWARE: dict[str, dict[str, Any]] = with_all(
     {
@@ -45,8 +45,7 @@ def _request(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.3:
         request["network"] = {rng.choice(["egress", "ingress"]): rng.choice(["4 Gbit/s", "7 Gbit/s"])}
     if rng.random() < 0.4:
-        request["place"] = rng.choice([{"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"},
-                                    {"select": {"zone": "a"}}, {"select": {"zone": "a", "disk": "fast"}}])  # fmt: skip
+        request["place"] = rng.choice([*PLACES, {"select": {"zone": "a"}}, {"select": {"zone": "a", "disk": "fast"}}])
     return request
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from swarm_iac.model.resource import LIMITS, RESOURCES, Resource
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import GROUP_RULES, Where
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 HARDWARE: dict[str, dict[str, Any]] = {
@@ -14,6 +15,20 @@ HARDWARE: dict[str, dict[str, Any]] = {
     "l40s": {"gpus": "4 x L40S", "vcpus": 64, "memory": "512 GB", "nvme": "4 TB", "nic": "25 Gbit/s", "numa": 2},
     "cpu": {"vcpus": 96, "memory": "768 GB", "nvme": "7 TB", "nic": "25 Gbit/s"},
 }
+
+
+def _values(key: str) -> list[Any]:
+    """Some values of a key of `place` that is a rule on groups of nodes: all of its words, or small numbers."""
+    kinds = get_args(Where.model_fields[key].annotation)
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    return words or [1, 2]
+
+
+#: What a workload may say about groups of nodes.
+GROUPED: dict[str, list[dict[str, Any]]] = {
+    rule.rule: [{rule.key: value} for value in _values(rule.key)] for rule in GROUP_RULES
+}
+PLACES = [place for places in GROUPED.values() for place in places]
 #: What tiny fleets count in, by unit: a GPU, a vCPU, a GB, a Gbit/s.
 ONE: dict[type[int], int] = {int: 1, GpuCount: 1000, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9}
 

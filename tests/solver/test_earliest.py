@@ -15,7 +15,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.advice.earliest import End, Start, earliest, ends
 from tests.sized import sizes
-from tests.solver.fleets import stack_of
+from tests.solver.fleets import PLACES, stack_of
 
 HARDWARE: dict[str, dict[str, Any]] = {
     "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "1 TB", "nic": "10 Gbit/s"},
@@ -36,7 +36,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "on_grow": "stop",
     }  # fmt: skip
     request["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 1, 2, 3]))
-    place = draw(st.sampled_from([{}, {}, {"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"}]))
+    place = draw(st.sampled_from([{}, {}, *PLACES]))
     egress = draw(st.sampled_from([None, None, "4 Gbit/s"]))
     return request | ({"place": place} if place else {}) | ({"network": {"egress": egress}} if egress else {})
 

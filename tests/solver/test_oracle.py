@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.model.resource import LIMITED, RESOURCES
 from swarm_iac.model.stack import Stack
-from tests.solver.fleets import asking, limiting, stack_of, with_all
+from tests.solver.fleets import PLACES, asking, limiting, stack_of, with_all
 from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
 
 HARDWARE: dict[str, dict[str, Any]] = with_all(
@@ -45,7 +45,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         },
     }
     request["gang" if draw(st.booleans()) else "replicas"] = draw(st.sampled_from([1, 2]))
-    where = draw(st.sampled_from([{}, {}, {"spread": "node"}, {"spread": "rack"}, {"within": "node"}, {"within": "rack"}]))
+    where = draw(st.sampled_from([{}, {}, *PLACES]))
     if draw(st.integers(0, 4)) == 0:
         where = where | {"numa": "single"}
     for row in (row for row in RESOURCES if row.name not in OWN):

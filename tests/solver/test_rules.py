@@ -16,7 +16,7 @@ import pytest
 from swarm_iac.model.resource import Resource
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER, Budget
-from tests.solver.fleets import asking, limiting, stack_of, with_all
+from tests.solver.fleets import GROUPED, asking, limiting, stack_of, with_all
 from tests.solver.oracle import as_large, check_change, check_exact, check_fill
 
 Wishes = dict[str, dict[str, Any]]
@@ -121,8 +121,7 @@ BUDGETS: dict[str, Rule] = {
 RULES: dict[str, Rule] = {
     "parts_fit_cards": _each("gpus", *({"count": 1, "share": share / 1000} for share in (300, 500, 600, 700))),
     "power_stays_under_rack_budget": _power,
-    "spread_keeps_apart": _request("place", {"spread": "node"}, {"spread": "rack"}),
-    "within_keeps_together": _request("place", {"within": "node"}, {"within": "rack"}),
+    **{name: _request("place", *places) for name, places in GROUPED.items()},
     "single_fits_numa_node": _numa,
     "gang_is_whole_or_absent": _gang,
     "selector_matches": _request("place", {"select": {"zone": "a"}}),

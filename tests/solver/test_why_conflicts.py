@@ -19,6 +19,7 @@ from swarm_iac.limits import Violation, judge
 from swarm_iac.limits.machines import NODE_RULES
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import GROUP_RULES
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
 from swarm_iac.solver.explain.counting import CLUSTER_RULES, STATES, USER_RULES
@@ -34,8 +35,7 @@ _NAMES = {
     "gpus_have_one_owner": "gpus_fit_node",
     "cpus_have_one_owner": "cores_fit_node",
     "labels_match_select": "selector_matches",
-    "replicas_are_spread": "spread_keeps_apart",
-    "replicas_stay_within": "within_keeps_together",
+    **{rule.judged: rule.rule for rule in GROUP_RULES},
     "gangs_are_whole": GANG,
 }
 _LEVELS = {"users_stay_under_limit": "user", "nodes_stay_under_limit": "node", "cluster_stays_under_limit": "cluster"}

@@ -123,7 +123,7 @@ def _first(capacity: FreeCapacity, requests: Mapping[WorkloadRequest, list[str]]
         for each in tuple(open_):
             request, names, need, tally = each
             # Nodes of a rack are counted together, unless all replicas go to one of them.
-            tally.changed(inside[host.rack] if request.within == "node" and host.rack in capacity.racks else (one.node,))
+            tally.changed(inside[host.rack] if request.together == "node" and host.rack in capacity.racks else (one.node,))
             if tally.reach() >= need:
                 start = Start(workload="", after=end.seconds, job=one.name, node=one.node, how=end.how, known=end.known)
                 found.update({name: start.model_copy(update={"workload": name}) for name in names})

@@ -45,7 +45,7 @@ LARGE, TRIES_LARGE, SEARCHES_LARGE, TOGETHER_LARGE = 60_000, 2, 1, 2
 #: More moves than any fleet has allocations.
 ENDLESS_MOVES = 1_000_000
 #: What no move of others changes: ceilings on what all of a user's or all workloads hold, what a node is, and a gang's size.
-UNMOVED = frozenset((*USER_RULES, *CLUSTER_RULES, GANG, *(name for name, _ in FIT)))
+UNMOVED = frozenset((*USER_RULES, *CLUSTER_RULES, GANG, *(one.name for one in FIT)))
 assert EVERY | {GANG} >= UNMOVED
 
 

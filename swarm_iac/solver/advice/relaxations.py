@@ -21,6 +21,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import request_of
 from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import PLACE
 from swarm_iac.units import Bytes
 
 Kind = Literal["limit", "node", "move", "request"]
@@ -110,18 +111,9 @@ class Relaxations:
     def _where(self, rule: str) -> Iterator[Relaxation]:
         """Placement requirements that can be dropped."""
         workload = self.stack.workloads[self.request.name]
-        if rule == "selector_matches":
-            for key, _ in self.request.select:
-                yield self._request(f"place.select.{key}", None, 700)
-            if len(self.request.select) > 1:
-                yield self._request("place.select", None, 900)
-        elif rule == "spread_keeps_apart":
-            yield self._request("place.spread", None, 600)
-        elif rule == "within_keeps_together":
-            yield self._request("place.within", None, 600)
-        elif rule in (NUMA_RULE, "numa_node_suffices"):
-            yield self._request("place.numa", None, 600)
-            if self.request.need[GPUS] > 1:
+        if key := "numa" if rule == NUMA_RULE else PLACE.get(rule):
+            yield from self._dropped(key)
+            if key == "numa" and self.request.need[GPUS] > 1:
                 yield from self._less(NODE[GPUS])
         elif rule == "gpu_model_matches":
             gpus = workload.each.gpus
@@ -131,6 +123,14 @@ class Relaxations:
             most = self.request.gpu_memory
             for less in sorted({b.gpu_memory for b in self.capacity.snapshot.nodes.values() if 0 < b.gpu_memory < most}):
                 yield self._request("each.gpus.memory", str(Bytes(less)), 1000 * (most - less) // most)
+
+    def _dropped(self, key: str) -> Iterator[Relaxation]:
+        """A key of `place` is left out, or one entry of it."""
+        value = getattr(self.request.place, key)
+        for entry in value if isinstance(value, dict) else ():
+            yield self._request(f"place.{key}.{entry}", None, 700)
+        if not isinstance(value, dict) or len(value) > 1:
+            yield self._request(f"place.{key}", None, 900 if isinstance(value, dict) else 600)
 
     @staticmethod
     def _any_model(workload: Workload) -> Each:

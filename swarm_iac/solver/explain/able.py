@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from swarm_iac.solver.explain.counting import GPU_RULE, NUMA_RULE, by_numa
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import NODE, RACK
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
 
 _MODEL = "gpu_model_matches"
-_WHICH = {
-    "node_is_ready": "that are ready", "selector_matches": "with its labels", _MODEL: "with its GPU model",
-    "gpu_memory_suffices": "with GPUs as large",
-    "numa_node_suffices": "with NUMA nodes as large",
-}  # fmt: skip
 
 
 def able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> tuple[list[NodeCapacity], str]:
@@ -29,12 +24,12 @@ def able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: froz
     nodes = list(capacity.snapshot.nodes.values())
     which: list[str] = []
     enough: list[str] = []
-    for name, fits in FIT:
-        model = name == _MODEL and rule == GPU_RULE
-        rest = [b for b in nodes if fits(request, b)] if name in core or model else nodes
+    for one in FIT:
+        model = one.name == _MODEL and rule == GPU_RULE
+        rest = [b for b in nodes if one.fits(request, b)] if one.name in core or model else nodes
         if rest and len(rest) < len(nodes):
             nodes = rest
-            which += [_WHICH[name]] if not model else []
+            which += [one.leaves] if not model else []
     for what, out in _full(capacity, request, nodes, core - {rule}):
         rest = [b for b in nodes if b.name not in out]
         if rest and len(rest) < len(nodes):
@@ -71,15 +66,11 @@ def _barred(
     capacity: FreeCapacity, request: WorkloadRequest, nodes: Sequence[NodeCapacity], rules: Set[str]
 ) -> Iterator[tuple[str, set[str]]]:
     """For each of these rules about where a replica may lie: the nodes that it leaves in words, and those that it bars."""
-    counts = capacity.counts[request.name]
-    if request.spread and "spread_keeps_apart" in rules:
-        held = {group_of(capacity.snapshot.nodes[node], request.spread) for node in counts}
-        which = "without a replica of it" if request.spread == "node" else "in a rack without a replica of it"
-        yield which, {b.name for b in nodes if group_of(b, request.spread) in held}
-    if request.within and counts and "within_keeps_together" in rules:
-        inside = {group_of(capacity.snapshot.nodes[node], request.within) for node in counts}
-        out = {b.name for b in nodes if inside - {group_of(b, request.within)}}
-        yield "in its rack" if request.within == "rack" else "that hold its others", out
+    for group in request.groups:
+        if group.of.rule in rules:
+            there = held(capacity, request, group.level)
+            out = {b.name for b in nodes if group.left(there, group_of(b, group.level)) == 0}
+            yield f"{group.of.leaves}{' in the rack' if group.level == 'rack' else ''}", out
     if request.single and NUMA_RULE in rules:
         yield "with it free on one NUMA node", {b.name for b in nodes if by_numa(capacity, request, b, 1) < 1}
 

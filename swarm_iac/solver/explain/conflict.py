@@ -16,6 +16,7 @@ from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.solver.explain.counting import (
     CLUSTER_RULES,
     EVERY,
+    GROUPED,
     NODE_RULES,
     NUMA_RULE,
     RACK_RULES,
@@ -38,8 +39,8 @@ GANG = "gang_is_whole_or_absent"
 ORDER = (
     GANG,
     *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[len(MACHINE):]), *USER_RULES,
-    NUMA_RULE, "within_keeps_together", "spread_keeps_apart",
-    *reversed(NODE_RULES[:len(MACHINE)]), *(name for name, _ in FIT),
+    NUMA_RULE, *reversed(GROUPED),
+    *reversed(NODE_RULES[:len(MACHINE)]), *(one.name for one in FIT),
 )  # fmt: skip
 assert set(ORDER) == EVERY | {GANG}
 #: Rules that count pieces which another rule counts in another way, with that one.

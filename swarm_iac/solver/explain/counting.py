@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.model.workload import GROUP_RULES, Level
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, numa_node_suffices
@@ -27,14 +28,12 @@ NODE_RULES, RACK_RULES, USER_RULES, CLUSTER_RULES = (
 )
 #: On whole GPUs, of which parts need cards.
 GPU_RULE = NODE_RULES[GPUS]
-SHAPE_RULES = ("spread_keeps_apart", "within_keeps_together")
+GROUPED = tuple(rule.rule for rule in GROUP_RULES)
 #: Of those that have to be on one NUMA node.
 NUMA_RULE = "single_fits_numa_node"
-EVERY = frozenset((*(name for name, _ in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *SHAPE_RULES, NUMA_RULE))
+EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *GROUPED, NUMA_RULE))
 #: The rule about the state of nodes.
 STATES = "node_is_ready"
-#: Of `spread` and `within`.
-LEVELS = ("node", "rack")
 
 
 def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EVERY, home: Counter[str] | None = None) -> int:
@@ -43,7 +42,7 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     if left <= 0:
         return 0
     racks: dict[str, list[tuple[int, int]]] = {}
-    unbound, plain = 0, not request.within and request.spread != "rack"
+    unbound, plain = 0, not request.together and not request.by_rack
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for host in capacity.snapshot.nodes.values():
         if home or capacity.counts[request.name] or capacity.load[host.name]:
@@ -58,8 +57,14 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
             if unbound >= left:
                 return left
     counts = [_in_rack(capacity, request, rack, found, rules) for rack, found in racks.items()]
-    total = max(counts, default=0) if request.within and "within_keeps_together" in rules else sum(counts)
+    total = max(counts, default=0) if together(request, rules) else sum(counts)
     return min(left, total)
+
+
+def together(request: WorkloadRequest, rules: Set[str]) -> Level | None:
+    """Have all replicas to be in one group of nodes, under these rules, and in one of which kind?"""
+    levels = {group.level for group in request.groups if group.of.together and group.of.rule in rules}
+    return "node" if "node" in levels else "rack" if levels else None
 
 
 def on_node(
@@ -82,14 +87,10 @@ def on_node(
         left = min(left, capacity.shares(request, host.name))
     if request.single and NUMA_RULE in rules and left > 0:
         left = min(left, by_numa(capacity, request, host, left))
-    counts = capacity.counts[request.name]
-    if counts and "within_keeps_together" in rules and request.within:
-        inside = group_of(host, request.within)
-        if any(group_of(capacity.snapshot.nodes[node], request.within) != inside for node in counts):
-            return 0
-    if request.spread and "spread_keeps_apart" in rules:
-        inside = group_of(host, request.spread)
-        left = 0 if any(group_of(capacity.snapshot.nodes[node], request.spread) == inside for node in counts) else min(left, 1)
+    for group in request.groups:
+        if group.of.rule in rules:
+            most = group.left(held(capacity, request, group.level), group_of(host, group.level))
+            left = left if most is None else min(left, most)
     return left
 
 
@@ -130,8 +131,8 @@ class Tally:
         """The most replicas that can be added now."""
         capacity, request = self.capacity, self.request
         left = min(self._missing, _by_ceiling(capacity, request, self.rules))
-        together = request.within and "within_keeps_together" in self.rules
-        return max(0, min(left, max(self._most.values(), default=0) if together else self._total))
+        one = together(request, self.rules)
+        return max(0, min(left, max(self._most.values(), default=0) if one else self._total))
 
     def counts(self, node: str) -> bool:
         """Is the node one of those that are counted?"""
@@ -177,8 +178,8 @@ class Ruled:
         self.nodes = list(capacity.snapshot.nodes.values())
         #: The most replicas that each rule on nodes allows, node by node, where it allows fewer than any number.
         self.caps: dict[str, Ints] = {}
-        unfit, counts = hindering(capacity.snapshot, request), capacity.counts[request.name]
-        for name, _ in FIT:
+        unfit = hindering(capacity.snapshot, request)
+        for name in (one.name for one in FIT):
             self._cap(name, [0 if name in unfit[host.name] else ENDLESS for host in self.nodes])
         for i, (name, need) in enumerate(zip(NODE_RULES, request.need, strict=True)):
             if need:
@@ -187,16 +188,10 @@ class Ruled:
             self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
         if request.single:
             self._cap(NUMA_RULE, self._numa())
-        taken = {level: {group_of(capacity.snapshot.nodes[node], level) for node in counts} for level in LEVELS}
-        if request.within and counts:
-            inside = taken[request.within]
-            self._cap(
-                "within_keeps_together", [0 if inside - {group_of(host, request.within)} else ENDLESS for host in self.nodes]
-            )
-        if request.spread:
-            self._cap(
-                "spread_keeps_apart", [int(group_of(host, request.spread) not in taken[request.spread]) for host in self.nodes]
-            )
+        for group in request.groups:
+            there = held(capacity, request, group.level)
+            most = [group.left(there, group_of(host, group.level)) for host in self.nodes]
+            self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
 
     def _numa(self) -> list[int]:
         """By the NUMA rule; of nodes on which nothing stands, one of each kind is counted."""
@@ -230,7 +225,7 @@ class Ruled:
             host = self.nodes[i]
             racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), int(caps[i])))
         counts = [_in_rack(capacity, request, rack, found, rules) for rack, found in racks.items()]
-        total = max(counts, default=0) if request.within and "within_keeps_together" in rules else sum(counts)
+        total = max(counts, default=0) if together(request, rules) else sum(counts)
         return min(left, total)
 
     def keeping_out(self) -> frozenset[frozenset[str]]:
@@ -266,7 +261,7 @@ def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str
 
 def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> str:
     """Nodes that are counted together: those of a rack, or each alone."""
-    if request.within == "node" and "within_keeps_together" in rules:
+    if together(request, rules) == "node":
         return f"{host.rack or ''}/{host.name}"
     return f"{host.rack}/" if host.rack else f"/{host.name}"
 
@@ -274,8 +269,9 @@ def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> 
 def _in_rack(capacity: FreeCapacity, request: WorkloadRequest, key: str, found: list[tuple[int, int]], rules: Set[str]) -> int:
     rack = key.split("/", maxsplit=1)[0]
     most = sum(cap for _, cap in found)
-    if request.spread == "rack" and "spread_keeps_apart" in rules:
-        most = min(most, 1)
+    for group in request.groups:
+        if group.each is not None and group.level == "rack" and group.of.rule in rules:
+            most = min(most, group.each)
     if rack not in capacity.racks:
         return most
     left = capacity.racks[rack]
@@ -307,11 +303,8 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
                 request.members,
                 request.need,
                 request.share,
-                request.model,
-                request.gpu_memory,
-                request.select,
-                request.spread,
-                request.within,
+                request.asked,
+                request.groups,
                 request.power,
                 request.single,
             )

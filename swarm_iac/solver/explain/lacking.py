@@ -6,21 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import GPU_RULE, LEVELS, NODE_RULES, NUMA_RULE, RACK_RULES
+from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES
 from swarm_iac.solver.explain.messages import ANEW
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
 
 #: What is said of one node, and of several, in the order in which a node is looked at.
 _STATES = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}
-_FIT = {
-    "selector_matches": "other labels",
-    "gpu_model_matches": "another GPU model",
-    "gpu_memory_suffices": "smaller GPUs",
-    "numa_node_suffices": "NUMA nodes that are too small",
-}
 _LACKS = {
     **{one.rule: one.noun.noun if one.level == "machine" else "capacity under limits.node" for one in NODE},
     **{one.rule: f"{one.key} of the rack" for one in RACK},
@@ -46,12 +40,7 @@ def code(reasons: Iterable[Reason]) -> str:
 
 def lacking(capacity: FreeCapacity, request: WorkloadRequest) -> str:
     """As in `40 nodes: 20 have another GPU model, 12 lack GPUs, 8 are cordoned`; `capacity`: what is free."""
-    groups = {
-        level: {group_of(capacity.snapshot.nodes[node], level) for node in capacity.counts[request.name]} for level in LEVELS
-    }
-    found: Counter[tuple[str, str]] = Counter(
-        _first(capacity, request, host, groups) for host in capacity.snapshot.nodes.values()
-    )
+    found: Counter[tuple[str, str]] = Counter(_first(capacity, request, host) for host in capacity.snapshot.nodes.values())
     count = sum(found.values())
     parts = [f"{n} {verb if n > 1 else _SINGLE[verb]} {what}" for (verb, what), n in found.most_common()]
     return f"{count} node{'s' if count != 1 else ''}: {', '.join(parts)}" if parts else ""
@@ -60,22 +49,21 @@ def lacking(capacity: FreeCapacity, request: WorkloadRequest) -> str:
 _SINGLE = {"are": "is", "have": "has", "lack": "lacks", "hold": "holds"}
 
 
-def _first(
-    capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, groups: dict[str, set[str]]
-) -> tuple[str, str]:
-    for name, fits in FIT:
-        if name != "node_is_ready" and not fits(request, host):
-            return "have", _FIT[name]
+def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> tuple[str, str]:
+    for one in FIT:
+        if one.lacks and not one.fits(request, host):
+            return "have", one.lacks
     if host.state != "ready":
         return "are", _STATES.get(host.state, host.state)
     if lack := _lack(capacity, request, host):
         return "lack", _LACKS[lack]
-    if request.spread and group_of(host, request.spread) in groups[request.spread]:
-        return "hold", "a replica already"
+    for group in request.groups:
+        if group.left(held(capacity, request, group.level), group_of(host, group.level)) == 0:
+            verb, what = group.of.bars
+            return verb, group.told(what)
     if request.single and capacity.by_numa(request, host, 1) < 1:
         return "have", "it free only over several NUMA nodes"
-    outside = request.within and groups[request.within] - {group_of(host, request.within)}
-    return ("are", f"outside its {request.within}") if outside else ("have", "capacity for one")
+    return "have", "capacity for one"
 
 
 def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> str:

@@ -13,7 +13,8 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS, MACHINE, MEMORY, NODE, UPLINK, VCPUS, Budget
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
-from swarm_iac.units import Bytes, GpuCount, Watts
+from swarm_iac.solver.snapshot.suitability import FIT
+from swarm_iac.units import GpuCount, Watts
 
 #: The rule that only a solve from the next placement gets past.
 ANEW = "keeps_its_devices"
@@ -34,23 +35,23 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         if budget.level in ("machine", "node"):
             return _on_node(capacity, request, budget, core)
         return _rack(capacity, request, budget) if budget.level == "rack" else _ceiling(capacity, request, budget)
-    texts = {
-        "selector_matches": (_selected(capacity, request), f"{here}.place.select"),
-        "gpu_model_matches": (f"needs {request.model}, which the nodes that would do have not", f"{here}.each.gpus"),
-        "gpu_memory_suffices": (f"needs GPUs of {Bytes(request.gpu_memory)} or more", f"{here}.each.gpus"),
-        "spread_keeps_apart": (
-            f"no two replicas on one {request.spread}: no other {request.spread} has capacity",
-            f"{here}.place.spread",
-        ),
-        "within_keeps_together": (f"all in one {request.within}: no {request.within} fits all", f"{here}.place.within"),
-        "gang_is_whole_or_absent": (_gang(capacity, request), f"{here}.gang"),
-    }
     if rule == "node_is_ready":
         return _states(capacity, request)
     if rule in (NUMA_RULE, "numa_node_suffices"):
         return _numa(capacity, request, rule)
-    text, path = texts[rule]
-    return Reason(rule=rule, text=text, path=path)
+    text, path = _asked(capacity, request, rule)
+    return Reason(rule=rule, text=text, path=f"{here}.{path}")
+
+
+def _asked(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> tuple[str, str]:
+    """What the workload asks for that cannot be had, and the path of its key."""
+    if rule == "gang_is_whole_or_absent":
+        return _gang(capacity, request), "gang"
+    for group in (group for group in request.groups if group.of.rule == rule):
+        return group.told(group.of.text), f"place.{group.of.key}"
+    one = next(one for one in FIT if one.name == rule)
+    assert one.text is not None, rule
+    return one.text(capacity.snapshot, request), one.path
 
 
 def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
@@ -178,13 +179,6 @@ def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> R
     each = f" for each of {request.members} members" if request.gang and need <= left else ""
     text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
     return Reason(rule=budget.told, text=text, path=f"racks.{name}.{key}")
-
-
-def _selected(capacity: FreeCapacity, request: WorkloadRequest) -> str:
-    labels = ", ".join(f"{key}: {value}" for key, value in request.select)
-    count = sum(all(b.labels.get(key) == value for key, value in request.select) for b in capacity.snapshot.nodes.values())
-    have = f"{count} of {len(capacity.snapshot.nodes)} have it, and none of them has capacity" if count else "no node has it"
-    return f"asks for nodes with {labels}; {have}"
 
 
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:

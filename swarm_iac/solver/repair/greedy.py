@@ -105,9 +105,7 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
             request.need,
             request.usage,
             request.share,
-            request.model,
-            request.gpu_memory,
-            request.select,
+            request.asked,
             request.power,
             request.user,
             request.single,
@@ -115,7 +113,7 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
         if like in full and request.name not in homes:
             continue
         picked, moved = _best(task, slots, request, homes.get(request.name, []), overqualification, budget)
-        if not picked and task.pairs is None and not (request.gang or request.within or request.spread):
+        if not picked and task.pairs is None and not (request.gang or request.groups):
             full.add(like)
         for (_, node), count in picked.items():
             back = slots.put_back(request, snapshot.nodes[node], count, task.own_cards(request.name, node))
@@ -229,7 +227,7 @@ class _Nodes:
 
 
 def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]) -> list[_Nodes]:
-    """All candidates at once, or by node or rack for `within`: where it stands first, then where the least is left."""
+    """All candidates, or each group where all have to be in one: where it stands first, then where the least is left."""
     snapshot = task.snapshot
     at_home = [host for node in homes if may_stay(request, host := snapshot.nodes[node]) and _asked(task, request, node)]
     caps = slots.caps(request)
@@ -240,9 +238,9 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
     rows = np.flatnonzero(caps)
     if task.pairs is not None:
         rows = np.array([row for row in rows if _asked(task, request, slots.nodes[row].name)], dtype=np.int64)
-    if not request.within:
+    if request.together is None:
         return [_Nodes(at_home, rows, caps)]
-    groups = slots.groups(request.within)
+    groups = slots.groups(request.together)
     fits = np.bincount(groups[rows], weights=caps[rows].astype(np.float64), minlength=int(groups.max(initial=-1)) + 1)
     stood: Counter[int] = Counter()
     for host in at_home:

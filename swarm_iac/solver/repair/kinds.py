@@ -29,7 +29,7 @@ WITHOUT, BEFORE_OTHERS = 10, 200
 
 def simple(request: WorkloadRequest) -> bool:
     """Do its replicas stand each for itself, but for what racks and ceilings hold? Columns know no NUMA nodes."""
-    return not request.single and not (request.members > 1 and (request.gang or request.within or request.spread == "rack"))
+    return not request.single and not (request.members > 1 and (request.gang or request.together or request.by_rack))
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,8 @@ def kinds_of(
     by_kind: dict[tuple[object, ...], list[WorkloadRequest]] = {}
     for request in requests:
         alike = (
-            -request.priority if priorities else 0, request.need, request.usage, request.share, request.model,
-            request.gpu_memory, request.select,
-            request.user if request.user in limited else "", bool(request.spread), request.power, request.single,
+            -request.priority if priorities else 0, request.need, request.usage, request.share, request.asked,
+            request.user if request.user in limited else "", request.per_node, request.power, request.single,
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(request)
     groups = list(by_kind.values())
@@ -122,10 +121,10 @@ def _telling(capacity: FreeCapacity, needs: list[tuple[int, ...]]) -> list[int]:
 def kind_of(
     group: list[WorkloadRequest], count: int, dims: list[int], steps: list[int], *, worth: int = 0, value: int = 0
 ) -> Kind:
-    """The kind that a group of workloads is. Of those that are spread, a node holds one each."""
+    """The kind that a group of workloads is. Of some a node holds only so many each."""
     one = group[0]
     need = tuple(one.need[i] // step for i, step in zip(dims, steps, strict=True))
-    return Kind(worth, count, one.gpus, one.share, need, most=len(group) if one.spread else 0, value=value)
+    return Kind(worth, count, one.gpus, one.share, need, most=len(group) * (one.per_node or 0), value=value)
 
 
 def _classes(capacity: FreeCapacity, requests: list[WorkloadRequest]) -> dict[str, int]:
@@ -174,7 +173,7 @@ def _shapes(
 
 def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[int, ...]]:
     """Which of the workloads suit a node, its state aside? Worked out once for nodes that are alike."""
-    keys = sorted({key for request in requests for key, _ in request.select})
+    keys = sorted({key for request in requests for key in request.place.labels})
     known: dict[tuple[object, ...], tuple[int, ...]] = {}
 
     def fits(host: NodeCapacity) -> tuple[int, ...]:
@@ -223,7 +222,7 @@ def _racks(
 def named(seen: View, capacity: FreeCapacity, counts: dict[str, Counter[int]]) -> Pairs:
     """Replicas of workloads on nodes, from counts of kinds on nodes.
 
-    Kinds are handed out in the order of names; of those that are spread each node gets the ones with the most left.
+    Kinds are handed out in the order of names; of those of which a node has only so many it gets the ones with the most left.
     """
     left = {
         name: capacity.snapshot.requests[name].members - capacity.counts[name].total()
@@ -234,15 +233,9 @@ def named(seen: View, capacity: FreeCapacity, counts: dict[str, Counter[int]]) -
     for node in sorted(counts):
         for kind, count in sorted(counts[node].items()):
             names = seen.requests[kind]
-            if capacity.snapshot.requests[names[0]].spread:
-                for name in sorted(names, key=lambda name: -left[name])[:count]:
-                    if left[name]:
-                        pairs[name, node] += 1
-                        left[name] -= 1
-                continue
-            rest = count
-            for name in names:
-                take = min(rest, left[name])
+            rest, most = count, capacity.snapshot.requests[names[0]].per_node
+            for name in names if most is None else sorted(names, key=lambda name: -left[name]):
+                take = min(rest, left[name]) if most is None else min(rest, left[name], most)
                 if take:
                     pairs[name, node] += take
                     left[name] -= take

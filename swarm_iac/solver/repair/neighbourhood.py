@@ -75,7 +75,7 @@ class _Weights:
     def of(self, other: WorkloadRequest) -> int:
         """The weight of one replica of another workload."""
         if other.name not in self.known:
-            alike = (other.need, other.share, other.model, other.gpu_memory, other.select, other.single)
+            alike = (other.need, other.share, other.asked, other.single)
             if alike not in self.capacities:
                 nodes = self.capacity.snapshot.nodes.values()
                 self.capacities[alike] = any(suits(other, host) and self.capacity.fits(other, host) for host in nodes)

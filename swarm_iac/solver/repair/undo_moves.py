@@ -120,7 +120,7 @@ def _one_by_one(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers:
                 while left[name, node] and place.back(name, node, given):
                     left[name, node] -= 1
                     back += 1
-            if place.snapshot.requests[name].within and (went := place.all_back(name, left, given)):
+            if place.snapshot.requests[name].together and (went := place.all_back(name, left, given)):
                 left -= went
                 back += went.total()
 

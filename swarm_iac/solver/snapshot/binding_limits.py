@@ -87,7 +87,7 @@ def _shared(snapshot: Snapshot) -> bool:
 
 def _top(request: WorkloadRequest, host: NodeCapacity) -> int:
     """Replicas that the empty node could hold."""
-    fit = 1 if request.spread else request.members
+    fit = min(request.members, request.per_node or request.members)
     for need, capacity in zip(request.need, host.capacity, strict=True):
         if need:
             fit = min(fit, capacity // need)

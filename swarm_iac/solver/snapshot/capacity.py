@@ -11,14 +11,25 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.workload import Level
 from swarm_iac.solver.snapshot import single_numa
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 
 
-def group_of(host: NodeCapacity, level: str) -> str:
-    """The group for `spread` and `within`: the node itself, or its rack; a node without a rack is a rack of its own."""
+def group_of(host: NodeCapacity, level: Level) -> str:
+    """The group of a rule of `place`: the node itself, or its rack; a node without a rack is a rack of its own."""
     return f"node {host.name}" if level == "node" or host.rack is None else f"rack {host.rack}"
+
+
+def held(capacity: FreeCapacity, request: WorkloadRequest, level: Level) -> dict[str, int]:
+    """How many replicas of the workload stand in each group of nodes that has any."""
+    found: dict[str, int] = {}
+    for node, count in capacity.counts[request.name].items():
+        if count:
+            group = group_of(capacity.snapshot.nodes[node], level)
+            found[group] = found.get(group, 0) + count
+    return found
 
 
 class FreeCapacity:
@@ -70,7 +81,7 @@ class FreeCapacity:
                 return 0
         if request.shared:
             fit = min(fit, self.shares(request, host.name))
-        fit = min(fit, self.by_ceiling(request), self.by_rack(request, host), self._by_shape(request, host))
+        fit = min(fit, self.by_ceiling(request), self.by_rack(request, host), self.by_groups(request, host))
         return max(self.by_numa(request, host, fit), 0)
 
     def by_numa(self, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
@@ -118,17 +129,13 @@ class FreeCapacity:
         needs = host.of_rack(request)
         return min((free // need for need, free in zip(needs, self.racks[host.rack], strict=True) if need), default=ENDLESS)
 
-    def _by_shape(self, request: WorkloadRequest, host: NodeCapacity) -> int:
-        counts, nodes = self.counts[request.name], self.snapshot.nodes
-        if request.within and counts:
-            home = group_of(host, request.within)
-            if any(group_of(nodes[node], request.within) != home for node, count in counts.items() if count):
-                return 0
-        if request.spread:
-            home = group_of(host, request.spread)
-            taken = any(group_of(nodes[node], request.spread) == home for node, count in counts.items() if count)
-            return 0 if taken else 1
-        return ENDLESS
+    def by_groups(self, request: WorkloadRequest, host: NodeCapacity) -> int:
+        """How many more the rules of `place` on groups of nodes leave."""
+        fit = ENDLESS
+        for group in request.groups:
+            left = group.left(held(self, request, group.level), group_of(host, group.level))
+            fit = fit if left is None else min(fit, left)
+        return fit
 
     def take(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: tuple[int, ...] = ()) -> None:
         """Put `count` replicas on the node; a negative count releases them.

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.model.workload import Level
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits_but_state
@@ -47,7 +48,7 @@ class Slots:
 
     def suits(self, request: WorkloadRequest) -> Mask:
         """Whom the node suits, its state aside. Worked out once for nodes and for workloads that are alike."""
-        key = (request.model, request.gpu_memory, request.select, request.on_one)
+        key = (request.asked, request.on_one)
         if key not in self._suits:
             known = np.zeros(max(self._first, default=-1) + 1, dtype=np.bool_)
             for kind, host in self._first.items():
@@ -66,14 +67,17 @@ class Slots:
             caps = np.minimum(caps, self._shares(request))
         if self._racks:
             caps = np.minimum(caps, self._by_rack(request))
-        if request.spread == "node":
-            caps = np.minimum(caps, 1)
-        for node, count in capacity.counts[request.name].items() if request.spread else ():
-            if count:
-                caps[self.groups(request.spread or "") == self.groups(request.spread or "")[self.index[node]]] = 0
+        for group in request.groups:
+            if group.each is not None:
+                caps = np.minimum(caps, group.each)
+                there, numbers = held(capacity, request, group.level), self.groups(group.level)
+                for node in capacity.counts[request.name]:
+                    left = group.left(there, group_of(self.snapshot.nodes[node], group.level)) or 0
+                    same = numbers == numbers[self.index[node]]
+                    caps[same] = np.minimum(caps[same], left)
         return np.maximum(caps, 0)
 
-    def groups(self, level: str) -> Ints:
+    def groups(self, level: Level) -> Ints:
         """A number for each node: the same for nodes of one `node` or `rack`, in the order of first names."""
         if level not in self._groups:
             known: dict[str, int] = {}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import Group, Level, Where
 from swarm_iac.solver.snapshot.layout import (
     CORES,
     COUNTED,
@@ -49,19 +51,40 @@ class WorkloadRequest:
     size: tuple[int, ...]
     model: str | None
     gpu_memory: int
-    select: tuple[tuple[str, str], ...]
-    spread: str | None
-    within: str | None
+    place: Where
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
     single: bool = False  # has each replica to be on one NUMA node?
     #: Of `need` and `usage` what is not 0, with its place: most of it is, and they are gone through most often.
     needs: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
     uses: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    #: The rules of `place` on groups of nodes.
+    groups: tuple[Group, ...] = field(init=False, compare=False, repr=False)
+    select: tuple[tuple[str, str], ...] = field(init=False, compare=False, repr=False)
+    #: What `suitability` looks at, but for `on_one`: equal for workloads that suit the same nodes.
+    asked: tuple[Hashable, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "needs", _some(self.need))
         object.__setattr__(self, "uses", _some(self.usage))
+        object.__setattr__(self, "groups", self.place.groups)
+        object.__setattr__(self, "select", tuple(sorted(self.place.select.items())))
+        object.__setattr__(self, "asked", (self.model, self.gpu_memory, *self.place.each_node))
+
+    @property
+    def together(self) -> Level | None:
+        """Have all replicas to be in one group of nodes, and in one of which kind?"""
+        return self.place.together if self.groups else None
+
+    @property
+    def per_node(self) -> int | None:
+        """The most replicas that one node may have of it, by the rules on groups: a node is in one rack."""
+        return min((group.each for group in self.groups if group.each is not None), default=None)
+
+    @property
+    def by_rack(self) -> bool:
+        """Does any rule bound how many replicas a rack has?"""
+        return any(group.each is not None and group.level == "rack" for group in self.groups)
 
     @property
     def gpus(self) -> int:
@@ -179,7 +202,7 @@ class Snapshot:
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
-        """What `rules.fit.hindering` knows already."""
+        """What `suitability.hindering` knows already."""
         return {}
 
     @functools.cached_property
@@ -196,7 +219,7 @@ class Snapshot:
     def alike(self) -> dict[str, int]:
         """A number for each node, the same for those that nothing but their name and rack tells apart."""
         known: dict[tuple[object, ...], int] = {}
-        labels = {key for request in self.requests.values() for key, _ in request.select}
+        labels = {key for request in self.requests.values() for key in request.place.labels}
         return {
             name: known.setdefault(
                 (

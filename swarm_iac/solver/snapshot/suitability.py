@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from swarm_iac.model.workload import GROUP_RULES, Where
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.units import Bytes
 
 
 def node_is_ready(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -41,13 +44,57 @@ def numa_node_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return any(all(need[i] <= part[i] for i in left) for part in host.parts)
 
 
-FIT: tuple[tuple[str, Callable[[WorkloadRequest, NodeCapacity], bool]], ...] = (
-    ("node_is_ready", node_is_ready),
-    ("selector_matches", selector_matches),
-    ("gpu_model_matches", gpu_model_matches),
-    ("gpu_memory_suffices", gpu_memory_suffices),
-    ("numa_node_suffices", numa_node_suffices),
-)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeRule:
+    """A rule on a workload and a node, whatever runs there."""
+
+    fits: Callable[[WorkloadRequest, NodeCapacity], bool]
+    judged: str  # in `limits`
+    leaves: str  # which nodes it leaves, as in "of those …"
+    lacks: str = ""  # what the others have; of their state, see `lacking`
+    path: str = ""  # of the key of the workload that it comes from
+    text: Callable[[Snapshot, WorkloadRequest], str] | None = None  # of a reason, where `messages` has none of its own
+
+    @property
+    def name(self) -> str:
+        """As in reasons."""
+        return self.fits.__name__
+
+
+def _selected(snapshot: Snapshot, request: WorkloadRequest) -> str:
+    labels = ", ".join(f"{key}: {value}" for key, value in request.select)
+    count = sum(selector_matches(request, host) for host in snapshot.nodes.values())
+    have = f"{count} of {len(snapshot.nodes)} have it, and none of them has capacity" if count else "no node has it"
+    return f"asks for nodes with {labels}; {have}"
+
+
+#: In the order in which a node is looked at.
+FIT = (
+    NodeRule(fits=node_is_ready, judged="states_allow", leaves="that are ready"),
+    NodeRule(
+        fits=selector_matches, path="place.select", judged="labels_match_select",
+        leaves="with its labels", lacks="other labels", text=_selected,
+    ),
+    NodeRule(
+        fits=gpu_model_matches, path="each.gpus", judged="gpus_match_request",
+        leaves="with its GPU model", lacks="another GPU model",
+        text=lambda _, request: f"needs {request.model}, which the nodes that would do have not",
+    ),
+    NodeRule(
+        fits=gpu_memory_suffices, path="each.gpus", judged="gpus_match_request",
+        leaves="with GPUs as large", lacks="smaller GPUs",
+        text=lambda _, request: f"needs GPUs of {Bytes(request.gpu_memory)} or more",
+    ),
+    NodeRule(
+        fits=numa_node_suffices, path="place.numa", judged="replicas_are_on_one_numa_node",
+        leaves="with NUMA nodes as large", lacks="NUMA nodes that are too small",
+    ),
+)  # fmt: skip
+#: The keys of `place`, by the names of their rules.
+PLACE = {one.rule: one.key for one in GROUP_RULES} | {
+    one.name: one.path.removeprefix("place.") for one in FIT if one.path.startswith("place.")
+}
+assert {*PLACE.values()} == {*Where.model_fields}, "each key of `place` has a rule"
 
 
 def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -61,7 +108,11 @@ def suits_but_state(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 
 def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    return selector_matches(request, host) and gpu_model_matches(request, host) and gpu_memory_suffices(request, host)
+    return all(one.fits(request, host) for one in _LASTING)
+
+
+#: What holds for those that stay as well.
+_LASTING = tuple(one for one in FIT if one.fits not in (node_is_ready, numa_node_suffices))
 
 
 def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -71,7 +122,7 @@ def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozenset[str]]:
     """For each node the rules above that keep the workload from it. Worked out once for nodes and workloads that are alike."""
-    key = (request.model, request.gpu_memory, request.select, request.on_one)
+    key = (request.asked, request.on_one)
     if key not in snapshot.hindering:
         known: dict[tuple[object, ...], frozenset[str]] = {}
         found = snapshot.hindering[key] = {}
@@ -81,9 +132,9 @@ def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozens
                 host.model,
                 host.gpu_memory,
                 host.numa,
-                *(host.labels.get(label) for label, _ in request.select),
+                *(host.labels.get(label) for label in request.place.labels),
             )
             if like not in known:
-                known[like] = frozenset(rule for rule, fits in FIT if not fits(request, host))
+                known[like] = frozenset(one.name for one in FIT if not one.fits(request, host))
             found[name] = known[like]
     return snapshot.hindering[key]

@@ -68,7 +68,7 @@ def _ceilings(
     """Σ over the least members ≤ the user's and the cluster's ceiling; what stands together ≤ the node's."""
     limits = stack.limits
     members = max(1, workload.members)
-    together = members if workload.place.within == "node" else 1
+    together = members if workload.place.together == "node" else 1
     levels: tuple[tuple[str, str, Ceiling, int], ...] = (
         ("user", f"user {workload.user}", of_user, members),
         ("node", "one node", limits.node, together),
@@ -114,13 +114,18 @@ def _limit_path(stack: Stack, level: str, user: str, name: str) -> str:
     return f"limits.{level}.{name}"
 
 
+def _together(workload: Workload) -> str:
+    """What demands that all replicas are on one node, as the file says it."""
+    return " and ".join(str(group) for group in workload.place.groups if group.of.together and group.level == "node")
+
+
 def _machines(
     source: Source, name: str, workload: Workload, shapes: dict[str, Hardware], parts: Iterable[_Part]
 ) -> list[Problem]:
     """Some machine's hardware holds one replica (all members, when they stand within one node)."""
     if not shapes:
         return []
-    together = max(1, workload.members) if workload.place.within == "node" else 1
+    together = max(1, workload.members) if workload.place.together == "node" else 1
     gpus = workload.each.gpus
     base = f"workloads.{name}"
     able = shapes
@@ -142,7 +147,7 @@ def _machines(
             path, noun = f"{base}.{part.key}", part.limit
             request = f"{together} x {noun.text(part.each)} = " * (together > 1) + noun.amount(part.each * together)
             fewer = f"ask for at most {noun.text(most // together)}" if most >= together else ""
-            fewer = fewer if together == 1 else "ask for less, or leave `within: node` out"
+            fewer = fewer if together == 1 else f"ask for less, or leave {_together(workload)} out"
             who = "no node" if able is shapes else f"no node with {gpus.model or gpus.memory}"
             message = f"{who} has {request}: the largest, {best}, has {noun.text(most)}"
             problems.append(Problem(source.place(path), path, message, fewer))

@@ -185,10 +185,10 @@ class _Checker:
                 self.say(f"{path}.each.{field}", message, f"set `{field}` in the node's `tuning`, or ask for a whole GPU")
         if workload.network.between is not None and workload.gang is None:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
-        if workload.place.spread and workload.place.within == "node" and workload.members > 1:
-            self.say(f"{path}.place.within", "`within: node` contradicts `spread: node`", "keep one of the two")
-        if workload.place.spread == "rack" and workload.place.within == "rack" and workload.members > 1:
-            self.say(f"{path}.place.within", "`within: rack` contradicts `spread: rack`", "keep one of the two")
+        for one in workload.place.groups:
+            for other in workload.place.groups if one.of.together else ():
+                if other.each is not None and workload.members > other.each and one.level in ("node", other.level):
+                    self.say(f"{path}.place.{one.of.key}", f"{one} contradicts {other}", "keep one of the two")
 
     def running(self, path: str, workload: Workload) -> None:
         run = workload.run

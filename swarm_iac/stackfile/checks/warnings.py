@@ -12,7 +12,7 @@ from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Workload
+from swarm_iac.model.workload import Level, Workload
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
 
@@ -77,13 +77,16 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
             if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
                 yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
-        spread = one.place.spread
-        if spread and 0 < (places := _places(stack, spread, one)) < one.members:
-            words = f"{one.members} replicas on different {spread}s, and {places} can take them: the rest is always pending"
-            yield f"{path}.place.spread", words, f"ask for {places}, or leave `spread` out"
+        for group in one.place.groups:
+            most = (group.each or 0) * _places(stack, group.level, one)
+            if 0 < most < one.members:
+                apart = f"on different {group.level}s, and {most} can take them"
+                several = f"with at most {group.each} on one {group.level}, and {most} fit"
+                words = f"{one.members} replicas {apart if group.each == 1 else several}: the rest is always pending"
+                yield f"{path}.place.{group.of.key}", words, f"ask for {most}, or leave `{group.of.key}` out"
 
 
-def _places(stack: Stack, level: str, request: Workload) -> int:
+def _places(stack: Stack, level: Level, request: Workload) -> int:
     """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty.
 
     Where there are enough, no more are counted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from swarm_iac.model.workload import GROUP_RULES
 from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.exact.rules import ceilings, gpu_parts, node, numa, rack, workload
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK
@@ -25,8 +26,7 @@ def _on_nodes() -> Iterator[Rule]:
 RULES: tuple[Rule, ...] = (
     workload.replicas_are_not_exceeded,
     workload.gang_is_whole_or_absent,
-    workload.spread_keeps_apart,
-    workload.within_keeps_together,
+    *(partial(workload.group_rule_holds, rule=rule) for rule in GROUP_RULES),
     *_on_nodes(),
     *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),
     ceilings.ceilings_hold,

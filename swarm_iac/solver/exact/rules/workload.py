@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from swarm_iac.model.workload import GroupRule
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
-from swarm_iac.solver.snapshot.capacity import group_of
+from swarm_iac.solver.snapshot.capacity import group_of, held
 
 
 def replicas_are_not_exceeded(fleet: FleetModel) -> None:
@@ -28,38 +29,34 @@ def gang_is_whole_or_absent(fleet: FleetModel) -> None:
         fleet.model.add(sum(parts) == left * fleet.new(low, 1, f"whole[{name}]", whole))
 
 
-def spread_keeps_apart(fleet: FleetModel) -> None:
-    """For every w with spread and every node (or rack) g:  Σ_{n∈g} x[w,n] ≤ 1.  A node without a rack is a g alone."""
+def group_rule_holds(fleet: FleetModel, rule: GroupRule) -> None:
+    """For every w with the rule and every group g, a node or a rack:  Σ_{n∈g} x[w,n] ≤ each − fixed[w,g],  if each is bounded;
+
+    x[w,n] ≤ top[w,n] · in[w,g(n)],  Σ_g in[w,g] ≤ 1,  if all have to be in one.  A node without a rack is a g alone.
+    """
     for name, nodes in fleet.by_request.items():
-        level = fleet.request(name).spread
-        if level:
+        for one in (one for one in fleet.request(name).groups if one.of is rule):
             groups: dict[str, list[str]] = {}
             for node in nodes:
-                groups.setdefault(group_of(fleet.node(node), level), []).append(node)
-            for inside in groups.values():
-                fleet.at_most([(fleet.x[name, node], 1) for node in inside], 1)
+                groups.setdefault(group_of(fleet.node(node), one.level), []).append(node)
+            there = held(fleet.task.base, fleet.request(name), one.level)
+            for group, inside in groups.items() if one.each is not None else ():
+                fleet.at_most([(fleet.x[name, node], 1) for node in inside], one.left(there, group) or 0)
+            if rule.together and len(groups) > 1:
+                _in_one(fleet, name, groups)
 
 
-def within_keeps_together(fleet: FleetModel) -> None:
-    """For every w with within:  x[w,n] ≤ top[w,n] · in[w,g(n)],  Σ_g in[w,g] ≤ 1.  A node without a rack is a g alone."""
-    for name, nodes in fleet.by_request.items():
-        level = fleet.request(name).within
-        if not level:
-            continue
-        groups: dict[str, list[str]] = {}
-        for node in nodes:
-            groups.setdefault(group_of(fleet.node(node), level), []).append(node)
-        if len(groups) == 1:
-            continue
-        chosen = []
-        for group, inside in groups.items():
-            parts = [fleet.x[name, node] for node in inside]
+def _in_one(fleet: FleetModel, name: str, groups: dict[str, list[str]]) -> None:
+    """One group at most has a replica."""
+    chosen = []
+    for group, inside in groups.items():
+        parts = [fleet.x[name, node] for node in inside]
 
-            def used(values: Values, parts: list[cp_model.IntVar] = parts) -> int:
-                return int(any(values[part.index] for part in parts))
+        def used(values: Values, parts: list[cp_model.IntVar] = parts) -> int:
+            return int(any(values[part.index] for part in parts))
 
-            var = fleet.new(0, 1, f"in[{name},{group}]", used)
-            chosen.append(var)
-            for node in inside:
-                fleet.model.add(fleet.x[name, node] <= fleet.tops[name, node] * var)
-        fleet.model.add(sum(chosen) <= 1)
+        var = fleet.new(0, 1, f"in[{name},{group}]", used)
+        chosen.append(var)
+        for node in inside:
+            fleet.model.add(fleet.x[name, node] <= fleet.tops[name, node] * var)
+    fleet.model.add(sum(chosen) <= 1)
