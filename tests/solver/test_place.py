@@ -1,0 +1,122 @@
+"""Is each rule of `place` told as it is meant: why a replica is pending, what the other nodes have, and which edit lifts it?
+
+Each value again, by hand, since the solver derives what it says from one row (docs/architecture.md, *A rule of placement*).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from swarm_iac.limits import NAMES
+from swarm_iac.model.workload import GROUP_RULES
+from swarm_iac.solver import solve, why
+from swarm_iac.solver.explain.conflict import capacity_of
+from swarm_iac.solver.explain.lacking import lacking
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.suitability import FIT, PLACE
+from tests.solver.fleets import stack_of
+
+HARDWARE = {name: {"gpus": f"{gpus} x H100", "vcpus": 64, "memory": "1 TB"} for name, gpus in (("big", 8), ("small", 2))}
+#: Two racks, of which the first has a large and a small node.
+NODES: dict[str, dict[str, Any]] = {
+    "n1": {"hardware": "big", "rack": "r1", "labels": {"zone": "a"}},
+    "n2": {"hardware": "small", "rack": "r1", "labels": {"zone": "b"}},
+    "n3": {"hardware": "small", "rack": "r2", "labels": {"zone": "a"}},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload of which a replica is pending."""
+
+    place: dict[str, Any]
+    replicas: int
+    gpus: int
+    placed: int
+    text: str  # of the rule
+    lacking: str
+    of_those: str = ""  # what the reason about GPUs says of the nodes that the rule leaves
+    others: dict[str, Any] = field(default_factory=dict)  # changes of NODES
+    judged: str = ""
+
+
+CASES: dict[str, list[Case]] = {
+    "spread_keeps_apart": [
+        Case(
+            {"spread": "node"}, 4, 1, 3, judged="replicas_are_spread",
+            text="no two replicas on one node: no other node has capacity",
+            lacking="3 nodes: 3 hold a replica already",
+        ),
+        Case(
+            {"spread": "node"}, 2, 4, 1, judged="replicas_are_spread",
+            text="no two replicas on one node: no other node has capacity",
+            lacking="3 nodes: 2 lack GPUs, 1 holds a replica already",
+            of_those="of those without a replica of it the most that is free is 2 on n3",
+        ),
+        Case(
+            {"spread": "rack"}, 2, 4, 1, judged="replicas_are_spread",
+            text="no two replicas on one rack: no other rack has capacity",
+            lacking="3 nodes: 2 lack GPUs, 1 holds a replica already",
+            of_those="of those without a replica of it in the rack the most that is free is 2 on n3",
+        ),
+    ],
+    "within_keeps_together": [
+        Case(
+            {"within": "node"}, 5, 2, 4, judged="replicas_stay_within",
+            text="all in one node: no node fits all",
+            lacking="3 nodes: 2 are outside its node, 1 lacks GPUs",
+            of_those="of those with its others the most that is free is none",
+        ),
+        Case(
+            {"within": "rack"}, 6, 2, 5, judged="replicas_stay_within",
+            text="all in one rack: no rack fits all",
+            lacking="3 nodes: 2 lack GPUs, 1 is outside its rack",
+            of_those="of those with its others in the rack the most that is free is none",
+        ),
+    ],
+    "selector_matches": [
+        Case(
+            {"select": {"zone": "b"}}, 1, 4, 0, judged="labels_match_select",
+            text="asks for nodes with zone: b; 1 of 3 have it, and none of them has capacity",
+            lacking="3 nodes: 2 have other labels, 1 lacks GPUs",
+            of_those="of those with its labels the most that is free is 2 on n2",
+        ),
+    ],
+    "numa_node_suffices": [
+        Case(
+            {"numa": "single"}, 1, 8, 0, judged="replicas_are_on_one_numa_node",
+            text="needs 8 GPUs on one NUMA node, and those of the nodes that would do are smaller; the largest has 4",
+            lacking="3 nodes: 3 have NUMA nodes that are too small",
+            others={"hardware": "two"},
+        ),
+    ],
+}  # fmt: skip
+_ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
+
+
+@pytest.mark.parametrize(("rule", "case"), _ALL, ids=[f"{rule}-{case.place}-{case.gpus}" for rule, case in _ALL])
+def test_what_is_pending_is_told_by_its_rule(rule: str, case: Case) -> None:
+    request = {"replicas": case.replicas, "each": {"gpus": case.gpus}, "place": case.place}
+    nodes = {name: node | case.others for name, node in NODES.items()}
+    stack = stack_of(nodes, {"w": request}, hardware=HARDWARE | {"two": HARDWARE["big"] | {"numa": 2}})
+    placement = solve(stack).placement
+    assert len(placement.going()) == case.placed
+    snapshot = snapshot_of(stack, placement)
+    answer = why(stack, placement, "w")
+    texts = {reason.rule: (reason.text, reason.path) for reason in answer.reasons}
+    (key,) = case.place
+    assert texts[rule] == (case.text, f"workloads.w.place.{key}")
+    assert lacking(capacity_of(snapshot, placement), snapshot.requests["w"]) == case.lacking
+    assert case.of_those in texts.get("gpus_fit_node", ("",))[0]
+    edits = {edit.path: edit.value for fix in answer.fixes for edit in fix.edits}
+    entry = next(iter(case.place[key])) if isinstance(case.place[key], dict) else ""
+    assert edits.get(f"workloads.w.place.{key}{'.' if entry else ''}{entry}", "not told") is None
+
+
+def test_every_rule_of_place_has_a_case_and_one_that_judges_it() -> None:
+    rows = {one.rule: one.judged for one in GROUP_RULES} | {one.name: one.judged for one in FIT}
+    assert {*rows.values()} <= NAMES
+    assert {rule: {case.judged for case in cases} for rule, cases in CASES.items()} == {rule: {rows[rule]} for rule in PLACE}
