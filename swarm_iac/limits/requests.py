@@ -99,6 +99,17 @@ def replicas_stay_within(placed: PlacementIndex) -> Iterator[Violation]:
                 yield Violation(rule="replicas_stay_within", text=text, subject=name, path=path)
 
 
+def replicas_stay_under_per_node(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every w with per_node, and each node n:  |{a of w, not ended : node_a = n}| ≤ per_node_w"""
+    for name, ones in placed.going.items():
+        most = placed.stack.workloads[name].place.per_node
+        for node, count in Counter(one.node for one in ones).items():
+            if most is not None and count > most:
+                text = f"{count} replicas of {name} are on {node}, and it may have {most} on one node"
+                path = f"workloads.{name}.place.per_node"
+                yield Violation(rule="replicas_stay_under_per_node", text=text, subject=name, path=path)
+
+
 def labels_match_select(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a of w, not ended, and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
     for one in (one for ones in placed.going.values() for one in ones):
@@ -123,4 +134,11 @@ def states_allow(placed: PlacementIndex) -> Iterator[Violation]:
 
 #: Whether it is what was asked for, and where it was asked for, in the order in which they are told.
 ASKED = (everything_is_known, indices_are_unique, sizes_equal_request)
-PLACED = (states_allow, labels_match_select, replicas_are_spread, replicas_stay_within, gangs_are_whole)
+PLACED = (
+    states_allow,
+    labels_match_select,
+    replicas_are_spread,
+    replicas_stay_within,
+    replicas_stay_under_per_node,
+    gangs_are_whole,
+)

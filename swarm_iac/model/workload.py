@@ -151,6 +151,13 @@ WITHIN = GroupRule(
     leaves="with its others",
     bars=("are", "outside its {level}"),
 )
+PER_NODE = GroupRule(
+    rule="per_node_holds",
+    judged="replicas_stay_under_per_node",
+    text="at most {each} on one node: no other node has capacity",
+    leaves="with fewer of its replicas",
+    bars=("hold", "{each} of its replicas already"),
+)
 
 
 class Where(Value):
@@ -159,6 +166,9 @@ class Where(Value):
     select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
     spread: Annotated[Level | None, SPREAD] = Field(default=None, description="No two replicas on the same node (or rack).")
     within: Annotated[Level | None, WITHIN] = Field(default=None, description="All replicas on one node (or in one rack).")
+    per_node: Annotated[int | None, PER_NODE] = Field(
+        default=None, ge=1, le=100_000, description="At most so many replicas on one node (`--ntasks-per-node` of Slurm)."
+    )
     numa: Literal["single"] | None = Field(
         default=None,
         description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "

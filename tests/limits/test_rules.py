@@ -167,6 +167,7 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         {"workloads__free__place__within": "rack"},
         lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n3")],
     ),
+    ("replicas_stay_under_per_node", {ON + "per_node": 1}, lambda s: pair(s, "n1", "n1")),
     ("gangs_are_whole", {"workloads__w__gang": 3}, pair),
     ("gangs_are_whole", {"workloads__w__gang": 4}, lambda s: [*pair(s), put(s, "w-2", "n9").released()]),
     ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),

@@ -77,6 +77,19 @@ CASES: dict[str, list[Case]] = {
             of_those="of those with its others in the rack the most that is free is none",
         ),
     ],
+    "per_node_holds": [
+        Case(
+            {"per_node": 2}, 7, 1, 6, judged="replicas_stay_under_per_node",
+            text="at most 2 on one node: no other node has capacity",
+            lacking="3 nodes: 2 lack GPUs, 1 holds 2 of its replicas already",
+        ),
+        Case(
+            {"per_node": 1}, 2, 4, 1, judged="replicas_stay_under_per_node",
+            text="at most 1 on one node: no other node has capacity",
+            lacking="3 nodes: 2 lack GPUs, 1 holds 1 of its replicas already",
+            of_those="of those with fewer of its replicas the most that is free is 2 on n3",
+        ),
+    ],
     "selector_matches": [
         Case(
             {"select": {"zone": "b"}}, 1, 4, 0, judged="labels_match_select",
