@@ -110,6 +110,24 @@ def replicas_stay_under_per_node(placed: PlacementIndex) -> Iterator[Violation]:
                 yield Violation(rule="replicas_stay_under_per_node", text=text, subject=name, path=path)
 
 
+def workloads_stay_apart(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every two v ≠ w with apart, a of v and b of w, not ended:  p_a ≠ p_b, places of the larger kind that they name"""
+    on: dict[str, dict[str, list[str]]] = {}
+    for name, ones in placed.going.items():
+        for node in dict.fromkeys(one.node for one in ones if placed.stack.workloads[name].place.apart):
+            on.setdefault(placed.rack(node), {}).setdefault(node, []).append(name)
+    for nodes in on.values():
+        every = [(name, node) for node, names in nodes.items() for name in names]
+        for name, node in every:
+            whole = placed.stack.workloads[name].place.apart == "rack"
+            near = (one for one in (every if whole else ((other, node) for other in nodes[node])) if one[0] != name)
+            for other, there in near:
+                text = f"{name} on {node} is too near to {other} on {there}, and both are to be apart"
+                path = f"workloads.{name}.place.apart"
+                yield Violation(rule="workloads_stay_apart", text=text, subject=name, path=path)
+                break
+
+
 def labels_match_select(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a of w, not ended, and (l, v) ∈ select_w:  label_l(node_a) = v, where site and rack are labels"""
     for one in (one for ones in placed.going.values() for one in ones):
@@ -140,5 +158,6 @@ PLACED = (
     replicas_are_spread,
     replicas_stay_within,
     replicas_stay_under_per_node,
+    workloads_stay_apart,
     gangs_are_whole,
 )

@@ -98,6 +98,7 @@ class GroupRule:
     judged: str
     each: int | None = None  # most replicas of the workload in one group
     together: bool = False  # all replicas in one group
+    others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
     text: str  # of a reason; {level} is the kind of group, {each} the most in one
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
@@ -158,6 +159,14 @@ PER_NODE = GroupRule(
     leaves="with fewer of its replicas",
     bars=("hold", "{each} of its replicas already"),
 )
+APART = GroupRule(
+    rule="apart_keeps_away",
+    judged="workloads_stay_apart",
+    others=True,
+    text="no other workload with `apart` on one {level}: each {level} with capacity has one",
+    leaves="without another workload with `apart`",
+    bars=("are", "too near to another workload with `apart`"),
+)
 
 
 class Where(Value):
@@ -168,6 +177,10 @@ class Where(Value):
     within: Annotated[Level | None, WITHIN] = Field(default=None, description="All replicas on one node (or in one rack).")
     per_node: Annotated[int | None, PER_NODE] = Field(
         default=None, ge=1, le=100_000, description="At most so many replicas on one node (`--ntasks-per-node` of Slurm)."
+    )
+    apart: Annotated[Level | None, APART] = Field(
+        default=None,
+        description="No other workload with `apart` on the same node (or rack): for trainings that would share an uplink.",
     )
     numa: Literal["single"] | None = Field(
         default=None,

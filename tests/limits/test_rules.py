@@ -63,6 +63,11 @@ def put(
     return Allocation(name=name, node=node, gpus=gpus, cpus=cpus, **values)
 
 
+def _near(of: Stack) -> list[Allocation]:
+    """Two workloads on different nodes of one rack; each is told, if it is the one that asks for as much."""
+    return [put(of, "w-0", "n1", (0, 1), (0, 1)), put(of, "free-0", "n2")]
+
+
 #: `free` has half of a GPU.
 HALF = {"workloads__free__each__gpus": 0.5, "workloads__free__replicas": 3}
 
@@ -168,6 +173,7 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n3")],
     ),
     ("replicas_stay_under_per_node", {ON + "per_node": 1}, lambda s: pair(s, "n1", "n1")),
+    ("workloads_stay_apart", {ON + "apart": "rack", "workloads__free__place__apart": "node"}, _near),
     ("gangs_are_whole", {"workloads__w__gang": 3}, pair),
     ("gangs_are_whole", {"workloads__w__gang": 4}, lambda s: [*pair(s), put(s, "w-2", "n9").released()]),
     ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),

@@ -40,6 +40,7 @@ class Case:
     lacking: str
     of_those: str = ""  # what the reason about GPUs says of the nodes that the rule leaves
     others: dict[str, Any] = field(default_factory=dict)  # changes of NODES
+    beside: dict[str, Any] = field(default_factory=dict)  # another workload, of a higher priority
     judged: str = ""
 
 
@@ -90,6 +91,21 @@ CASES: dict[str, list[Case]] = {
             of_those="of those with fewer of its replicas the most that is free is 2 on n3",
         ),
     ],
+    "apart_keeps_away": [
+        Case(
+            {"apart": "node"}, 9, 1, 8, judged="workloads_stay_apart",
+            text="no other workload with `apart` on one node: each node with capacity has one",
+            lacking="3 nodes: 2 are too near to another workload with `apart`, 1 lacks GPUs",
+            of_those="of those without another workload with `apart` the most that is free is none",
+            beside={"replicas": 2, "each": {"gpus": 1}, "place": {"spread": "node", "apart": "node"}},
+        ),
+        Case(
+            {"apart": "rack"}, 2, 2, 1, judged="workloads_stay_apart",
+            text="no other workload with `apart` on one rack: each rack with capacity has one",
+            lacking="3 nodes: 2 are too near to another workload with `apart`, 1 lacks GPUs",
+            beside={"each": {"gpus": 4}, "place": {"apart": "node"}},
+        ),
+    ],
     "selector_matches": [
         Case(
             {"select": {"zone": "b"}}, 1, 4, 0, judged="labels_match_select",
@@ -113,10 +129,11 @@ _ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
 @pytest.mark.parametrize(("rule", "case"), _ALL, ids=[f"{rule}-{case.place}-{case.gpus}" for rule, case in _ALL])
 def test_what_is_pending_is_told_by_its_rule(rule: str, case: Case) -> None:
     request = {"replicas": case.replicas, "each": {"gpus": case.gpus}, "place": case.place}
+    beside = {"beside": {"priority": "high", **case.beside}} if case.beside else {}
     nodes = {name: node | case.others for name, node in NODES.items()}
-    stack = stack_of(nodes, {"w": request}, hardware=HARDWARE | {"two": HARDWARE["big"] | {"numa": 2}})
+    stack = stack_of(nodes, {"w": request, **beside}, hardware=HARDWARE | {"two": HARDWARE["big"] | {"numa": 2}})
     placement = solve(stack).placement
-    assert len(placement.going()) == case.placed
+    assert sum(one.workload == "w" for one in placement.going()) == case.placed
     snapshot = snapshot_of(stack, placement)
     answer = why(stack, placement, "w")
     texts = {reason.rule: (reason.text, reason.path) for reason in answer.reasons}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from swarm_iac.solver.explain.counting import GPU_RULE, NUMA_RULE, by_numa
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import NODE, RACK
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
@@ -68,8 +68,7 @@ def _barred(
     """For each of these rules about where a replica may lie: the nodes that it leaves in words, and those that it bars."""
     for group in request.groups:
         if group.of.rule in rules:
-            there = held(capacity, request, group.level)
-            out = {b.name for b in nodes if group.left(there, group_of(b, group.level)) == 0}
+            out = {b.name for b in nodes if left(capacity, request, group, b) == 0}
             yield f"{group.of.leaves}{' in the rack' if group.level == 'rack' else ''}", out
     if request.single and NUMA_RULE in rules:
         yield "with it free on one NUMA node", {b.name for b in nodes if by_numa(capacity, request, b, 1) < 1}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.workload import GROUP_RULES, Level
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, numa_node_suffices
@@ -45,7 +45,7 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     unbound, plain = 0, not request.together and not request.by_rack
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for host in capacity.snapshot.nodes.values():
-        if home or capacity.counts[request.name] or capacity.load[host.name]:
+        if home or capacity.counts[request.name] or capacity.load[host.name] or request.others:
             cap = on_node(capacity, request, host, rules, left, home)
         elif (kind := capacity.snapshot.alike[host.name]) in empty:
             cap = empty[kind]
@@ -72,26 +72,26 @@ def on_node(
     request: WorkloadRequest,
     host: NodeCapacity,
     rules: Set[str],
-    left: int,
+    fit: int,
     home: Counter[str] | None = None,
 ) -> int:
     """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
     if out := hindering(capacity.snapshot, request)[host.name] & rules:
         if out != {STATES} or host.state != "cordon" or not home:
             return 0
-        left = min(left, home[host.name])
+        fit = min(fit, home[host.name])
     for name, need, free in zip(NODE_RULES, request.need, capacity.free[host.name], strict=True):
         if need and name in rules:
-            left = min(left, free // need)
+            fit = min(fit, free // need)
     if request.shared and GPU_RULE in rules:
-        left = min(left, capacity.shares(request, host.name))
-    if request.single and NUMA_RULE in rules and left > 0:
-        left = min(left, by_numa(capacity, request, host, left))
+        fit = min(fit, capacity.shares(request, host.name))
+    if request.single and NUMA_RULE in rules and fit > 0:
+        fit = min(fit, by_numa(capacity, request, host, fit))
     for group in request.groups:
         if group.of.rule in rules:
-            most = group.left(held(capacity, request, group.level), group_of(host, group.level))
-            left = left if most is None else min(left, most)
-    return left
+            most = left(capacity, request, group, host)
+            fit = fit if most is None else min(fit, most)
+    return fit
 
 
 def by_numa(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
@@ -140,7 +140,11 @@ class Tally:
 
     def changed(self, nodes: Iterable[str]) -> None:
         """Something came to these nodes or left them, or their racks have another budget."""
-        for group in {self._count(self.capacity.snapshot.nodes[name]) for name in nodes}:
+        hosts = [self.capacity.snapshot.nodes[name] for name in nodes]
+        if self.request.others:  # who comes to a node of a rack may be too near to all others of it
+            racks = {host.rack for host in hosts} - {None}
+            hosts += [host for host in self.capacity.snapshot.nodes.values() if host.rack in racks]
+        for group in {self._count(host) for host in hosts}:
             self._total -= self._most[group]
             self._most[group] = self._of(group)
             self._total += self._most[group]
@@ -189,8 +193,7 @@ class Ruled:
         if request.single:
             self._cap(NUMA_RULE, self._numa())
         for group in request.groups:
-            there = held(capacity, request, group.level)
-            most = [group.left(there, group_of(host, group.level)) for host in self.nodes]
+            most = [left(capacity, request, group, host) for host in self.nodes]
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
 
     def _numa(self) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from swarm_iac.model.placement import Reason
 from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES
 from swarm_iac.solver.explain.messages import ANEW
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
@@ -58,7 +58,7 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
     if lack := _lack(capacity, request, host):
         return "lack", _LACKS[lack]
     for group in request.groups:
-        if group.left(held(capacity, request, group.level), group_of(host, group.level)) == 0:
+        if left(capacity, request, group, host) == 0:
             verb, what = group.of.bars
             return verb, group.told(what)
     if request.single and capacity.by_numa(request, host, 1) < 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Set
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement, Reason
-from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.model.workload import GROUP_RULES, PRIORITIES
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -18,6 +18,8 @@ from swarm_iac.units import GpuCount, Watts
 
 #: The rule that only a solve from the next placement gets past.
 ANEW = "keeps_its_devices"
+#: Rules that keep other workloads away, from their rack where they say so.
+_AWAY = {one.rule for one in GROUP_RULES if one.others}
 #: What one NUMA node has to have for a replica, in the order of `WorkloadRequest.on_one`.
 _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
 
@@ -262,7 +264,7 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
 
 def _in_the_way(capacity: FreeCapacity, rule: str, among: Iterable[str], places: Set[str]) -> set[str]:
     """Those of the nodes on which what is held counts for a rule."""
-    level = BUDGETS[rule].level if rule in BUDGETS else "node"
+    level = BUDGETS[rule].level if rule in BUDGETS else "rack" if rule in _AWAY else "node"
     if level in ("user", "cluster"):
         return set(among)
     nodes = capacity.snapshot.nodes

@@ -29,7 +29,8 @@ WITHOUT, BEFORE_OTHERS = 10, 200
 
 def simple(request: WorkloadRequest) -> bool:
     """Do its replicas stand each for itself, but for what racks and ceilings hold? Columns know no NUMA nodes."""
-    return not request.single and not (request.members > 1 and (request.gang or request.together or request.by_rack))
+    several = request.members > 1 and (request.gang or request.together or request.by_rack)
+    return not (request.single or request.others or several)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.workload import Level
+from swarm_iac.model.workload import Group, Level
 from swarm_iac.solver.snapshot import single_numa
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
@@ -32,6 +32,13 @@ def held(capacity: FreeCapacity, request: WorkloadRequest, level: Level) -> dict
     return found
 
 
+def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: NodeCapacity) -> int | None:
+    """How many more replicas a rule on groups of nodes leaves on this node; None: any number."""
+    if group.of.others and capacity.near(request, group, host):
+        return 0
+    return group.left(held(capacity, request, group.level), group_of(host, group.level))
+
+
 class FreeCapacity:
     """Free resources of nodes, racks, users and the cluster, and who stands where."""
 
@@ -50,6 +57,8 @@ class FreeCapacity:
         #: Cards held in part, by node: what each has left. `free[node][GPUS]` counts the empty ones.
         self.parts: dict[str, dict[int, int]] = {}
         self.held: dict[tuple[str, str], list[int]] = {}
+        #: Replicas of those that keep others away, by the key that says so and the rack: of whom, on which node, from what.
+        self.away: dict[tuple[str, str], Counter[tuple[str, str, Level]]] = {}
 
     def partial(self, node: str) -> dict[int, int]:
         """Cards of the node that are held in part: thousandths left of each."""
@@ -69,6 +78,7 @@ class FreeCapacity:
         other.load = Counter(self.load)
         other.parts = {name: dict(cards) for name, cards in self.parts.items()}
         other.held = {pair: list(cards) for pair, cards in self.held.items()}
+        other.away = {place: Counter(ones) for place, ones in self.away.items()}
         return other
 
     def most(self, request: WorkloadRequest, host: NodeCapacity) -> int:
@@ -133,9 +143,16 @@ class FreeCapacity:
         """How many more the rules of `place` on groups of nodes leave."""
         fit = ENDLESS
         for group in request.groups:
-            left = group.left(held(self, request, group.level), group_of(host, group.level))
-            fit = fit if left is None else min(fit, left)
+            most = left(self, request, group, host)
+            fit = fit if most is None else min(fit, most)
         return fit
+
+    def near(self, request: WorkloadRequest, group: Group, host: NodeCapacity) -> bool:
+        """Is another workload that has the key on this node, or in its rack where one of the two says so?"""
+        return any(
+            name != request.name and (node == host.name or "rack" in (level, group.level))
+            for name, node, level in self.away.get((group.of.key, group_of(host, "rack")), ())
+        )
 
     def take(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: tuple[int, ...] = ()) -> None:
         """Put `count` replicas on the node; a negative count releases them.
@@ -162,6 +179,12 @@ class FreeCapacity:
         counts[host.name] += count
         if not counts[host.name]:
             del counts[host.name]
+        for group in request.groups:
+            if group.of.others:
+                near = self.away.setdefault((group.of.key, group_of(host, "rack")), Counter())
+                near[request.name, host.name, group.level] += count
+                if not near[request.name, host.name, group.level]:
+                    del near[request.name, host.name, group.level]
         if self.single is not None and request.single:
             ones = self.single.setdefault(host.name, Counter())
             ones[request.name] += count

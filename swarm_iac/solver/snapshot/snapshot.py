@@ -82,6 +82,11 @@ class WorkloadRequest:
         return min((group.each for group in self.groups if group.each is not None), default=None)
 
     @property
+    def others(self) -> bool:
+        """Does it keep other workloads away?"""
+        return any(group.of.others for group in self.groups)
+
+    @property
     def by_rack(self) -> bool:
         """Does any rule bound how many replicas a rack has?"""
         return any(group.each is not None and group.level == "rack" for group in self.groups)

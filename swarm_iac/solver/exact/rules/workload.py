@@ -46,17 +46,41 @@ def group_rule_holds(fleet: FleetModel, rule: GroupRule) -> None:
                 _in_one(fleet, name, groups)
 
 
+def others_stay_away(fleet: FleetModel, rule: GroupRule) -> None:
+    """For every node n:  Σ_w in[w,n] ≤ 1;  for every rack g with n and w that says rack:  in[w,g] + Σ_{v≠w} in[v,n] ≤ 1.
+
+    in[w,·] ≥ x[w,n] / top[w,n], for all w with the rule. Near those that are fixed no x is a variable.
+    """
+    if not rule.others:
+        return
+    of = {name: one.level for name in fleet.by_request for one in fleet.request(name).groups if one.of is rule}
+    racks: dict[str, dict[str, list[str]]] = {}
+    for node, names in fleet.by_node.items():
+        if here := [name for name in names if name in of]:
+            racks.setdefault(group_of(fleet.node(node), "rack"), {})[node] = here
+    for rack, nodes in racks.items():
+        on = {(name, node): _used(fleet, name, node, [node]) for node, names in nodes.items() for name in names}
+        whole = {name for names in nodes.values() for name in names if of[name] == "rack"}
+        in_rack = {name: _used(fleet, name, rack, [node for node, names in nodes.items() if name in names]) for name in whole}
+        for node, names in nodes.items():
+            fleet.at_most([(on[name, node], 1) for name in names], 1)
+            for name in sorted(whole):
+                fleet.at_most([(in_rack[name], 1), *((on[other, node], 1) for other in names if other != name)], 1)
+
+
+def _used(fleet: FleetModel, name: str, group: str, nodes: list[str]) -> cp_model.IntVar:
+    """1 where any of the nodes has a replica."""
+    parts = [fleet.x[name, node] for node in nodes]
+
+    def used(values: Values) -> int:
+        return int(any(values[part.index] for part in parts))
+
+    var = fleet.new(0, 1, f"in[{name},{group}]", used)
+    for node in nodes:
+        fleet.model.add(fleet.x[name, node] <= fleet.tops[name, node] * var)
+    return var
+
+
 def _in_one(fleet: FleetModel, name: str, groups: dict[str, list[str]]) -> None:
     """One group at most has a replica."""
-    chosen = []
-    for group, inside in groups.items():
-        parts = [fleet.x[name, node] for node in inside]
-
-        def used(values: Values, parts: list[cp_model.IntVar] = parts) -> int:
-            return int(any(values[part.index] for part in parts))
-
-        var = fleet.new(0, 1, f"in[{name},{group}]", used)
-        chosen.append(var)
-        for node in inside:
-            fleet.model.add(fleet.x[name, node] <= fleet.tops[name, node] * var)
-    fleet.model.add(sum(chosen) <= 1)
+    fleet.model.add(sum(_used(fleet, name, group, inside) for group, inside in groups.items()) <= 1)
