@@ -158,7 +158,7 @@ def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Al
 
 
 def together(stack: Stack, allocations: list[Allocation], last: Placement) -> Iterator[Finding]:
-    """Nodes, racks, the cluster, spread and within."""
+    """Nodes, racks, the cluster, and the rules of `place` on groups of nodes."""
     nodes, workloads = defaultdict(list), defaultdict(list)
     for a in allocations:
         nodes[a.node].append(a)
@@ -174,6 +174,7 @@ def together(stack: Stack, allocations: list[Allocation], last: Placement) -> It
         yield from _above(f"cluster {key}", "the cluster", allocations, last, key, None if most is None else int(most))
     for name, ones in workloads.items():
         yield from _shape(stack, name, ones)
+    yield from _apart(stack, workloads)
 
 
 def parts(total: int, numa: int) -> list[range]:
@@ -266,6 +267,20 @@ def _shape(stack: Stack, name: str, ones: list[Allocation]) -> Iterator[Finding]
         yield Finding("spread", f"{name} has two replicas in one {where.spread}", names)
     if where.within and len({place(stack, a.node, where.within) for a in ones}) > 1:
         yield Finding("within", f"{name} is in more than one {where.within}", names)
+    if where.per_node and max(Counter(a.node for a in ones).values(), default=0) > where.per_node:
+        yield Finding("per_node", f"{name} has more than {where.per_node} replicas on one node", names)
+
+
+def _apart(stack: Stack, by_workload: dict[str, list[Allocation]]) -> Iterator[Finding]:
+    """No two workloads with `apart` on one node, nor in one rack where one of them says so."""
+    ones = [a for name, every in by_workload.items() if stack.workloads[name].place.apart for a in every if not a.ended]
+    for rack in (False, True):
+        there: dict[str, set[str]] = defaultdict(set)
+        for a in ones:
+            there[place(stack, a.node, "rack") if rack else a.node].add(a.workload)
+        for where, names in there.items():
+            if len(names) > 1 and (not rack or any(stack.workloads[name].place.apart == "rack" for name in names)):
+                yield Finding("apart", f"{', '.join(sorted(names))} are too near in {where}", frozenset(names))
 
 
 def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:

@@ -30,6 +30,8 @@ def filled(seed: int, machines: int) -> Drawn:
     parts, park = chance(rng, 0.15), Park.of(data)
     numa = random.Random(f"numa {seed}")  # of its own, so that all else is drawn as it was
     single = chance(numa, 0.4)
+    groups = random.Random(f"groups {seed}")
+    grouped = chance(groups, 0.3)
     asked = cores = 0
     size = len(text_of(data))
     while demand and size < MOST_BYTES and len(data["workloads"]) < 12 * machines + 5:
@@ -40,6 +42,8 @@ def filled(seed: int, machines: int) -> Drawn:
         members = one.get("gang") or int(str(one.get("replicas", 1)).split("..", maxsplit=1)[0])
         if single and chance(numa, 0.4) and _within_numa(one, shapes):
             one["place"] = one.get("place", {}) | {"numa": "single"}
+        if grouped and chance(groups, 0.15):
+            one["place"] = one.get("place", {}) | _beside(groups, one.get("place", {}), members)
         asked += members * gpus_of(one)
         cores += members * one["each"]["vcpus"] + 0.02 * vcpus / machines
         size += len(flow(one)) + 12
@@ -231,6 +235,13 @@ def _within_numa(one: Data, shapes: list[Data]) -> bool:
     able = [s for s in shapes if (not model or s["model"] == model) and s["gpu_memory"] >= memory]
     needs = {"gpus": gpus, "vcpus": cores, "memory": _gb(one, "memory")}
     return bool(gpus or cores) and any(all(need <= s[key] // s["numa"] for key, need in needs.items()) for s in able)
+
+
+def _beside(rng: random.Random, place: Data, members: int) -> Data:
+    """How many may be on one node, or who is kept away from it."""
+    if members > 1 and place.get("within") != "node" and chance(rng, 0.6):
+        return {"per_node": rng.choice([1, 2, 2, 4])}
+    return {"apart": rng.choice(["node", "rack"])}
 
 
 def _place(rng: random.Random, one: Data, entry: Data, members: int) -> None:

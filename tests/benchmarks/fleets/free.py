@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from swarm_iac.model.device import gpu
 from swarm_iac.model.hardware import Hardware
@@ -87,16 +87,29 @@ class Free:
         )
 
     def apart(self, name: str, node: str) -> bool:
-        """Do `spread` and `within` let one more replica of a workload stand there?"""
+        """Do the rules of `place` on groups of nodes let one more replica of a workload stand there?"""
         where = self.stack.workloads[name].place
         others = self.stands[name]
         if where.spread and any(
             place(self.stack, a.node, where.spread) == place(self.stack, node, where.spread) for a in others
         ):
             return False
+        if where.per_node and sum(a.node == node for a in others) >= where.per_node:
+            return False
+        if where.apart and any(self.near(name, node)):
+            return False
         return not where.within or all(
             place(self.stack, a.node, where.within) == place(self.stack, node, where.within) for a in others
         )
+
+    def near(self, name: str, node: str) -> Iterator[str]:
+        """The other workloads with `apart` that are on the node, or in its rack where one of the two says so."""
+        own = self.stack.workloads[name].place.apart
+        for other, ones in self.stands.items():
+            says = self.stack.workloads[other].place.apart if other in self.stack.workloads and other != name else None
+            level = "rack" if "rack" in (own, says) else "node"
+            if says and any(place(self.stack, a.node, level) == place(self.stack, node, level) for a in ones):
+                yield other
 
     def capacity(self, workload: Workload, node: str) -> bool:
         """Have the node and its rack what one replica needs, devices aside?"""

@@ -108,6 +108,10 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     where, others = stack.workloads[name].place, free.stands[name]
     if where.spread and any(place(stack, a.node, where.spread) == place(stack, node, where.spread) for a in others):
         yield "hold a replica already"
+    if where.per_node and sum(a.node == node for a in others) >= where.per_node:
+        yield f"hold {where.per_node} of its replicas already"
+    if where.apart and any(free.near(name, node)):
+        yield "are too near to another workload with `apart`"
     workload = stack.workloads[name]
     if where.numa and any(size(workload)[:2]) and free.devices(workload, node) is None:
         yield "have it free only over several NUMA nodes"

@@ -22,6 +22,8 @@ _PLACE = {
     "selector_matches": {"select": {}},
     "spread_keeps_apart": {"spread": None},
     "within_keeps_together": {"within": None},
+    "per_node_holds": {"per_node": None},
+    "apart_keeps_away": {"apart": None},
     "single_fits_numa_node": {"numa": None},
     "numa_node_suffices": {"numa": None},
 }
@@ -84,7 +86,8 @@ _SENTENCES = {
     r"holds GPU|is held by": "gpus_fit_node", r"its uplink carries": "egress_fits_uplink",
     r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
     r"asks for \S+: ": "selector_matches", r"asks for \S+, and": "gpu_model_matches", r"to be spread": "spread_keeps_apart",
-    r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together", r"node \S+ carries": "node_stays_under_limits",
+    r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
+    r"may have \d+ on one node": "per_node_holds", r"both are to be apart": "apart_keeps_away", r"node \S+ carries": "node_stays_under_limits",
     r"the cluster carries": "cluster_stays_under_limits", r"user \S+ holds": "user_stays_under_limits",
 }  # fmt: skip
 
