@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -107,11 +106,6 @@ class Node(Value):
         """All that `place.select` can ask for: its labels, and its site and rack under these names."""
         own = {"site": self.site, "rack": self.rack}
         return self.labels | {key: value for key, value in own.items() if value is not None}
-
-    def carries(self, select: Mapping[str, str]) -> bool:
-        """Has it every label that is asked for?"""
-        has = self.labelled
-        return all(has.get(label) == value for label, value in select.items())
 
 
 class Solve(Value):

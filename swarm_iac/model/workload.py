@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -212,6 +212,10 @@ class Where(Value):
     def labels(self) -> Iterable[str]:
         """The labels that it looks at."""
         return self.select
+
+    def suits(self, labels: Mapping[str, str]) -> bool:
+        """May replicas be on a node with these labels, whatever runs there?"""
+        return all(labels.get(label) == value for label, value in self.select.items())
 
 
 #: Of each key of `place` that has one, in their order.

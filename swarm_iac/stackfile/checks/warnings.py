@@ -96,7 +96,7 @@ def _places(stack: Stack, level: Level, request: Workload) -> int:
     for node in stack.nodes.values():
         if node.state == "lost" or node.hardware not in able:
             continue
-        if node.carries(request.place.select):
+        if request.place.suits(node.labelled):
             found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
             if len(found) >= request.members:
                 break
