@@ -300,8 +300,8 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
 def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
     """The decision of a valid lock or candidate."""
     declared = None if stack is now.stack else now.stack
-    told = growth.with_sizes(now.stack, proofs.explained(placement, proof))
-    return replace(now, stack=stack, declared=declared, placement=told, proof=proof)
+    shown = growth.with_sizes(now.stack, proofs.explained(placement, proof))
+    return replace(now, stack=stack, declared=declared, placement=shown, proof=proof)
 
 
 class Ran(TypedDict):

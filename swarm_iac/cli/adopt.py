@@ -42,7 +42,7 @@ class Ledgers:
 
 def find(stack: str) -> Ledgers:
     """Read every node's ledger. Changes nothing."""
-    view = fleet_view.look(stack, planned=False)
+    view = fleet_view.read(stack, planned=False)
     by: dict[tuple[str, str], list[str]] = {}
     for name, seen in sorted(view.observed.items()):
         if seen.ledger is not None and not seen.error:

@@ -36,7 +36,7 @@ def run(root: Path) -> int:
     phases.run("toolchain", lambda: say(f"pulumi from {require_pulumi(say)}"))
     phases.run("sandbox", lambda: Sandbox(root / ".sandbox").up(say))
     status = phases.run("pulumi up", lambda: engine.pulumi(root, _STACK, ["up", "--yes", "--skip-preview"], say).returncode)
-    view = fleet_view.look(_STACK)
+    view = fleet_view.read(_STACK)
     show(
         table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)),
         table("workloads", fleet_status.ALLOCATION_HEADS, fleet_status.allocation_rows(view)),

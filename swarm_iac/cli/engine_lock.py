@@ -57,12 +57,16 @@ def owners(state: Path, stack: str) -> Iterator[LockOwner]:
     """Every readable lock on the stack."""
     for path in sorted((state / ".pulumi" / "locks").glob(f"**/{stack}/*.json")):
         try:
-            said = json.loads(path.read_text())
-            process = int(said["pid"])
+            lock = json.loads(path.read_text())
+            process = int(lock["pid"])
         except (OSError, ValueError, TypeError, KeyError):
             continue  # just released, or not one of the engine's
         yield LockOwner(
-            path, str(said.get("username", "")), str(said.get("hostname", "")), process, _seconds(said.get("timestamp"))
+            path,
+            str(lock.get("username", "")),
+            str(lock.get("hostname", "")),
+            process,
+            _seconds(lock.get("timestamp")),
         )
 
 

@@ -62,6 +62,6 @@ def run(steps: Iterable[Step]) -> int:
 
 def _graces(step: Step) -> Iterator[int]:
     unit = ((step.want.get("allocations") or {}).get(step.allocation) or {}).get("unit") or {}
-    said = [unit.get("grace_s"), *(value for each in step.changes if each.path.endswith(".unit.grace_s")
+    given = [unit.get("grace_s"), *(value for each in step.changes if each.path.endswith(".unit.grace_s")
                                    for value in (each.old, each.new))]  # fmt: skip
-    yield from (value for value in said if isinstance(value, int))
+    yield from (value for value in given if isinstance(value, int))

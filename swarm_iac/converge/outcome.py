@@ -52,7 +52,7 @@ class _Change(Value):
     new: Any = None
 
 
-class _Told(Value):
+class _Reported(Value):
     """What a node may say of one step. Another type than these is no answer."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -94,27 +94,27 @@ class Outcomes:
             if (host, VERB_OF.get(data.get("task", ""))) in self.asked:
                 self.on_progress(f"{host}: {data.get('task', '')}")
         elif kind in ("runner_on_ok", "runner_on_failed") and isinstance(result.get("outcomes"), list):
-            for told in result["outcomes"]:
-                self._take(told, host)
+            for raw in result["outcomes"]:
+                self._take(raw, host)
         elif kind in ("runner_on_failed", "runner_on_unreachable") and data.get("task_action") != "ansible.builtin.fail":
             self.trouble.setdefault(host, words(result))
 
-    def _take(self, said: Any, host: str) -> None:
-        name = said.get("id") if isinstance(said, Mapping) else None
+    def _take(self, raw: Any, host: str) -> None:
+        name = raw.get("id") if isinstance(raw, Mapping) else None
         if not isinstance(name, str) or name not in self.steps:
             return
         if self.steps[name].node != host:
             self.on_progress(f"{host}: answered for a step of {self.steps[name].node}, which counts for nothing")
             return
         try:
-            told = _Told.model_validate(said)
+            reported = _Reported.model_validate(raw)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             why = f"the node's answer is not understood: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-            told = _Told(id=name, ok=False, message=why)
+            reported = _Reported(id=name, ok=False, message=why)
         result = StepResult(
-            id=name, ok=told.ok, changed=told.changed, skipped=told.skipped, pending=told.pending,
-            message=printable(told.message, _WORDS), seconds=told.seconds,
+            id=name, ok=reported.ok, changed=reported.changed, skipped=reported.skipped, pending=reported.pending,
+            message=printable(reported.message, _WORDS), seconds=reported.seconds,
         )  # fmt: skip
         self.results[name] = result
         if result.skipped:
@@ -122,7 +122,7 @@ class Outcomes:
         state = "pending" if result.pending else "failed" if not result.ok else "changed" if result.changed else "unchanged"
         self.on_progress(f"{result.id}: {state}{': ' + result.message if result.message else ''}")
         if self.values:
-            for change in told.changes:
+            for change in reported.changes:
                 self.on_progress(f"  {printable(change.path)}: {json.dumps(change.old)} → {json.dumps(change.new)}")
 
     def finish(self, *, stopped: bool, ended: str) -> dict[str, StepResult]:
@@ -145,8 +145,8 @@ def words(result: Mapping[str, Any]) -> str:
     text = printable(str(result.get("msg") or result.get("stderr") or result.get("module_stderr") or "no reason was given"))
     if late := _LATE.search(text):
         return f"no answer within {late[1]} s, the most for its steps of this kind"
-    for told, meant in _MEANS.items():
-        if told in text:
+    for phrase, meant in _MEANS.items():
+        if phrase in text:
             return meant
     if disk := _DISK.search(text):
         return f"{disk['path']}: {_FULL[disk['number']]}" if disk["path"] else _FULL[disk["number"]]

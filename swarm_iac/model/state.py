@@ -191,7 +191,7 @@ class Observed(Value):
     ends: dict[str, str] = Field(
         default={}, description=f"Of each that ended: systemd's word for how (success, oom-kill, …), or {TIME_LIMIT}."
     )
-    setbacks: dict[str, RolloutFailure] = Field(default={}, description="By path; see Change.path.")
+    rollout_failures: dict[str, RolloutFailure] = Field(default={}, description="By path; see Change.path.")
     booted: int = Field(default=0, ge=0, le=10**11, description="When it booted, if something waits since. [s since 1970]")
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
     troubles: tuple[str, ...] = Field(default=(), description="What is wrong with the machine, although it could be read.")

@@ -78,7 +78,7 @@ class Plan(Value):
 
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
-    left: tuple[Deferred, ...] = Field(default=(), description="What is left for a later run.")
+    deferred: tuple[Deferred, ...] = Field(default=(), description="What is left for a later run.")
 
     def waves(self) -> tuple[tuple[Step, ...], ...]:
         """Steps in groups: a step's wave is one above what it waits for on other nodes, or of a later verb on its own.

@@ -128,7 +128,7 @@ class Group:
             return 0
         return None if self.each is None else max(0, self.each - held.get(group, 0))
 
-    def told(self, words: str) -> str:
+    def format(self, words: str) -> str:
         """Words of the rule, about this."""
         return words.format(level=self.level, each=self.each)
 

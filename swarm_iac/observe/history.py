@@ -63,12 +63,12 @@ class _Line(Value):
     steps: list[_Step]
 
 
-def _lines(node: str, said: Any) -> tuple[list[dict[str, Any]], int]:
+def _lines(node: str, reported: Any) -> tuple[list[dict[str, Any]], int]:
     """The lines that are some, and how many are none. A node tells of its own steps, under the name that it has now."""
-    if not isinstance(said, list):
+    if not isinstance(reported, list):
         raise ValueError("the node's answer is no list of lines")
     found, bad = [], 0
-    for each in said:
+    for each in reported:
         try:
             line = _Line.model_validate(printable_all(each)).model_dump(exclude_unset=True)
         except ValidationError:

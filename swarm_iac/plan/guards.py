@@ -74,9 +74,9 @@ def refuse_left(working: Mapping[str, Collection[str]]) -> None:
     """Raises Refused when there is a node that left the stack; `working`: what is on each, by its name."""
     if working:
         count = sum(map(len, working.values()))
-        told = "; ".join(f"{node}: {_some(list(names))}" for node, names in working.items())
+        listed = "; ".join(f"{node}: {_some(list(names))}" for node, names in working.items())
         raise Refused(
-            f"{len(working)} nodes that left the stack still hold {count} allocations ({told})",
+            f"{len(working)} nodes that left the stack still hold {count} allocations ({listed})",
             hint="put them back with `state: drain`, run up, and remove them then; a machine that is gone gets `state: lost`",
         )
 

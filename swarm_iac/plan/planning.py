@@ -13,7 +13,7 @@ from swarm_iac.plan.deferred import leave
 from swarm_iac.plan.order.safe_order import safe
 from swarm_iac.plan.order.temporary_placement import Fits
 from swarm_iac.plan.state.diff import ended
-from swarm_iac.plan.state.mismatch import unlike
+from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.plan.state.runtimes import limit_reached
 from swarm_iac.plan.step_graph.actions import Machine
 from swarm_iac.plan.step_graph.draft import Draft
@@ -49,8 +49,8 @@ def steps(
     """
     if only is None:
         all_of, graph = safe(observed, desired, agent, budget or Solve(), fits)
-        left, warnings = leave(all_of, graph, unlike(observed, desired), retry)
-        return Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), left=tuple(left))
+        left, warnings = leave(all_of, graph, mismatches(observed, desired), retry)
+        return Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), deferred=tuple(left))
     chosen = part(observed, desired, only)
     all_of, graph = safe(observed, chosen.desired, agent, budget or Solve(), fits)
     touched = {draft.node for draft in graph.values() if draft.allocation in chosen.names}
@@ -58,8 +58,8 @@ def steps(
     def asked(draft: Draft) -> bool:
         return draft.allocation in chosen.names if draft.allocation else draft.node in only.nodes | touched
 
-    left, warnings = leave(all_of, graph, unlike(observed, desired), retry, asked)
-    now = Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), left=tuple(left))
+    left, warnings = leave(all_of, graph, mismatches(observed, desired), retry, asked)
+    now = Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), deferred=tuple(left))
     try:
         whole = steps(observed, desired, agent, budget, fits, retry)
     except Refused:

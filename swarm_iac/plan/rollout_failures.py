@@ -77,16 +77,18 @@ def _halt(
     done = [
         node for node, machine in all_of.items() if node not in {*nodes, *waiting} and _has(machine, tuple(changes.values()))
     ]
-    told = [f"{node}, {_first({path: found[node] for (path, _), found in where.items() if node in found})}" for node in nodes]
+    failures = [
+        f"{node}, {_first({path: found[node] for (path, _), found in where.items() if node in found})}" for node in nodes
+    ]
     steps = {
-        draft.id: f"the roll-out of {what} halted on {told[nodes.index(draft.node)]}" if draft.node in nodes
+        draft.id: f"the roll-out of {what} halted on {failures[nodes.index(draft.node)]}" if draft.node in nodes
         else f"the roll-out of {what} halted on {', '.join(nodes)}"
         for draft in drafts
     }  # fmt: skip
     return Halt(
         nodes,
         steps,
-        f"the roll-out of {what} halted on {'; '.join(told)}\n"
+        f"the roll-out of {what} halted on {'; '.join(failures)}\n"
         f"  untouched: {', '.join(waiting) or 'none'}; done before: {', '.join(done) or 'none'}\n"
         f"  to go on, change the value in the stack file; to try it again, on {nodes[0]} first: {RETRY}",
     )

@@ -25,7 +25,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.resource import RESOURCES
 from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired, LedgerHead, Observed
-from swarm_iac.plan.order.temporary_placement import may_stand
+from swarm_iac.plan.order.temporary_placement import may_be_placed
 from swarm_iac.provider.plugin.wire import understood
 from swarm_iac.reconcile import Records, Request, Target
 
@@ -111,7 +111,7 @@ def target(inputs: Mapping[str, Any]) -> Target:
 
     more: dict[str, Any] = {}
     if text:  # parsed only if a temporary placement is considered
-        more = {"fits": lambda workload, node: may_stand(stack(), workload, node), "stack": stack}
+        more = {"fits": lambda workload, node: may_be_placed(stack(), workload, node), "stack": stack}
     return Target(unpack(inputs.get("spec")), _lineage(inputs), **_unpack_guard(inputs.get("guard")), **more)
 
 

@@ -33,8 +33,8 @@ def of(home: Path | None, lineage: str, saved: int = 0) -> set[At]:
     if home is None:
         return set()
     try:
-        said = json.loads(_path(home, lineage).read_text())
-        return {(str(node), str(name)) for node, name in said["places"]} if int(said["serial"]) > saved else set()
+        content = json.loads(_path(home, lineage).read_text())
+        return {(str(node), str(name)) for node, name in content["places"]} if int(content["serial"]) > saved else set()
     except (OSError, ValueError, TypeError, KeyError):
         return set()
 

@@ -57,7 +57,9 @@ class Reconciliation:
                     each.path: RolloutFailure(value=each.new, why=result.message, serial=self.serial + 1)
                     for each in step.changes
                 }
-                seen[step.node] = seen[step.node].model_copy(update={"setbacks": {**seen[step.node].setbacks, **lost}})
+                seen[step.node] = seen[step.node].model_copy(
+                    update={"rollout_failures": {**seen[step.node].rollout_failures, **lost}}
+                )
         return replace(now, observed=seen)
 
     def _with(self, read: Read, names: set[str]) -> Reconciliation:
@@ -73,8 +75,8 @@ class Reconciliation:
             elif name in self.transition.records.seen:
                 # What a node could not record, since it became unreachable, unless a later run was there.
                 serial = node.ledger.serial if node.ledger else 0
-                lost = {path: one for path, one in last[name].setbacks.items() if one.serial >= serial}
-                found[name] = node.model_copy(update={"setbacks": {**lost, **node.setbacks}})
+                lost = {path: one for path, one in last[name].rollout_failures.items() if one.serial >= serial}
+                found[name] = node.model_copy(update={"rollout_failures": {**lost, **node.rollout_failures}})
         ours, named = believed(self.transition, found)
         return replace(self, observed=self.observed | ours, claims={**self.claims, **named})
 

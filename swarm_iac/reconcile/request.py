@@ -11,7 +11,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired
 from swarm_iac.plan import desired
-from swarm_iac.plan.order.temporary_placement import Fits, may_stand
+from swarm_iac.plan.order.temporary_placement import Fits, may_be_placed
 from swarm_iac.plan.planning import anywhere
 
 if TYPE_CHECKING:
@@ -62,4 +62,4 @@ class Target:
     def of(cls, request: Request, nodes: dict[str, Desired], lineage: str = "") -> Target:
         """The target of a request; `nodes`: of that request."""
         stack = request.stack
-        return cls(nodes, lineage, stack.solve, request.lost, request.stood, partial(may_stand, stack), lambda: stack)
+        return cls(nodes, lineage, stack.solve, request.lost, request.stood, partial(may_be_placed, stack), lambda: stack)

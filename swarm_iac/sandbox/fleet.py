@@ -113,7 +113,7 @@ class Sandbox:
         spec, begin = self._spec(node), time.monotonic()
         with self._locked():
             before = self._boot_id(node)
-            said = self.begin_reboot(node)
+            failure = self.begin_reboot(node)
             self._drop_connection(spec)
             while time.monotonic() < begin + _BOOT_SECONDS:
                 with contextlib.suppress(SandboxError):
@@ -122,7 +122,7 @@ class Sandbox:
                         return
                 self._drop_connection(spec)
                 time.sleep(0.5)
-        raise SandboxError(f"{node} did not come back from its reboot", said or self._machine(spec).last_words())
+        raise SandboxError(f"{node} did not come back from its reboot", failure or self._machine(spec).last_words())
 
     def begin_reboot(self, node: str) -> str:
         """Have the node restart itself in order, without waiting for it; what ssh complained of, if it did.

@@ -94,7 +94,7 @@ def _shape(document: Document, model: type[Shape], prefix: tuple[Step, ...]) -> 
     except ValidationError as error:
         problems += [problem(document, one, model, prefix) for one in error.errors(include_url=False)]
         # One value can fail in several parts of a union, or in the scan as well: one sentence is enough.
-        return None, list({told.path: told for told in reversed(problems)}.values())
+        return None, list({each.path: each for each in reversed(problems)}.values())
     return (None if problems else shape), problems
 
 

@@ -40,7 +40,7 @@ from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired, steps
-from swarm_iac.plan.order.temporary_placement import may_stand
+from swarm_iac.plan.order.temporary_placement import may_be_placed
 from swarm_iac.units import BitsPerSecond, Bytes
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
@@ -165,7 +165,7 @@ def _changes(now: Decision) -> bool | None:
     wanted = desired(now.stack, now.placement)
     seen = lock_records.observed(now, wanted)
     try:
-        plan = steps(seen, wanted, "", now.stack.solve, partial(may_stand, now.stack))
+        plan = steps(seen, wanted, "", now.stack.solve, partial(may_be_placed, now.stack))
     except Refused:
         return None
     return plan_report.changes(FleetView(now, wanted, seen, plan, "the lock"))

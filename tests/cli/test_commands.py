@@ -96,7 +96,7 @@ def test_a_plan_of_a_part_names_what_it_leaves(fleet: Path) -> None:
     assert ended.code == 0, ended.err
     plan = json.loads(ended.out)
     assert {step["node"] for step in plan["steps"]} == {"gpu-03"}
-    assert {left["step"].partition("/")[0] for left in plan["left"]} == {"gpu-01", "gpu-02"}
+    assert {left["step"].partition("/")[0] for left in plan["deferred"]} == {"gpu-01", "gpu-02"}
     team = json.loads(swarm("plan", "--offline", "--json", "--only", "product", at=fleet).out)
     assert {step["allocation"] for step in team["steps"]} - {""} == {"chat-0", "chat-1"}
     unknown = swarm("plan", "--offline", "--only", "gpu-9", at=fleet)

@@ -198,8 +198,8 @@ def test_ps_shows_only_what_was_asked_for(file: Path, monkeypatch: pytest.Monkey
         return {one.get("name") or one["workload"] for one in answer}
 
     assert found("--pending") == {"fine"} and found("--pending", "--user", "ada") == set()
-    look = fleet_view.look
-    monkeypatch.setattr(fleet_view, "look", lambda name, **ways: look(name, **{**ways, "offline": True}))
+    read = fleet_view.read
+    monkeypatch.setattr(fleet_view, "read", lambda name, **ways: read(name, **{**ways, "offline": True}))
     assert found("--user", "bo") == {"fine-0", "fine"}
     assert found("--node", "gpu-02") == {"pretrain-0"}
     assert "did you mean bo?" in swarm("ps", "--user", "boo", at=file.parents[1]).err

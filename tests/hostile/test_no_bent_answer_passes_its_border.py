@@ -46,7 +46,7 @@ def honest(wanted: Any) -> dict[str, Any]:
               "processes": ["12 ada python"]} for n in range(count)]  # fmt: skip
     return {
         "agent": "", "clock": 0, "error": "", "ledger": {"lineage": "L", "serial": 3, "fleet": "dev"}, "state": state,
-        "setbacks": {"gpus[0].power_w": {"value": 500, "why": "refused", "serial": 2}},
+        "rollout_failures": {"gpus[0].power_w": {"value": 500, "why": "refused", "serial": 2}},
         "facts": {"hostname": wanted.node, "kernel": "6.1", "cpus": 4, "memory": 1600 * 10**6, "gpus": cards,
                   "numa": {"0": "0-1", "1": "2-3"}, "driver": "550", "disks": {"/dev/vdb": 4 * 10**9},
                   "interfaces": {"eth1": 10**9}, "governors": ["performance"]},
@@ -75,7 +75,7 @@ PARTS = (
     "health",
     "facts",
     "ledger",
-    "setbacks",
+    "rollout_failures",
     "started",
     "ends",
     "foreign",

@@ -42,7 +42,7 @@ def harmless(value: Any) -> None:
 def test_words_of_an_observation() -> None:
     said = {"error": STEERS, "troubles": [STEERS], "foreign": [STEERS], "health": {"x-0": STEERS}, "agent": STEERS}
     facts = {"hostname": STEERS, "disks": {STEERS: 1}, "interfaces": {STEERS: 1}, "governors": [STEERS]}
-    more = {"facts": facts, "setbacks": {STEERS: {"value": STEERS, "why": STEERS}}}
+    more = {"facts": facts, "rollout_failures": {STEERS: {"value": STEERS, "why": STEERS}}}
     found = read("a", json.dumps({**said, **more}).encode())
     assert found.error and "\\x1b[2J" in found.error
     harmless(found.model_dump(mode="json"))

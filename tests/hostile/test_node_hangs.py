@@ -120,7 +120,7 @@ def test_a_step_that_cannot_be_ended_is_told_and_nothing_else_begins(machine: Pa
 def test_a_roll_out_that_hangs_is_remembered(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(step.HANDLERS, "settings", deaf)
     step.perform(asked("one", sets={"a": 1}, rollout=True), root=str(machine), apart=True)
-    assert ledger.load(str(machine)).data["setbacks"]["a"]["why"].startswith("no end within")
+    assert ledger.load(str(machine)).data["rollout_failures"]["a"]["why"].startswith("no end within")
 
 
 def test_a_driver_that_hangs_never_hides_why_a_node_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_only_what_a_roll_out_tried_in_vain_is_remembered_until_it_succeeds(mach
         sets = {"gpus[0].power_w": watts}
         one = {**_step("a", watts), "sets": sets, "rollout": rollout}
         step.perform({"verb": "gpus", "steps": [one], "guard": GUARD}, root=str(machine))
-        return ledger.load(str(machine)).data["setbacks"]
+        return ledger.load(str(machine)).data["rollout_failures"]
 
     assert tried(900, rollout=False) == {}, "nobody waits for it"
     found = tried(900, rollout=True)["gpus[0].power_w"]
@@ -89,7 +90,16 @@ def test_only_what_a_roll_out_tried_in_vain_is_remembered_until_it_succeeds(mach
     step.perform(
         {"verb": "gpus", "steps": [{**_step("a", 900), "sets": {"x": 1}, "rollout": True}], "guard": other}, root=str(machine)
     )
-    assert ledger.load(str(machine)).data["setbacks"] == {}, "who was refused tried nothing"
+    assert ledger.load(str(machine)).data["rollout_failures"] == {}, "who was refused tried nothing"
+
+
+def test_a_ledger_of_an_earlier_version_keeps_what_failed(machine: Path) -> None:
+    failed = {"gpus[0].power_w": {"value": 1, "why": "no", "serial": 1}}
+    path = machine / ledger.LEDGER.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"lineage": "L1", "serial": 1, "fleet": "dev", "setbacks": failed}))
+    assert ledger.load(str(machine)).data["rollout_failures"] == failed
+    assert "setbacks" not in ledger.load(str(machine)).data
 
 
 def test_a_card_that_fails_in_a_roll_out_puts_the_settings_of_the_same_run_back(machine: Path, nvml: Any) -> None:

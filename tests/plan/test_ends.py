@@ -135,7 +135,7 @@ def test_what_ended_by_the_lock_is_never_started_and_who_comes_waits_until_it_is
         for one, was in ones.items():
             still = fleet.nodes[node].allocations[one]
             assert still.gpus == was.gpus and still.slice == was.slice, "nothing is taken from what may run"
-    waits = {left.step.allocation for left in plan.left}  # for one that runs
+    waits = {left.step.allocation for left in plan.deferred}  # for one that runs
     for node, each in desired.items():
         for one in each.ended:
             if how[one] not in MAY_RUN and one in fleet.nodes[node].allocations and one not in waits:

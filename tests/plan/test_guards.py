@@ -10,7 +10,7 @@ from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.workload import Each, Where, Workload
 from swarm_iac.plan import guards, steps
-from swarm_iac.plan.order.temporary_placement import may_stand
+from swarm_iac.plan.order.temporary_placement import may_be_placed
 from swarm_iac.units import Bytes, Cpus
 from tests.plan import fleets
 
@@ -106,5 +106,5 @@ def test_a_replica_stands_only_where_its_wish_lets_it() -> None:
         user="ada", each=Each(gpus=Gpus(count=1, model="H100")), place=Where(select={"site": "fra"}), renamed_from="old"
     )
     stack = Stack(fleet="f", hardware=gpus, nodes=nodes, workloads={"chat": request})
-    assert [node for node in nodes if may_stand(stack, "old", node)] == ["n1"]
-    assert not may_stand(stack, "chat", "n1"), "nothing runs under that name"
+    assert [node for node in nodes if may_be_placed(stack, "old", node)] == ["n1"]
+    assert not may_be_placed(stack, "chat", "n1"), "nothing runs under that name"

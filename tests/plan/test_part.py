@@ -61,7 +61,7 @@ def test_a_part_never_breaks_a_law_nor_touches_the_rest(
     except Refused:
         return
     whole = plan_of(observed, desired) or Plan()
-    assert {step.id for step in whole.steps} <= {step.id for step in plan.steps} | {left.step.id for left in plan.left}
+    assert {step.id for step in whole.steps} <= {step.id for step in plan.steps} | {left.step.id for left in plan.deferred}
     mixed = part(observed, desired, asked).desired
     for found in (any_order(order, plan), as_converged(plan)):
         fleet = carry_out(Fleet(observed, mixed), found)
@@ -82,11 +82,11 @@ def test_all_parts_together_are_never_less_than_the_whole(
     old: dict[str, NodeState], new: dict[str, NodeState], order: Order
 ) -> None:
     observed, desired = fleets.observed(old), fleets.desired(new, old)
-    everything = Only(frozenset(fleets.NODES), said="n1, n2, n3")
+    everything = Only(frozenset(fleets.NODES), text="n1, n2, n3")
     plan = plan_of(observed, desired)
     if plan is not None:
         found = steps(observed, desired, only=everything)
-        assert found.left == () and carry_out(Fleet(observed, desired), any_order(order, found)).nodes == new
+        assert found.deferred == () and carry_out(Fleet(observed, desired), any_order(order, found)).nodes == new
 
 
 def one(name: str, gpu: int, command: str = "x") -> dict[str, AllocationState]:
@@ -96,19 +96,19 @@ def one(name: str, gpu: int, command: str = "x") -> dict[str, AllocationState]:
 def test_who_has_no_capacity_beside_the_rest_stays_and_says_why() -> None:
     old = {"n1": fleets.node(one("train-0", 0)), "n2": fleets.node(one("code-0", 0))}
     new = {"n1": fleets.node(one("code-0", 0)), "n2": fleets.node(one("train-0", 0))}
-    plan = steps(fleets.observed(old), fleets.desired(new), only=Only(workloads=frozenset({"train"}), said="research"))
+    plan = steps(fleets.observed(old), fleets.desired(new), only=Only(workloads=frozenset({"train"}), text="research"))
     assert plan.steps == ()
     assert "--only research: train-0 stays as it is: GPU 0 of n2 is still held by code-0" in plan.warnings
-    assert {left.cause for left in plan.left} == {"part"}
-    assert plan.warnings[-1] == f"--only research: {len(plan.left)} steps are left for later, on n1, n2"
+    assert {left.cause for left in plan.deferred} == {"part"}
+    assert plan.warnings[-1] == f"--only research: {len(plan.deferred)} steps are left for later, on n1, n2"
 
 
 def test_a_chosen_node_is_its_own_canary_and_the_rest_rolls_out_later() -> None:
     old = {name: fleets.node({}, "60") for name in fleets.NODES}
     new = {name: fleets.node({}, "1") for name in fleets.NODES}
-    plan = steps(fleets.observed(old), fleets.desired(new), only=Only(frozenset({"n2"}), said="n2"))
+    plan = steps(fleets.observed(old), fleets.desired(new), only=Only(frozenset({"n2"}), text="n2"))
     assert [(step.id, step.after) for step in plan.steps] == [("n2/settings", ())]
-    assert [left.step.id for left in plan.left] == ["n1/settings", "n3/settings"]
+    assert [left.step.id for left in plan.deferred] == ["n1/settings", "n3/settings"]
 
 
 def test_a_part_of_a_change_that_is_refused_as_a_whole_is_done() -> None:
@@ -119,8 +119,8 @@ def test_a_part_of_a_change_that_is_refused_as_a_whole_is_done() -> None:
     desired = fleets.desired({**new, "n3": fleets.node(one("train-0", 0))})
     with pytest.raises(Refused):
         steps(observed, desired)
-    found = steps(observed, desired, only=Only(workloads=frozenset({"train"}), said="research"))
-    assert {left.cause for left in found.left} == {"unreachable"}
+    found = steps(observed, desired, only=Only(workloads=frozenset({"train"}), text="research"))
+    assert {left.cause for left in found.deferred} == {"unreachable"}
 
 
 def test_a_name_is_a_node_or_a_team() -> None:

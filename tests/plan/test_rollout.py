@@ -78,14 +78,14 @@ def test_a_node_that_is_dark_or_new_holds_up_nobody() -> None:
     assert {step.node: step.after for step in found} == {"n01": ("n01/prepare",), "n02": (), "n03": ("n02/settings",)}
 
 
-FAILED = {"setbacks": {'settings.sysctl["vm.swappiness"]': {"value": "10", "why": "it broke", "serial": 7}}}
+FAILED = {"rollout_failures": {'settings.sysctl["vm.swappiness"]': {"value": "10", "why": "it broke", "serial": 7}}}
 
 
 def test_what_failed_on_one_node_is_never_tried_on_another_nor_again() -> None:
     found = plan([("60", "10")] * 3 + [("10", "10")], 5, n01=FAILED)
     assert found.steps == ()
-    assert [(left.step.id, left.cause) for left in found.left] == [(f"n0{each}/settings", "halted") for each in range(3)]
-    assert "halted on n01, run 7 (it broke)" in found.left[1].why
+    assert [(left.step.id, left.cause) for left in found.deferred] == [(f"n0{each}/settings", "halted") for each in range(3)]
+    assert "halted on n01, run 7 (it broke)" in found.deferred[1].why
     (told,) = found.warnings
     assert "the roll-out of vm.swappiness = 10 halted on n01, run 7 (it broke)" in told
     assert "untouched: n00, n02; done before: n03" in told and "swarm up --retry" in told
@@ -96,7 +96,7 @@ def test_a_roll_out_is_tried_again_where_it_failed_first() -> None:
     assert {step.node: step.after for step in settings(found)} == {
         "n00": ("n01/settings",), "n01": (), "n02": ("n01/settings",),
     }  # fmt: skip
-    assert found.left == () and found.warnings == ("n01: vm.swappiness = 10 failed in run 7 (it broke) and is tried again",)
+    assert found.deferred == () and found.warnings == ("n01: vm.swappiness = 10 failed in run 7 (it broke) and is tried again",)
 
 
 def test_another_value_is_another_roll_out() -> None:
@@ -109,9 +109,9 @@ def test_a_value_that_nobody_else_waits_for_is_tried_again_and_told() -> None:
     assert len(settings(found)) == 1 and "is tried again" in found.warnings[0]
 
 
-def test_a_value_that_made_a_node_dark_is_not_tried_on_the_next() -> None:
+def test_a_value_that_made_a_node_unreachable_is_not_tried_on_the_next() -> None:
     found = plan([("60", "10")] * 3, 5, n01={**FAILED, "error": "no route"})
-    assert found.steps == () and {left.cause for left in found.left} == {"unreachable", "halted"}
+    assert found.steps == () and {left.cause for left in found.deferred} == {"unreachable", "halted"}
 
 
 def test_cards_of_a_node_wait_for_its_settings() -> None:

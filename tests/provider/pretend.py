@@ -17,7 +17,7 @@ from swarm_iac.model.step import Plan, Step, StepResult, Verb
 
 
 class Pretend:
-    """Machines in a JSON file: {node: {ledger, state, agent, error, facts, fail: {step id: words}, dies: step id, sleep, setbacks}}."""
+    """Machines in a JSON file: {node: {ledger, state, agent, error, facts, fail: {step id: words}, dies: step id, sleep, rollout_failures}}."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -53,7 +53,7 @@ class Pretend:
                 "agent": node.get("agent", ""),
                 "health": health,
                 "facts": {"hostname": name, "memory": 10**12, **node.get("facts", {})},
-                "setbacks": node.get("setbacks", {}),
+                "rollout_failures": node.get("rollout_failures", {}),
             }
         )
 
@@ -106,7 +106,7 @@ def act(nodes: dict[str, Any], step: Step, desired: Desired, lineage: str, seria
     if words:
         if step.rollout:
             tried = {each.path: {"value": each.new, "why": words, "serial": serial} for each in step.changes}
-            node["setbacks"] = {**node.get("setbacks", {}), **tried}
+            node["rollout_failures"] = {**node.get("rollout_failures", {}), **tried}
         return StepResult(id=step.id, ok=False, message=words)
     if step.verb is Verb.RESTORE:
         nodes[step.node] = {}

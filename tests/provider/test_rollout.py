@@ -64,7 +64,7 @@ def test_another_value_goes_its_own_way(halted: Project) -> None:
 
 def test_a_node_that_fell_dark_over_it_holds_up_the_others(halted: Project) -> None:
     machines = halted.real()
-    machines["n1"] |= {"setbacks": {}, "fail": {}, "dies": FAILS}
+    machines["n1"] |= {"rollout_failures": {}, "fail": {}, "dies": FAILS}
     halted.tamper(machines)
     halted.up(ok=False, env={"SWARM_RETRY": "1"})
     assert values(halted) == ["1", "1", "1"]

@@ -8,7 +8,7 @@ import pytest
 
 from swarm_iac.limits import judge
 from swarm_iac.model.edit import changed
-from swarm_iac.plan.order.temporary_placement import may_stand
+from swarm_iac.plan.order.temporary_placement import may_be_placed
 from swarm_iac.solver import solve, why
 from swarm_iac.stackfile import loads
 
@@ -33,7 +33,7 @@ def test_any_of_the_models_will_do() -> None:
     stack = loads(STACK, "lab.yaml", today=TODAY).stack
     found = solve(stack, today=TODAY).placement
     assert {one.node for one in found.allocations} == {"a-1", "h-1"} and not judge(stack, found, TODAY)
-    assert [may_stand(stack, "w", node) for node in ("a-1", "h-1", "l-1")] == [True, True, False]
+    assert [may_be_placed(stack, "w", node) for node in ("a-1", "h-1", "l-1")] == [True, True, False]
 
 
 def test_what_would_help_can_be_written_as_it_is_told() -> None:
@@ -52,7 +52,7 @@ def test_a_site_is_a_label_wherever_it_is_asked(site: str, nodes: set[str]) -> N
     stack = loads(text, "lab.yaml", today=TODAY).stack
     found = solve(stack, today=TODAY).placement
     assert found.allocations[0].node in nodes and not judge(stack, found, TODAY)
-    assert {node for node in stack.nodes if may_stand(stack, "w", node)} == nodes
+    assert {node for node in stack.nodes if may_be_placed(stack, "w", node)} == nodes
 
 
 PAGES = """\

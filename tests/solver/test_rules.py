@@ -133,7 +133,7 @@ RULES: dict[str, Rule] = {
 TOLD: dict[str, list[str]] = {name: [name] for name in RULES}
 for one in (*NODE, *USER, *CLUSTER, *RACK):
     if one.rule in BUDGETS:
-        TOLD.setdefault(one.told, []).append(one.rule)
+        TOLD.setdefault(one.shown_as, []).append(one.rule)
 HARDWARE: Wishes = with_all(
     {
         "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "100 GB", "nic": "10 Gbit/s"},

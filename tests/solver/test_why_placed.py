@@ -26,7 +26,7 @@ def put_back(placement: Placement, last: Placement, name: str) -> Placement:
 
 @pytest.mark.engine
 def test_whoever_made_room_would_be_in_the_way_of_those_it_names() -> None:
-    seen = {"makes_room": 0, "node_is_ready": 0}
+    seen = {"frees_capacity": 0, "node_is_ready": 0}
     for seed in range(FLEETS):
         before, stack = crowded(seed)
         last = solve(before).placement
@@ -38,14 +38,14 @@ def test_whoever_made_room_would_be_in_the_way_of_those_it_names() -> None:
                 seen[reason.rule] = seen.get(reason.rule, 0) + 1
                 if reason.rule == "node_is_ready":
                     assert stack.nodes[last.by_name()[mover].node].state in ("drain", "lost")
-                if reason.rule == "makes_room" and mover in names:
+                if reason.rule == "frees_capacity" and mover in names:
                     back = put_back(found.placement, last, mover)
                     assert judge(stack, back, kept=frozenset(names)), f"seed {seed}: {reason.text}, and it could have stayed"
                     without = [a for a in back.allocations if a.workload != reason.path.split(".")[1]]
                     assert len(judge(stack, Placement(allocations=tuple(without)), kept=frozenset(names))) < len(
                         judge(stack, back, kept=frozenset(names))
                     )
-    assert seen["makes_room"] >= 3 and seen["node_is_ready"] >= 3, seen
+    assert seen["frees_capacity"] >= 3 and seen["node_is_ready"] >= 3, seen
 
 
 def test_who_changes_his_gpu_is_told_for_whose_sake() -> None:

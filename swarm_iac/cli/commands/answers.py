@@ -110,8 +110,8 @@ def what_if(
     found, refused = _summed_up(now, then)
     if json:
         comes = {**found.model_dump(mode="json"), "line": found.line()} if found else None
-        told = {"message": refused.message, "hint": refused.hint} if refused else None
-        show_json({**what_if.as_json(now, then, edits or [], today), "summary": comes, "refused": told})
+        refusal = {"message": refused.message, "hint": refused.hint} if refused else None
+        show_json({**what_if.as_json(now, then, edits or [], today), "summary": comes, "refused": refusal})
     else:
         show(*what_if.sections(now, then, today))
         if found:

@@ -93,7 +93,7 @@ def _sum_up(stack: str, file: Path, status: int, *, quiet: bool) -> bool:
     found = Summary.model_validate_json(file.read_bytes()) if file.exists() else Summary()
     decision = deciding.peek(stack)
     why = why_stopped(decision.stack, decision.last, decision.placement, datetime.date.today())
-    stops = {name: why.get(name, told) for name, told in found.stop.items()}
+    stops = {name: why.get(name, cause) for name, cause in found.stop.items()}
     lost = {name: why for name, why in given_up(decision.stack, decision.last, decision.placement).items() if name not in stops}
     found = found.model_copy(update={"stop": stops, "lost": lost, "pending": pending(decision.placement)})
     (say if quiet else typer.echo)(f"{decision.stack.fleet}: {found.line()}")

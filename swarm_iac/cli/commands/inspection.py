@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 def status(named: Positional = "", stack: Stack = "dev", json: Json = False, offline: Offline = False) -> None:
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 if one is unreachable."""
-    view = fleet_view.look(named or stack, quiet=json, planned=False, offline=offline)
+    view = fleet_view.read(named or stack, quiet=json, planned=False, offline=offline)
     if json:
         show_json(fleet_status.nodes_json(view))
     else:
@@ -67,7 +67,7 @@ def _say_offline(view: fleet_view.FleetView) -> None:
 
 def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) -> None:
     """Exit 0 only if every node is in its desired state; otherwise list each difference. Changes nothing."""
-    view = fleet_view.look(named or stack, quiet=json)
+    view = fleet_view.read(named or stack, quiet=json)
     differences = fleet_status.differences(view)
     for line in fleet_status.waiting(view):
         say(line)

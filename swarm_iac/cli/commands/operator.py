@@ -49,7 +49,7 @@ def drain(
     Examples: swarm drain gpu-07 --reason fan; swarm drain gpu-[01-04] --by "8 h"; swarm drain rack=r1 --reason "power works"
     """
     moment = deadline(by, datetime.datetime.now().astimezone()) if by else None
-    _restate(stack, nodes, "drain", moment, reason, dry_run=dry_run)
+    _set_state(stack, nodes, "drain", moment, reason, dry_run=dry_run)
 
 
 def cordon(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
@@ -57,7 +57,7 @@ def cordon(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: D
 
     Example: swarm cordon gpu-07 --reason "fan is loud"
     """
-    _restate(stack, nodes, "cordon", None, reason, dry_run=dry_run)
+    _set_state(stack, nodes, "cordon", None, reason, dry_run=dry_run)
 
 
 def lost(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: DryRun = False) -> None:
@@ -65,7 +65,7 @@ def lost(nodes: Nodes, reason: Reason = None, stack: Stack = "dev", dry_run: Dry
 
     Example: swarm lost gpu-07 --reason "no power"; when it is back: swarm ready gpu-07
     """
-    _restate(stack, nodes, "lost", None, reason, dry_run=dry_run)
+    _set_state(stack, nodes, "lost", None, reason, dry_run=dry_run)
 
 
 def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
@@ -73,7 +73,7 @@ def ready(nodes: Nodes, stack: Stack = "dev", dry_run: DryRun = False) -> None:
 
     Example: swarm ready gpu-07
     """
-    _restate(stack, nodes, "ready", None, None, dry_run=dry_run)
+    _set_state(stack, nodes, "ready", None, None, dry_run=dry_run)
 
 
 def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
@@ -91,7 +91,7 @@ def deadline(text: str, now: datetime.datetime) -> datetime.datetime:
     return moment
 
 
-def _restate(
+def _set_state(
     stack: str, nodes: list[str], state: NodeState, by: datetime.datetime | None, reason: str | None, *, dry_run: bool
 ) -> None:
     from swarm_iac.stackfile.editing.node_states import set_node_state

@@ -128,10 +128,10 @@ def solve(
         if not json:
             lock, name = decision.files.lock, decision.name
             if decision.files.candidates:
-                told = f"{lock.parent.name}/{lock.name}; `swarm plan {name}` shows what `swarm up` would do"
+                where = f"{lock.parent.name}/{lock.name}; `swarm plan {name}` shows what `swarm up` would do"
             else:  # a draft, which `up` never applies
-                told = f"{lock}; `swarm plan {decision.files.stack}` shows the steps"
-            say(f"lock: {told}")
+                where = f"{lock}; `swarm plan {decision.files.stack}` shows the steps"
+            say(f"lock: {where}")
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted during output; {decision.files.lock.name} was written") from None
 
@@ -177,11 +177,11 @@ def plan(
         raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli.machines import fleet_view, plan_report
 
-    view = fleet_view.look(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
+    view = fleet_view.read(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
     refused = fleet_view.guard(view, allow_stop)
     if json:
-        told = {"message": refused.message, "hint": refused.hint} if refused else None
-        show_json({**plan_report.plan_json(view), "refused": told})
+        where = {"message": refused.message, "hint": refused.hint} if refused else None
+        show_json({**plan_report.plan_json(view), "refused": where})
     elif markdown:
         typer.echo(plan_report.plan_markdown(view), nl=False)
     else:

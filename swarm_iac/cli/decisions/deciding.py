@@ -268,16 +268,16 @@ def verdict_line(decision: Decision) -> str:
     verdict = "optimal" if proof.optimal else "not proven optimal"
     cut = "; the search was interrupted, and `swarm solve` continues it" if "cut" in proof.parameters else ""
     failed = proof.parameters.get("failed")
-    told = f"; the search failed ({failed}), and a greedy placement was used: please report this" if failed else ""
+    remark = f"; the search failed ({failed}), and a greedy placement was used: please report this" if failed else ""
     linear = proof.parameters.get("failed_linear")
-    told += f"; engines that failed on a linear program: {linear}" if linear else ""
-    return f"proof: {verdict} by {proof.solver}{cut}{told}"
+    remark += f"; engines that failed on a linear program: {linear}" if linear else ""
+    return f"proof: {verdict} by {proof.solver}{cut}{remark}"
 
 
 def cost_line(decision: Decision) -> str:
     """Cost per hour before and after; empty if the stack has no prices."""
-    told = cost.format_change(decision.stack, decision.last, decision.placement)
-    return f"cost: {told}" if told else ""
+    remark = cost.format_change(decision.stack, decision.last, decision.placement)
+    return f"cost: {remark}" if remark else ""
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:

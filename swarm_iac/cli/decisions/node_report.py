@@ -41,29 +41,29 @@ def lines(decision: Decision, node: str) -> list[str]:
     state, free = found["state"] + (f" ({found['reason']})" if found["reason"] else ""), found["free"]
     count = sum("ended" not in one for one in found["allocations"])
     leaves = f", {len(found['leaving'])} leaving" if found["leaving"] else ""
-    told = [
+    report = [
         f"{node}: {state}, {count} allocation{'s'[: count != 1]}{leaves}",
         f"  {found['place']}  nodes.{node}",
     ]
     if found["allocations"]:
-        told.append("\nAllocations")
+        report.append("\nAllocations")
     for one in found["allocations"]:
         if one.get("ended"):
             files = f", and keeps {one['storage']} of files" if one["storage"] != str(Bytes(0)) else ""
-            told.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
+            report.append(f"  {one['name']} of {one['user']}: finished{files} (swarm why {one['workload']})")
             continue
         gpus = _gpus([Device.parse(gpu) for gpu in one["gpus"]])
         comes = "; arrives with the next `swarm up`" if one["name"] in found["coming"] else ""
-        told.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory{comes} (swarm why {one['workload']})")
+        report.append(f"  {one['name']} of {one['user']}: {gpus}{one['memory']} of memory{comes} (swarm why {one['workload']})")
     if found["leaving"]:
-        told.append("\nLeaving with the next `swarm up`")
-        told += [f"  {name}: {f'moves to {to}' if to else 'stops'}" for name, to in found["leaving"].items()]
-    told.append("\nFree capacity")
-    told.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
+        report.append("\nLeaving with the next `swarm up`")
+        report += [f"  {name}: {f'moves to {to}' if to else 'stops'}" for name, to in found["leaving"].items()]
+    report.append("\nFree capacity")
+    report.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
     if found["state"] in ("cordon", "drain", "lost"):
         words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
-        told.append(f"  takes no new work while it is {words}; to reopen it: swarm ready {node}")
-    return told
+        report.append(f"  takes no new work while it is {words}; to reopen it: swarm ready {node}")
+    return report
 
 
 def _gpus(devices: list[Device]) -> str:

@@ -33,10 +33,10 @@ def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[s
     """When each pending workload could start or grow, where that is known. `now`: [s since 1970]"""
     names = [one.workload for one in decision.placement.unplaced[:MOST]]
     found = _starts(decision.stack, decision.placement, names, seen, now)
-    words = {name: told(start, now) for name, start in found.items()}
+    words = {name: format_start(start, now) for name, start in found.items()}
     for name in [one.workload for one in decision.placement.growing[:MOST] if one.workload not in names]:
         start = _starts(*asked(decision, name), [name], seen, now).get(name)
-        words |= {name: told(start, now, GROW)} if start else {}
+        words |= {name: format_start(start, now, GROW)} if start else {}
     return words
 
 
@@ -65,7 +65,7 @@ def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | Non
     now = int(time.time())
     start = _starts(stack, placement, [workload], seen, now).get(workload)
     verb = START if placement is decision.placement else GROW
-    return start, told(start, now, verb) if start else ""
+    return start, format_start(start, now, verb) if start else ""
 
 
 def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:
@@ -81,7 +81,7 @@ def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[
     return earliest(stack, placement, names, ends(stack, placement, began, over, now), datetime.date.today())
 
 
-def told(start: Start, now: int, verb: str = START) -> str:
+def format_start(start: Start, now: int, verb: str = START) -> str:
     """As in `could start about 2026-11-23 04:10 UTC, when fine-2 reaches its limit (on gpu-03)`."""
     if start.how == "ended":
         return f"could {verb} at the next `swarm up`: {start.job} has ended (on {start.node})"

@@ -68,8 +68,8 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
     ]
     if limits:
         yield table("limits", ("limit of", "resource", "before", "after", "ceiling"), limits)
-    if told := _cost_line(now, then):
-        yield Text(told)
+    if line := _cost_line(now, then):
+        yield Text(line)
 
 
 def changes(now: Decision, then: Decision) -> bool:

@@ -192,8 +192,8 @@ def _price(fix: Fix, decision: Decision) -> Iterator[str]:
     stops = [(name, name not in then) for name in fix.stops]
     for verb, each in (("moves", moves), ("restarts", restarts), ("stops", stops)):
         for anyway in (False, True):
-            if told := [one for one, too in each if too is anyway]:
-                yield f"      {verb} {', '.join(told)}{' (also without the edit)' if anyway else ''}"
+            if texts := [one for one, too in each if too is anyway]:
+                yield f"      {verb} {', '.join(texts)}{' (also without the edit)' if anyway else ''}"
     if fix.displaced:
         yield f"      leaves {', '.join(fix.displaced)} pending"
 

@@ -21,7 +21,7 @@ from swarm_iac.model.state import Facts, Observed
 from swarm_iac.plan.state import runtimes
 from swarm_iac.plan.state.completion import runs_on
 from swarm_iac.plan.state.diff import ended
-from swarm_iac.plan.state.mismatch import unlike
+from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.stackfile.reading.messages import nearest
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def shown(name: str, wanted: Wanted, *, quiet: bool, offline: bool = False) -> F
 
     Raises SwarmError for a user or node that the stack file does not have.
     """
-    view = fleet_view.look(name, offline=offline or wanted.pending, quiet=quiet, planned=False)
+    view = fleet_view.read(name, offline=offline or wanted.pending, quiet=quiet, planned=False)
     stack, placement = view.decision.stack, view.decision.placement
     for what, asked, known in (("user", wanted.user, stack.users()), ("node", wanted.node, stack.nodes.keys())):
         if asked and asked not in known:
@@ -191,8 +191,8 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
 def differences(view: FleetView) -> list[tuple[str, str]]:
     """All differences between desired and found, by node; an unreachable node counts as one."""
     found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
-    found += [(name, f"hardware: {words}") for name, words in unlike(view.observed, view.desired).items()]
-    left = (left.step for left in view.plan.left if left.cause == "halted")
+    found += [(name, f"hardware: {words}") for name, words in mismatches(view.observed, view.desired).items()]
+    left = (left.step for left in view.plan.deferred if left.cause == "halted")
     for step in (*view.plan.steps, *left):
         if step.changes:
             found += [(step.node, f"{change.path}: {_shown(change.old)} → {_shown(change.new)}") for change in step.changes]

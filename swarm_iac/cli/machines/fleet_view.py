@@ -35,7 +35,7 @@ class FleetView:
     found: Reconciliation | None = None  # if a change was planned
 
 
-def look(
+def read(
     name: str,
     *,
     offline: bool = False,

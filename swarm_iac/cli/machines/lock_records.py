@@ -91,8 +91,8 @@ def since(decision: Decision) -> str:
     if not file.is_file():
         return "machines on which nothing runs, since there is no lock file"
     written = datetime.datetime.fromtimestamp(file.stat().st_mtime)
-    told = f"{file.name} of {written:%Y-%m-%d %H:%M}"
-    return told if decision.last.allocations else f"machines on which nothing runs, as {told} says"
+    record = f"{file.name} of {written:%Y-%m-%d %H:%M}"
+    return record if decision.last.allocations else f"machines on which nothing runs, as {record} says"
 
 
 def _known(decision: Decision, *, always: bool = False) -> tuple[Allocation, ...]:

@@ -52,10 +52,10 @@ class Grid:
         yield from (blank, end)
 
 
-def narrowed(widths: Sequence[int], room: int) -> list[int]:
+def narrowed(widths: Sequence[int], total: int) -> list[int]:
     """The widths with the widest ones lowered until all fit together; none below 1."""
     found = list(widths)
-    while (excess := sum(found) - room) > 0 and (widest := max(found)) > 1:
+    while (excess := sum(found) - total) > 0 and (widest := max(found)) > 1:
         which = [index for index, width in enumerate(found) if width == widest]
         second = max((width for width in found if width < widest), default=1)
         cut = min(widest - max(second, 1), math.ceil(excess / len(which)))

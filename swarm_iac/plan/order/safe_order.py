@@ -92,10 +92,10 @@ def safe(
             if moved is not None:
                 heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
     assert first is not None
-    told = f"no temporary placement was found with solve.moves: {budget.moves}" + (
+    tried = f"no temporary placement was found with solve.moves: {budget.moves}" + (
         f", and at least {first.least} are needed" if first.least > budget.moves else ""
     )
-    raise Refused(f"{first.refusal.message}\n  and {told}", hint=first.refusal.hint)
+    raise Refused(f"{first.refusal.message}\n  and {tried}", hint=first.refusal.hint)
 
 
 def _after(now: _Situation, all_of: Mapping[str, Machine], temporary: TemporaryPlacement) -> _Situation:

@@ -27,7 +27,7 @@ Fits = Callable[[str, str], bool]
 TRIES = 3
 
 
-def may_stand(stack: Stack, runs_as: str, node: str) -> bool:
+def may_be_placed(stack: Stack, runs_as: str, node: str) -> bool:
     """Would `place` and `gpus` of the workload that runs under this name allow it there, and is the node open to newcomers?"""
     home = stack.nodes.get(node)
     found = next((one for name, one in stack.workloads.items() if (one.renamed_from or name) == runs_as), None)
@@ -228,7 +228,7 @@ def join(rest: Graph, ahead: Graph, temporary: TemporaryPlacement, services: Map
 def _with(seen: Observed, name: str, state: AllocationState | None) -> Observed:
     others = {each: one for each, one in seen.state.allocations.items() if each != name}
     allocations = others | ({name: state} if state else {})
-    health = {each: told for each, told in seen.health.items() if each != name} | ({name: "healthy"} if state else {})
+    health = {each: status for each, status in seen.health.items() if each != name} | ({name: "healthy"} if state else {})
     return seen.model_copy(update={"state": seen.state.model_copy(update={"allocations": allocations}), "health": health})
 
 
@@ -286,7 +286,7 @@ def _seated(devices: Iterable[Device], left: dict[int, int]) -> tuple[Device, ..
     """The same on cards with so much `left` (thousandths), each on the fullest that has it; None where there are too few."""
     found = []
     for one in devices:
-        fitting = [card for card, room in left.items() if room >= one.part]
+        fitting = [card for card, free in left.items() if free >= one.part]
         if not fitting:
             return None
         card = min(fitting, key=lambda card: (left[card], card))

@@ -44,7 +44,7 @@ def order(all_of: Mapping[str, Machine], graph: Graph, at_once: int, first: froz
 
 def failed(machine: Machine, draft: Draft) -> dict[str, RolloutFailure]:
     """Values of this step that were tried on this node before, and put back → what is known of that; by path."""
-    known = machine.seen.setbacks
+    known = machine.seen.rollout_failures
     values = ((change.path, change.new) for change in draft.changes)
     return {path: known[path] for path, value in values if path in known and known[path].value == value}
 

@@ -24,20 +24,20 @@ def why_stopped(stack: Stack, before: Placement, after: Placement, today: dateti
     """
     now = after.by_name()
     gone = [one for one in before.allocations if one.name not in now]
-    told = {}
+    causes = {}
     waits = {each.workload: each.missing for each in after.unplaced}
     stand = Counter(each.workload for each in after.allocations)
     whole = 0
     for one in gone:
         workload = stack.workloads.get(one.workload)
         if workload is None:
-            told[one.name] = "removed from the stack file"
+            causes[one.name] = "removed from the stack file"
         elif one.index not in waits.get(one.workload, ()) and max(one.index, stand[one.workload]) >= workload.members:
-            told[stack.runs_as(one)] = f"scaled down to {workload.members}"
+            causes[stack.runs_as(one)] = f"scaled down to {workload.members}"
         else:
             whole += 1
-            told[stack.runs_as(one)] = _lost(stack, before, after, one, today, whole=whole <= _WHOLE)
-    return told
+            causes[stack.runs_as(one)] = _lost(stack, before, after, one, today, whole=whole <= _WHOLE)
+    return causes
 
 
 def why_moved(stack: Stack, before: Placement, after: Placement, today: datetime.date | None = None) -> dict[str, str]:

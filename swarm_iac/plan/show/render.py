@@ -99,7 +99,7 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
     asked = sum(node.state != "lost" for node in stack.nodes.values())
     if unreachable and unreachable >= asked:
         return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
-    if plan.left:
+    if plan.deferred:
         return "Nothing that can be changed now.", "yellow"
     return "Nothing to change: every node that answered is as desired.", "yellow" if unreachable else "green"
 
@@ -145,7 +145,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
         "offline": context.offline or None,
         "steps": [step.model_dump(mode="json") for step in plan.steps],
         "waves": [[step.id for step in wave] for wave in plan.waves()],
-        "left": [{"step": left.step.id, "why": left.why} for left in plan.left],
+        "deferred": [{"step": left.step.id, "why": left.why} for left in plan.deferred],
         "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
         "unplaced": [
             each.model_dump(mode="json") | {"start": context.starts.get(each.workload)} for each in context.after.unplaced
@@ -299,7 +299,7 @@ def _left(plan: Plan) -> Rows:
     """One line for each node and reason."""
     table = Rows(("node", "steps", "why"))
     alike: dict[tuple[str, str], list[str]] = {}
-    for left in plan.left:
+    for left in plan.deferred:
         if left.cause in ("halted", "part"):  # of the others the warnings speak
             alike.setdefault((left.step.node, left.why), []).append(left.step.id.partition("/")[2])
     for (node, why), steps in sorted(alike.items()):

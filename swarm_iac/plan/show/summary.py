@@ -105,7 +105,7 @@ def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
         start=tuple(sorted(start)), move=tuple(sorted(move)), restart=tuple(sorted(restart)),
         stop={name: stops.get(name) or why or "no longer wanted" for name, why in sorted(stop.items())},
         change=tuple(sorted(rest)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
-        deferred=len(plan.left), pending=pending,
+        deferred=len(plan.deferred), pending=pending,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def declared(hardware: Hardware) -> Declared:
     )
 
 
-def unlike(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> dict[str, str]:
+def mismatches(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> dict[str, str]:
     """Each node that is asked for and differs from what is declared of it → how. One that did not answer is not judged."""
     found = {}
     for name, wanted in desired.items():

@@ -48,8 +48,8 @@ def released(plan: Plan, claims: Claims) -> Plan:
             )  # fmt: skip
         if names:
             more = len(names) - _SHOWN
-            told = ", ".join(sorted(names)[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            words.append(f"{node}: {told}: {UNPLACED}: released there, and counted nowhere else")
+            listed = ", ".join(sorted(names)[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            words.append(f"{node}: {listed}: {UNPLACED}: released there, and counted nowhere else")
     if not found:
         return plan
     before: dict[str, list[str]] = {}

@@ -26,7 +26,7 @@ class Only:
 
     nodes: frozenset[str] = frozenset()
     workloads: frozenset[str] = frozenset()
-    said: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Part:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def only(said: str, nodes: Iterable[str], stack: Stack | None) -> Only | None:
+def only(text: str, nodes: Iterable[str], stack: Stack | None) -> Only | None:
     """Read `NODE|TEAM[,…]`; None for nothing. Raises Refused for a name that is neither. Of two that are the same, the node."""
-    words = [word for word in said.replace(",", " ").split() if word]
+    words = [word for word in text.replace(",", " ").split() if word]
     known, teams = set(nodes), {} if stack is None else stack.teams
     unknown = [word for word in words if word not in known and word not in teams]
     if unknown:
@@ -74,15 +74,15 @@ def part(observed: Mapping[str, Observed], desired: Mapping[str, Desired], asked
 
 def with_rest(now: Plan, whole: Plan, chosen: Part, asked: Only) -> Plan:
     """The plan of a part, naming what is left of the plan for all."""
-    known = {step.id for step in now.steps} | {left.step.id for left in now.left}
-    rest = [step for step in (*whole.steps, *(left.step for left in whole.left)) if step.id not in known]
+    known = {step.id for step in now.steps} | {left.step.id for left in now.deferred}
+    rest = [step for step in (*whole.steps, *(left.step for left in whole.deferred)) if step.id not in known]
     left = [Deferred(step=step, why=chosen.left.get(step.allocation, "not asked for"), cause="part") for step in rest]
-    words = [f"--only {asked.said}: {name} stays as it is: {why}" for name, why in sorted(chosen.left.items())]
-    nodes = sorted({one.step.node for one in (*now.left, *left) if one.cause == "part"})
+    words = [f"--only {asked.text}: {name} stays as it is: {why}" for name, why in sorted(chosen.left.items())]
+    nodes = sorted({one.step.node for one in (*now.deferred, *left) if one.cause == "part"})
     if nodes:
-        count = sum(one.cause == "part" for one in (*now.left, *left))
-        words.append(f"--only {asked.said}: {count} steps are left for later, on {', '.join(nodes)}")
-    return Plan(steps=now.steps, warnings=(*now.warnings, *words), left=(*now.left, *left))
+        count = sum(one.cause == "part" for one in (*now.deferred, *left))
+        words.append(f"--only {asked.text}: {count} steps are left for later, on {', '.join(nodes)}")
+    return Plan(steps=now.steps, warnings=(*now.warnings, *words), deferred=(*now.deferred, *left))
 
 
 def _states(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) -> Iterator[tuple[str, str, AllocationState]]:

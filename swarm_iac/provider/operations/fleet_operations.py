@@ -136,7 +136,7 @@ def apply(
         on_progress("reading the machines again")
         now = first.again(machines.observe, results)
         # Deferred steps report their reason and status themselves.
-        later = {left.step.id for left in now.plan.left}
+        later = {left.step.id for left in now.plan.deferred}
         failures = failed_rows((step for step in first.plan.steps if step.id not in later), results)
         done = sum(result.ok for result in results.values())
         on_progress(f"{done} of {len(first.plan.steps)} steps done")

@@ -44,7 +44,7 @@ def wanted(seen: Reconciliation) -> Rows:
 def blocked(seen: Reconciliation) -> dict[Row, str]:
     """Rows with steps that cannot run, because a node does not answer or a roll-out halted → reason."""
     out: dict[Row, list[str]] = {}
-    for left in (left for left in seen.plan.left if left.cause != "part"):
+    for left in (left for left in seen.plan.deferred if left.cause != "part"):
         out.setdefault(row_of(left.step), []).append(left.why)
     return {row: "; ".join(dict.fromkeys(whys)) for row, whys in out.items()}
 
@@ -56,8 +56,8 @@ def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
     """
     # Blocked rows count as drift, or the next run would find nothing to do and succeed despite an unreachable node.
     drift = [step.id for step in seen.plan.steps] + [f"{name}: {why}" for (_, name), why in blocked(seen).items()]
-    astray = {step.node for step in (*seen.plan.steps, *(left.step for left in seen.plan.left))}
-    astray |= {name for name, node in seen.observed.items() if node.setbacks}
+    astray = {step.node for step in (*seen.plan.steps, *(left.step for left in seen.plan.deferred))}
+    astray |= {name for name, node in seen.observed.items() if node.rollout_failures}
     astray = (astray if applied else astray & seen.transition.records.seen.keys()) | seen.unreachable.keys()
     return {
         **spec.outputs(seen.transition.target.nodes),

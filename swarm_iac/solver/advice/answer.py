@@ -8,7 +8,7 @@ from collections.abc import Callable
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.advice.fixes import TINY, Bench, fixes
-from swarm_iac.solver.advice.runner_up import second_best
+from swarm_iac.solver.advice.runner_up import find_runner_up
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain import conflict, messages
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -54,7 +54,7 @@ def why(
     if not missing:
         so_far(answer)
         tell("the second best")
-        runner_up = second_best(stack, placement, workload, before, today, watch)
+        runner_up = find_runner_up(stack, placement, workload, before, today, watch)
         return answer.model_copy(update={"runner_up": runner_up, "cut": watch.stopped})
     causes = Causes(capacity)
     seen = causes.seen(request)
@@ -80,9 +80,9 @@ def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tup
         return causes.of(request)
     capacity = causes.seen(request)
     rules = conflict.reasons_for(capacity, request, found.rules, lower=capacity is not causes.capacity)
-    told = [one for one in rules if one.rule != STATES or one.besides]
-    told += [messages.closed(capacity.snapshot, node) for node in found.closed]
-    told += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
+    shown = [one for one in rules if one.rule != STATES or one.besides]
+    shown += [messages.closed(capacity.snapshot, node) for node in found.closed]
+    shown += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
     if found.holders:
-        told.append(messages.not_stopped(capacity, request, found.holders))
-    return tuple(told)
+        shown.append(messages.not_stopped(capacity, request, found.holders))
+    return tuple(shown)

@@ -18,7 +18,7 @@ NODES = 3
 _LABEL = "elsewhere"
 
 
-def second_best(
+def find_runner_up(
     stack: Stack,
     placement: Placement,
     workload: str,

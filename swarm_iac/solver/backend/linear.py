@@ -77,7 +77,7 @@ class Linear:
 
     def solve(self) -> Optimum | None:
         """An optimal basis, or None where no engine finds one."""
-        for name, engine in (("GLOP", self._again), ("GLOP from nothing", self._anew), ("HiGHS", self._other)):
+        for name, engine in (("GLOP", self._again), ("GLOP from nothing", self._from_nothing), ("HiGHS", self._other)):
             try:
                 found = self._optimum(engine())
             except Exception as error:
@@ -99,7 +99,7 @@ class Linear:
             self._solver = mathopt.IncrementalSolver(self.model, mathopt.SolverType.GLOP)
         return self._solver.solve(params=mathopt.SolveParameters(random_seed=7))
 
-    def _anew(self) -> mathopt.SolveResult:
+    def _from_nothing(self) -> mathopt.SolveResult:
         off, on = mathopt.Emphasis.OFF, mathopt.Emphasis.VERY_HIGH
         dual = mathopt.LPAlgorithm.DUAL_SIMPLEX
         parameters = mathopt.SolveParameters(random_seed=7, lp_algorithm=dual, presolve=off, scaling=on)

@@ -79,7 +79,7 @@ def generate(
     mix = master.solve()
     state = Generated(mix, bound, mix.rows if prices is None else prices)
     smooth = SMOOTH
-    promise = [float("inf") if shape.count else -1.0 for shape in shapes]
+    expected = [float("inf") if shape.count else -1.0 for shape in shapes]
     whole, centre, ending = True, float("inf"), False
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
@@ -89,19 +89,19 @@ def generate(
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
             caps: list[Cap] = []
-            asked = [h for h in range(len(shapes)) if promise[h] >= least]
+            asked = [h for h in range(len(shapes)) if expected[h] >= least]
             charged = {h: master.charged(h, charges, mixed) for h in asked}
-            for h, priced in _priced(pool, pricers, charged, stop, promise):
+            for h, priced in _priced(pool, pricers, charged, stop, expected):
                 caps.append(_cap(problem, h, charged[h], priced.bound))
                 total += shapes[h].count * priced.bound
                 stop.spend(priced.spent + _cost(pricers[h], stop))
-                promise[h] = 0.0
+                expected[h] = 0.0
                 for other in others[h]:
                     now = true.on(other)
                     cost = sum(now[kind] * count for kind, count in priced.pattern)
                     gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
                     if gain > 1e-6 * problem.unit:
-                        promise[other] = max(promise[other], gain * shapes[other].count)
+                        expected[other] = max(expected[other], gain * shapes[other].count)
                         added += master.add(other, priced.pattern)
             if whole and total < centre:
                 centre, state.prices, state.caps = total, mixed, tuple(caps)
@@ -151,7 +151,7 @@ def _priced(
     pricers: list[Pricer],
     charges: dict[int, tuple[float, ...]],
     stop: TimeLimit,
-    promise: list[float],
+    expected: list[float],
 ) -> Iterator[tuple[int, Priced]]:
     """What each shape carries best at its charges; shapes that are alike and charged alike are priced once.
 
@@ -165,7 +165,7 @@ def _priced(
 
     priced = set(firsts)
     if stop.kind:
-        order = sorted(firsts, key=lambda h: (-promise[h], h))
+        order = sorted(firsts, key=lambda h: (-expected[h], h))
         priced = set(order[: stop.affords(_cost(pricers[h], stop) for h in order)])
 
     def best(h: int) -> Priced:

@@ -19,7 +19,7 @@ from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
-from swarm_iac.solver.explain.messages import ANEW
+from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.solution import Solution
@@ -42,8 +42,8 @@ def solve_keeping(
     was decided; and what waits to grow does so where others that lost their slots left it capacity.
     """
     now, found = _growing(stack, last, today, watch)
-    anew = any(reason.rule == ANEW for one in found.placement.unplaced for reason in one.reasons)
-    if not anew and not any(_fits(stack, now, found.placement, one.workload, today) for one in found.placement.growing):
+    barred = any(reason.rule == KEEPS_DEVICES for one in found.placement.unplaced for reason in one.reasons)
+    if not barred and not any(_fits(stack, now, found.placement, one.workload, today) for one in found.placement.growing):
         return now, found
     bare = found.placement.model_copy(update={"unplaced": (), "growing": ()})
     then, more = _growing(stack, bare, today, watch)

@@ -69,10 +69,10 @@ def fill(
         else set()
     )
 
-    def told(nodes: Nodes, bound: float) -> None:
+    def report(nodes: Nodes, bound: float) -> None:
         tell(first + _named(seen, capacity, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
 
-    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=told)
+    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=report)
     found = _admitted(capacity, _named(seen, capacity, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
     rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards again

@@ -67,9 +67,9 @@ def differences(before: Placement, after: Placement) -> tuple[str, ...]:
     if before.model_dump_json() == after.model_dump_json():
         return ()
     old, new = before.by_name(), after.by_name()
-    told = []
+    changes = []
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             was, now = (one[name].node if name in one else "no place" for one in (old, new))
-            told.append(f"{name}: {was} → {now}" if was != now else f"{name}: other devices on {was}")
-    return tuple(told) or ("what is not placed, or why",)
+            changes.append(f"{name}: {was} → {now}" if was != now else f"{name}: other devices on {was}")
+    return tuple(changes) or ("what is not placed, or why",)

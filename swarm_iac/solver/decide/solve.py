@@ -134,11 +134,11 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
     within = locality.goal(snapshot, classified, counts, ones, goals)
     nodes = goals.pop("nodes", None)
     watch.tell((within,))
-    told = [*goals.values(), within]
+    shown = [*goals.values(), within]
     if nodes is not None:
-        told.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
-    optimal = found.proof.optimal and all(goal.value == goal.bound for goal in told)
-    proof = found.proof.model_copy(update={"goals": tuple(told), "optimal": optimal, "placement": digest(placement)})
+        shown.append(nodes.model_copy(update={"value": len({a.node for a in ones})}))
+    optimal = found.proof.optimal and all(goal.value == goal.bound for goal in shown)
+    proof = found.proof.model_copy(update={"goals": tuple(shown), "optimal": optimal, "placement": digest(placement)})
     return found.model_copy(
         update={"placement": placement, "proof": proof, "moves": moves_with_causes(snapshot, classified, placement)}
     )
@@ -164,11 +164,11 @@ def _filled_again(
     found = assemble(snapshot, classified, home + new)
     if len(locality.needless(snapshot, classified, found)) > len(locality.needless(snapshot, classified, ones)):
         return counts, ones, goals
-    overqualification, told = Overqualification(snapshot), dict(goals)
+    overqualification, shown = Overqualification(snapshot), dict(goals)
 
     def add(name: str, value: int) -> None:
-        if name in told:
-            told[name] = told[name].model_copy(update={"value": told[name].value + value})
+        if name in shown:
+            shown[name] = shown[name].model_copy(update={"value": shown[name].value + value})
 
     for name, count in by_workload(new).items():
         request, level = snapshot.requests[name], snapshot.stack.workloads[name].priority
@@ -179,7 +179,7 @@ def _filled_again(
         for (name, node), count in ones_there.items():
             add("misfit", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
-    return home + new, found, told
+    return home + new, found, shown
 
 
 def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
@@ -359,13 +359,13 @@ def _reasoned(solution: Solution, snapshot: Snapshot, watch: Watch) -> Solution:
         return solution
     watch.phase("finding the reasons of what is pending")
     causes = Causes(capacity_of(snapshot, solution.placement))
-    told: list[Unplaced] = []
+    shown: list[Unplaced] = []
     for gone in solution.placement.unplaced:
         request = snapshot.requests[gone.workload]
-        reasons = (UNSEEN,) if watch.stopped and len(told) >= SEEN else causes.of(request)
-        nodes = lacking(causes.seen(request), request) if len(told) < COUNTED and not watch.stopped else ""
-        told.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
-    placement = solution.placement.model_copy(update={"unplaced": tuple(told)})
+        reasons = (UNSEEN,) if watch.stopped and len(shown) >= SEEN else causes.of(request)
+        nodes = lacking(causes.seen(request), request) if len(shown) < COUNTED and not watch.stopped else ""
+        shown.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
+    placement = solution.placement.model_copy(update={"unplaced": tuple(shown)})
     proof = solution.proof.model_copy(update={"placement": digest(placement)})
     return solution.model_copy(update={"placement": placement, "proof": proof})
 

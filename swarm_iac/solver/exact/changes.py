@@ -33,7 +33,7 @@ class Keeping:
                 fleet.model.add(self.kept[pair] <= x)
             if soft:
                 self._ease(pair, x, stay, soft)
-        self.reassign_gpus = self._recards()
+        self.reassign_gpus = self._reassigned()
         totals: Counter[str] = Counter()
         for (name, _), count in task.stay.items():
             totals[name] += count
@@ -48,7 +48,7 @@ class Keeping:
         kept = self.kept.get(pair)
         self.fleet.model.add(self.eased[pair] + (0 if kept is None else kept) <= x)
 
-    def _recards(self) -> list[cp_model.IntVar]:
+    def _reassigned(self) -> list[cp_model.IntVar]:
         """For each node the parts that change their card there, counted exactly."""
         fleet, by_node = self.fleet, dict[str, list[str]]()
         for name, node in fleet.on_card:

@@ -43,7 +43,7 @@ def rank(found: dict[str, int]) -> tuple[int, ...]:
 
 def worse(best: dict[str, int], other: dict[str, int]) -> tuple[str, ...]:
     """What `other` has worse or better than `best`, most important first, for people; empty where they are equal."""
-    told = []
+    changes = []
     for name, value in best.items():
         more = other[name] - value
         if not more:
@@ -53,5 +53,5 @@ def worse(best: dict[str, int], other: dict[str, int]) -> tuple[str, ...]:
         else:
             level, what = name.rsplit("_", 1)
             words = f"{'GPU' if what == 'gpus' else 'replica'}{'s' if abs(more) != 1 else ''} of priority {level} placed"
-        told.append(f"{abs(more)} {'more' if more > 0 else 'fewer'} {words}")
-    return tuple(told)
+        changes.append(f"{abs(more)} {'more' if more > 0 else 'fewer'} {words}")
+    return tuple(changes)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
 from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES
-from swarm_iac.solver.explain.messages import ANEW
+from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
@@ -22,12 +22,12 @@ _LACKS = {
 #: Short codes, in the order in which one is chosen. Those that Slurm has are Slurm's;
 #: the Topology Manager of Kubernetes says `TopologyAffinityError`.
 CODES: tuple[tuple[str, frozenset[str]], ...] = (
-    ("UserLimit", frozenset(one.told for one in USER)),
-    ("ClusterLimit", frozenset(one.told for one in CLUSTER)),
+    ("UserLimit", frozenset(one.shown_as for one in USER)),
+    ("ClusterLimit", frozenset(one.shown_as for one in CLUSTER)),
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
     ("Topology", frozenset({NUMA_RULE})),
-    ("Resources", frozenset((*(one.told for one in (*NODE, *RACK)), ANEW))),
+    ("Resources", frozenset((*(one.shown_as for one in (*NODE, *RACK)), KEEPS_DEVICES))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
 )
 
@@ -60,7 +60,7 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
     for group in request.groups:
         if left(capacity, request, group, host) == 0:
             verb, what = group.of.bars
-            return verb, group.told(what)
+            return verb, group.format(what)
     if request.single and capacity.by_numa(request, host, 1) < 1:
         return "have", "it free only over several NUMA nodes"
     return "have", "capacity for one"

@@ -17,7 +17,7 @@ from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import GpuCount, Watts
 
 #: The rule that only a solve from the next placement gets past.
-ANEW = "keeps_its_devices"
+KEEPS_DEVICES = "keeps_its_devices"
 #: Rules that keep other workloads away, from their rack where they say so.
 _AWAY = {one.rule for one in GROUP_RULES if one.others}
 #: What one NUMA node has to have for a replica, in the order of `WorkloadRequest.on_one`.
@@ -26,9 +26,9 @@ _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
 
 def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
     """One rule of a conflict as a reason. `lower`: the capacity leaves out what a lower priority holds."""
-    told = _forbids(capacity, request, rule, core)
+    found = _forbids(capacity, request, rule, core)
     counted = lower and rule in BUDGETS
-    return told.model_copy(update={"text": f"{told.text}, not counting what a lower priority holds"}) if counted else told
+    return found.model_copy(update={"text": f"{found.text}, not counting what a lower priority holds"}) if counted else found
 
 
 def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> Reason:
@@ -50,7 +50,7 @@ def _asked(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> tuple
     if rule == "gang_is_whole_or_absent":
         return _gang(capacity, request), "gang"
     for group in (group for group in request.groups if group.of.rule == rule):
-        return group.told(group.of.text), f"place.{group.of.key}"
+        return group.format(group.of.text), f"place.{group.of.key}"
     one = next(one for one in FIT if one.name == rule)
     assert one.text is not None, rule
     return one.text(capacity.snapshot, request), one.path
@@ -80,7 +80,7 @@ def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, c
     limited = budget.level == "node"
     path = f"limits.node.{budget.key}" if limited else f"workloads.{request.name}.{MACHINE[i].key}"
     under = " under the node limit" if limited else ""
-    return Reason(rule=budget.told, text=f"needs {need} on one node{under}{each}; {least}", path=path)
+    return Reason(rule=budget.shown_as, text=f"needs {need} on one node{under}{each}; {least}", path=path)
 
 
 def _part(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCapacity], those: str) -> Reason:
@@ -164,7 +164,7 @@ def _ceiling(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -
     who = f"user {user}" if user else "the cluster"
     text = f"{each}; {who} has {noun.text(max(0, left))} left of {noun.text(whole)}"
     path = capacity.snapshot.given.get((user, i), f"limits.{budget.level}")
-    return Reason(rule=budget.told, text=text, path=f"{path}.{budget.key}")
+    return Reason(rule=budget.shown_as, text=text, path=f"{path}.{budget.key}")
 
 
 def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> Reason:
@@ -180,7 +180,7 @@ def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> R
     # Capacity for one member is not enough for all of them.
     each = f" for each of {request.members} members" if request.gang and need <= left else ""
     text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
-    return Reason(rule=budget.told, text=text, path=f"racks.{name}.{key}")
+    return Reason(rule=budget.shown_as, text=text, path=f"racks.{name}.{key}")
 
 
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:
@@ -315,7 +315,7 @@ def budget_spent(snapshot: Snapshot, spent: int) -> Reason:
 def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:
     """Why it has no place where it ran, although there is capacity: only with other devices, as a new one."""
     text = f"other workloads take the devices it held; on {' and '.join(sorted(nodes))} it can only restart with different ones"
-    return Reason(rule=ANEW, text=text, path=f"workloads.{request.name}.each")
+    return Reason(rule=KEEPS_DEVICES, text=text, path=f"workloads.{request.name}.each")
 
 
 def budget(snapshot: Snapshot, needed: int) -> Reason:

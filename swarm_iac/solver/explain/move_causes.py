@@ -24,15 +24,15 @@ def moved_for(
     """One reason for each replica of the workload that ran and is no longer where it was."""
     snapshot = snapshot_of(stack, last, today)
     now = placement.by_name()
-    told = []
+    causes = []
     for was in snapshot.running.get(workload, ()):
         one = now.get(was.name)
         if one is None or one.node != was.node or (snapshot.requests[workload].shared and one.gpus != was.gpus):
-            told.append(_told(snapshot, placement, last, today, was, one))
-    return tuple(told)
+            causes.append(_cause(snapshot, placement, last, today, was, one))
+    return tuple(causes)
 
 
-def _told(
+def _cause(
     snapshot: Snapshot,
     placement: Placement,
     last: Placement,
@@ -103,7 +103,7 @@ def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, n
         forced = f", which had to leave ({'; '.join(states)})" if states else ""
         parts.append(", ".join(here) + forced)
     text = f"{head}, because of {' and '.join(parts)}"
-    return Reason(rule="makes_room", text=text, path=f"workloads.{names[0]}")
+    return Reason(rule="frees_capacity", text=text, path=f"workloads.{names[0]}")
 
 
 def _newcomer(snapshot: Snapshot, one: Allocation, was: Allocation | None) -> bool:

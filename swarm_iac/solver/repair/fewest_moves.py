@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.placement import Allocation, Goal
-from swarm_iac.solver.repair.gpu_reassignment import recards
+from swarm_iac.solver.repair.gpu_reassignment import gpu_reassignments
 from swarm_iac.solver.snapshot.layout import GPUS, NODE
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
@@ -39,7 +39,7 @@ def moves_goal(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Goa
 
 def moves_of(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
     """Replicas that could stay and stand elsewhere: on another node, or with a part of another GPU."""
-    return moved(classified, counts) + recards(snapshot, classified, counts)
+    return moved(classified, counts) + gpu_reassignments(snapshot, classified, counts)
 
 
 def moved(classified: Classified, counts: Pairs) -> int:

@@ -35,7 +35,7 @@ def on_their_card(snapshot: Snapshot, classified: Classified, counts: Pairs) -> 
     return found
 
 
-def recards(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
+def gpu_reassignments(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
     """How many parts of GPUs stay on their node, and change their card."""
     sure = on_their_card(snapshot, classified, counts)
     stay = Counter(

@@ -91,12 +91,12 @@ def relaxed_bound(
 def _fits(need: list[int], capacity: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Amounts of which what one node holds has at most the limit: the resource itself, then u of it, times t · (t + 1)."""
     yield tuple(need), capacity
-    told = set()
+    known = set()
     for t in range(1, TURNS + 1) if capacity else ():
         parts = [divmod((t + 1) * one, capacity) for one in need]
         amounts = tuple(whole * (t + 1 if rest else t) for whole, rest in parts)
-        if any(amounts) and amounts not in told:
-            told.add(amounts)
+        if any(amounts) and amounts not in known:
+            known.add(amounts)
             yield amounts, t * (t + 1)
 
 

@@ -21,7 +21,7 @@ class Budget:
     """One figure that is not exceeded, and the rule that says so."""
 
     rule: str  # `user_stays_under_limits gpus`: its name among rules
-    told: str  # `user_stays_under_limits`: its name in a reason
+    shown_as: str  # `user_stays_under_limits`: its name in a reason
     level: Level
     place: int  # in the tuples of the level
     noun: Noun

@@ -70,7 +70,7 @@ def _with(stack: Stack, source: Source, edit: Edit) -> Stack:
     except ValidationError as error:
         section = steps_of(edit.path)[0]
         found = [_told(source, str(section), one) for one in error.errors(include_url=False)]
-        raise StackFileError(tuple({told.message: told for told in reversed(found)}.values())) from None
+        raise StackFileError(tuple({each.message: each for each in reversed(found)}.values())) from None
     except LookupError as error:
         raise StackFileError((_unknown(stack, source, edit, str(error.args[0])),)) from None
     except ValueError as error:

@@ -82,11 +82,11 @@ def explained(placement: Placement, proof: Proof | None) -> Placement:
         return placement
     known = {one.workload: one for one in proof.pending}
 
-    def told(one: W) -> W:
+    def with_reasons(one: W) -> W:
         why = known.get(one.workload)
         return one.model_copy(update={"code": why.code, "nodes": why.nodes, "reasons": why.reasons}) if why else one
 
-    found = {"unplaced": tuple(map(told, placement.unplaced)), "growing": tuple(map(told, placement.growing))}
+    found = {"unplaced": tuple(map(with_reasons, placement.unplaced)), "growing": tuple(map(with_reasons, placement.growing))}
     return placement.model_copy(update=found)
 
 

@@ -264,7 +264,7 @@ class Composer:
         text = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "this is no YAML")
         context = getattr(error, "context", None)
         start = getattr(error, "context_mark", None)
-        hint = next((advice for said, advice in _ADVICE if said in text), "")
+        hint = next((advice for phrase, advice in _ADVICE if phrase in text), "")
         if context and start:
             text = f"{text} {context}, which begins on line {start.line + 1}"
         self.problems.append(Problem(Place(self.file, line, column), "", f"this is no YAML: {text}", hint))

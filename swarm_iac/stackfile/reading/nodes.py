@@ -22,12 +22,12 @@ class Nodes:
     nodes: dict[str, Node] = field(default_factory=dict)
     places: dict[str, dict[str, Place]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    told: set[Place] = field(default_factory=set)
+    reported: set[Place] = field(default_factory=set)
 
     def once(self, found: Problem) -> None:
         """Add what is wrong at a place that nothing was said about: one entry is a mistake in each node of its range."""
-        if found.place not in self.told:
-            self.told.add(found.place)
+        if found.place not in self.reported:
+            self.reported.add(found.place)
             self.problems.append(found)
 
 
@@ -141,11 +141,11 @@ def _build(document: Document, values: dict[str, dict[str, Any]], makers: dict[s
 
 def _refused(document: Document, name: str, key: str, error: Any, result: Nodes) -> None:
     """Pydantic's error about a merged node, told once at the entry that set the value."""
-    told = problem(document, error | {"loc": ()}, Node)
+    reported = problem(document, error | {"loc": ()}, Node)
     part = str(error["loc"][0])
     place = document.at(("nodes", key), key=True) if part == "name" else result.places[name].get(part, result.places[name][""])
     path = f"nodes.{key}" if part == "name" else f"nodes.{name}.{part}"
-    result.once(Problem(place, path, told.message, told.hint))
+    result.once(Problem(place, path, reported.message, reported.hint))
 
 
 def _some(names: list[str]) -> str:
@@ -154,5 +154,5 @@ def _some(names: list[str]) -> str:
 
 def _say(result: Nodes, document: Document, key: str, message: str, hint: str) -> None:
     place = document.at(("nodes", key), key=True)
-    result.told.add(place)
+    result.reported.add(place)
     result.problems.append(Problem(place, f"nodes.{key[:60]}", message, hint))

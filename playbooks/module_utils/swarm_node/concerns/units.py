@@ -356,20 +356,22 @@ def health(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chan
         return []
     before = float(want.get("waited") or 0)
     began = time.monotonic()
-    said = ""
+    problem = ""
     while True:
         state = health_of(context, allocation, {**want, "healthy": ""})
         if state in ("failed", "stopped"):
             raise NodeError(f"{unit(allocation)} {state}\n{systemd.journal(context, unit(allocation))}".strip())
         between = f"still {state}" if state in ("starting", "stopping") else ""
-        said = "" if state == "done" else between or probe(context, allocation, want)
-        if not said:
+        problem = "" if state == "done" else between or probe(context, allocation, want)
+        if not problem:
             return []
         waited = before + time.monotonic() - began
         if waited < HEALTHY_S and waited - before > POLL_S:
-            raise Pending(f"not healthy yet, {waited:.0f} s of at most {HEALTHY_S} s: {said}")
+            raise Pending(f"not healthy yet, {waited:.0f} s of at most {HEALTHY_S} s: {problem}")
         if waited > HEALTHY_S:
-            raise NodeError(f"{unit(allocation)} is not healthy: {said}\n{systemd.journal(context, unit(allocation))}".strip())
+            raise NodeError(
+                f"{unit(allocation)} is not healthy: {problem}\n{systemd.journal(context, unit(allocation))}".strip()
+            )
         time.sleep(0.5)
 
 

@@ -31,7 +31,7 @@ def run(root: str = "/", *, apart: bool = False) -> int:
 def _restored(book: ledger.Ledger, root: str, *, apart: bool) -> int:
     failed, context = 0, Context(book, root=root)
     try:
-        for name, act in _acts(context):
+        for name, act in _actions(context):
             try:
                 _apart(context, act) if apart else act()
             except Exception as error:  # one part's surprise must not keep the rest from running
@@ -46,7 +46,7 @@ def _restored(book: ledger.Ledger, root: str, *, apart: bool) -> int:
 def _apart(context: Context, act: Callable[[], Any]) -> None:
     from ..machine import watch
 
-    def told() -> str:
+    def read() -> str:
         try:
             act()
         except Exception as error:
@@ -54,27 +54,27 @@ def _apart(context: Context, act: Callable[[], Any]) -> None:
         return ""
 
     try:
-        words = watch.apart(told, _PART_S)
+        words = watch.apart(read, _PART_S)
     finally:
         context.ledger.data = ledger.load(context.root, check=False, whole=False).data  # it wrote there
     if words:
         raise NodeError(words)
 
 
-def _acts(context: Context) -> List[Tuple[str, Callable[[], Any]]]:
+def _actions(context: Context) -> List[Tuple[str, Callable[[], Any]]]:
     """What is to be done after a boot, in the order of the concerns."""
     held = sorted((context.ledger.state.get("allocations") or {}).items())
     damage = {name: ledger.torn(name, whole) for name, whole in held}
     # One that is damaged keeps no other from starting, and is told.
-    acts: List[Tuple[str, Callable[[], Any]]] = [(name, partial(_damaged, words)) for name, words in damage.items() if words]
+    actions: List[Tuple[str, Callable[[], Any]]] = [(name, partial(_damaged, words)) for name, words in damage.items() if words]
     allocations = {name: whole for name, whole in held if not damage[name]}
     node: Dict[str, Any] = dict(context.ledger.state, allocations=allocations)
     for concern in CONCERNS:
         for name, recorded in ({"": node} if concern.node else allocations).items():
             call = concern.offers("boot") if concern.holds(recorded) else None
             if call:
-                acts.append((f"{name}: {concern.name}" if name else concern.name, partial(call, context, name, recorded)))
-    return acts
+                actions.append((f"{name}: {concern.name}" if name else concern.name, partial(call, context, name, recorded)))
+    return actions
 
 
 def _damaged(words: str) -> None:

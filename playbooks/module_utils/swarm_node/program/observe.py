@@ -55,7 +55,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
         book = ledger.load(root)
         context = Context(book, check=True, root=root)
     result["ledger"] = book.head()
-    result["setbacks"] = book.data["setbacks"]
+    result["rollout_failures"] = book.data["rollout_failures"]
     try:
         with gpus.cards() as cards:
             lost = [gpus.fallen(index) for index in cards.lost]

@@ -99,8 +99,8 @@ def _told(error: OSError) -> str:
     return ": ".join(part for part in (place, words or error.strerror or str(error)) if part)
 
 
-def _result(one: Dict[str, Any], **told: Any) -> Dict[str, Any]:
-    return dict({"id": one["id"], "changed": False, "ok": True, "skipped": False, "message": "", "changes": []}, **told)
+def _result(one: Dict[str, Any], **values: Any) -> Dict[str, Any]:
+    return dict({"id": one["id"], "changed": False, "ok": True, "skipped": False, "message": "", "changes": []}, **values)
 
 
 @contextlib.contextmanager

@@ -27,10 +27,10 @@ class Busy(NodeError):
 
 
 class Ledger:
-    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, originals, setbacks}.
+    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, originals, rollout_failures}.
 
     `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us;
-    `setbacks` what a roll-out tried here in vain: {path: {value, why, serial}}.
+    `rollout_failures` what a roll-out tried here in vain: {path: {value, why, serial}}.
     """
 
     def __init__(self, data: Optional[Dict[str, Any]], *, check: bool, root: str = "/") -> None:
@@ -39,7 +39,7 @@ class Ledger:
         self.check = check
         self.root = root
         self.open = True
-        for key in ("state", "gpus_pci", "gpus_memory", "originals", "setbacks"):
+        for key in ("state", "gpus_pci", "gpus_memory", "originals", "rollout_failures"):
             self.data.setdefault(key, {})
 
     # -- whose
@@ -107,7 +107,7 @@ class Ledger:
     def set_back(self, values: Dict[str, Any], why: str) -> None:
         """A roll-out tried these values (by path) here, and they were put back."""
         for path, value in values.items():
-            self.data["setbacks"][path] = {"value": value, "why": why, "serial": self.data["serial"]}
+            self.data["rollout_failures"][path] = {"value": value, "why": why, "serial": self.data["serial"]}
         self.save()
 
     def begin_rollout(self, settings: Dict[str, Any]) -> None:
@@ -122,8 +122,10 @@ class Ledger:
 
     def settled(self, values: Dict[str, Any]) -> None:
         """These paths have been set: what failed for them before is past."""
-        if values.keys() & self.data["setbacks"].keys():
-            self.data["setbacks"] = {path: one for path, one in self.data["setbacks"].items() if path not in values}
+        if values.keys() & self.data["rollout_failures"].keys():
+            self.data["rollout_failures"] = {
+                path: one for path, one in self.data["rollout_failures"].items() if path not in values
+            }
             self.save()
 
     # -- before us
@@ -162,7 +164,7 @@ class Ledger:
 
     def delete(self) -> None:
         """The last act of a restore."""
-        self.data = {"state": {}, "gpus_pci": {}, "gpus_memory": {}, "originals": {}, "setbacks": {}}
+        self.data = {"state": {}, "gpus_pci": {}, "gpus_memory": {}, "originals": {}, "rollout_failures": {}}
         self.present = False
         if not self.check:
             self.confirm()
@@ -189,6 +191,8 @@ def load(root: str = "/", *, check: bool = True, whole: bool = True) -> Ledger:
         return Ledger(None, check=check, root=root)
     except (OSError, ValueError, RecursionError) as error:
         raise NodeError(f"{LEDGER} cannot be read: {error}") from None
+    if isinstance(data, dict) and "setbacks" in data:  # their key in ledgers of earlier versions
+        data["rollout_failures"] = data.pop("setbacks")
     wrong = _wrong(data)
     if whole and not wrong:
         held = (data.get("state") or {}).get("allocations") or {}
@@ -206,7 +210,7 @@ _TABLES = {
     "gpus_pci": dict,
     "gpus_memory": dict,
     "originals": dict,
-    "setbacks": dict,
+    "rollout_failures": dict,
     "rollout": dict,
 }
 
@@ -227,8 +231,8 @@ def _wrong(data: Any) -> str:
         return wrong
     state = data.get("state") or {}
     wrong = shape.wrong(state, {"allocations": dict}, "state.") or damage(state, "state.", node=True)
-    bad = next((path for path, one in (data.get("setbacks") or {}).items() if not isinstance(one, dict)), None)
-    return wrong or ("" if bad is None else f"setbacks[{bad[:60]!r}] is none")
+    bad = next((path for path, one in (data.get("rollout_failures") or {}).items() if not isinstance(one, dict)), None)
+    return wrong or ("" if bad is None else f"rollout_failures[{bad[:60]!r}] is none")
 
 
 def torn(name: str, one: Any) -> str:

@@ -55,11 +55,11 @@ def ask(checks: Dict[str, Callable[[float], str]], seconds: float) -> Dict[str, 
 
     def one(name: str, check: Callable[[float], str]) -> None:
         try:
-            said = check(seconds)
+            problem = check(seconds)
         except Exception:  # whatever a workload brings about stays with it
             return
         if time.monotonic() < end:
-            found[name] = "starting" if said else "healthy"
+            found[name] = "starting" if problem else "healthy"
 
     # They may outlast us: a daemon is not waited for at the end of this program.
     threads: Any = [threading.Thread(target=one, args=item, daemon=True) for item in checks.items()]
