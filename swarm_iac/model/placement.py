@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from operator import not_
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, field_validator
 
 from swarm_iac.model import device
 from swarm_iac.model.base import Account, Core, Name, Value
@@ -126,6 +126,11 @@ class Goal(Value):
     name: str
     value: int
     bound: int
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _of_now(cls, name: Any) -> Any:
+        return "overqualification" if name == "misfit" else name  # as in proofs of earlier versions
 
 
 class Proof(Value):

@@ -33,7 +33,7 @@ class Halt:
 
 
 def halts(all_of: Mapping[str, Machine], graph: Graph) -> list[Halt]:
-    """Every roll-out of a value that failed on one of its nodes, or on one that fell dark over it."""
+    """Every roll-out of a value that failed on one of its nodes, or on one that became unreachable over it."""
     bad: dict[tuple[str, str], dict[str, RolloutFailure]] = {}
     for draft, found in _failed(all_of, graph):
         for change in draft.changes:

@@ -28,7 +28,7 @@ def test_no_goal_told_is_ever_beyond_its_bound() -> None:
     told: list[Goal] = []
     solve(some_fleet(8, 30, 2, solve={"effort": "quick"}), watch=Watch(told.extend))
     for goal in told:
-        if goal.name in ("moves", "shifts", "misfit", "nodes"):
+        if goal.name in ("moves", "shifts", "overqualification", "nodes"):
             assert goal.value >= goal.bound
         elif not goal.name.endswith("_replicas"):
             assert goal.value <= goal.bound

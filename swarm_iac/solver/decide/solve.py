@@ -177,7 +177,7 @@ def _filled_again(
         add(f"{level}_placed_replicas", count)
     for sign, ones_there in ((1, home + new - counts), (-1, counts - home)):
         for (name, node), count in ones_there.items():
-            add("misfit", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
+            add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
     return home + new, found, shown
 

@@ -1,10 +1,10 @@
 """Who stays where it is? The variables that compare a placement with the last one.
 
-placed[w]   Σ_n x[w,n]
-kept[w,n]   ≤ min(x[w,n], stay[w,n])
-recard[n]   ≥ Σ_w ( kept[w,n] − Σ_c keep[w,c] )         parts of GPUs that stay on n, but not on their card
-eased[w,n]  ≤ soft[w,n],  kept[w,n] + eased[w,n] ≤ x[w,n]
-stayed[w]   = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w])
+placed[w]      Σ_n x[w,n]
+kept[w,n]      ≤ min(x[w,n], stay[w,n])
+reassigned[n]  ≥ Σ_w ( kept[w,n] − Σ_c keep[w,c] )       parts of GPUs that stay on n, but not on their card
+eased[w,n]     ≤ soft[w,n],  kept[w,n] + eased[w,n] ≤ x[w,n]
+stayed[w]      = min(Σ_n stay[w,n], placed[w])    ran[w] = min(running_w, placed[w])
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Keeping:
         for node, names in by_node.items():
             pairs = [(name, node) for name in names if (name, node) in self.kept]
             top = sum(fleet.top_of(self.kept[pair]) for pair in pairs)
-            found.append(fleet.new(0, top, f"recard[{node}]", self._counted(node)))
+            found.append(fleet.new(0, top, f"reassigned[{node}]", self._counted(node)))
             loose = sum(self.kept[pair] - sum(fleet.on_card[pair]) for pair in pairs)
             fleet.model.add(found[-1] >= loose)
         return found

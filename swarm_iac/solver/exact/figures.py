@@ -10,17 +10,17 @@ from swarm_iac.solver.repair.greedy import Overqualification
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 
 #: What is better when it is less.
-COSTS = ("moves", "misfit", "split", "nodes")
+COSTS = ("moves", "overqualification", "split", "nodes")
 _WORDS = {
     "moves": ("running allocation moves", "running allocations move"),
-    "misfit": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
+    "overqualification": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
     "split": ("replica split over NUMA nodes", "replicas split over NUMA nodes"),
     "nodes": ("node in use", "nodes in use"),
 }
 
 
 def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int]:
-    """Placed GPUs and replicas by level, then moves, misfit, split replicas, nodes in use: in the order in which they count."""
+    """Placed GPUs and replicas by level, then moves, overqualification, split replicas, nodes in use, in this order."""
     snapshot = snapshot_of(stack, Placement())
     overqualification = Overqualification(snapshot)
     known = [a for a in placement.going() if a.workload in snapshot.requests and a.node in snapshot.nodes]
@@ -30,7 +30,7 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
         found[f"{level}_gpus"] = sum(snapshot.requests[a.workload].gpus for a in mine)
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
-    found["misfit"] = sum(overqualification.of(snapshot.requests[a.workload], snapshot.nodes[a.node]) for a in known)
+    found["overqualification"] = sum(overqualification.of(snapshot.requests[a.workload], snapshot.nodes[a.node]) for a in known)
     found["split"] = sum(bool(stack.hardware_of(a.node).split(a.cards, a.cpus)) for a in known)
     found["nodes"] = len({a.node for a in known})
     return found

@@ -4,7 +4,7 @@
     placed[w]  Σ_n x[w,n]
     whole[w]   1 when the gang w runs
     kept[w,n]  replicas that stay where they are           ≤ min(x[w,n], stay[w,n])
-    recard[n]  parts of GPUs that stay, and change their card
+    reassigned[n]                                          parts of GPUs that stay, and change their card
     open[n]    1 when something stands on n
 
 Each variable besides x knows how to compute itself from x, so any placement is a complete hint and every goal of it

@@ -6,10 +6,10 @@
     LEVEL_placed            max     Σ worth_w · placed_w                    LEVEL: high, then normal, then low
     kept                    max     Σ load_w · ran_w                        of those that stop the smallest, in every resource
     moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep,
-                                    + Σ recard                              or the card that they hold a part of
+                                    + Σ reassigned                          or the card that they hold a part of
     shifts                  min     Σ soft − Σ eased                        replicas that had to change and leave their node
     (order)                 max     Σ place_w · ran_w                       those further down in the file stop; not reported
-    misfit                  min     Σ misfit[w,n] · x[w,n]                  GPU nodes for GPU work, small models first
+    overqualification       min     Σ finer[w,n] · x[w,n]                   GPU nodes for GPU work, small models first
     nodes                   min     Σ open[n]                               fewest nodes in use
     (tie)                   min     Σ rank[n] · x[w,n]                      fullest, then lowest name; not reported
 
@@ -153,7 +153,7 @@ def _overqualification(fleet: FleetModel) -> Aim:
         for name, counts in fleet.task.base.counts.items()
         for node, count in counts.items()
     )
-    return Aim("misfit", terms, constant, -1, constant, share=TIDY)
+    return Aim("overqualification", terms, constant, -1, constant, share=TIDY)
 
 
 def _nodes(fleet: FleetModel) -> Aim:

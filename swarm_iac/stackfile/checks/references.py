@@ -18,7 +18,7 @@ from swarm_iac.units import Watts
 
 
 def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tuple[str, str]] = frozenset()) -> list[Problem]:
-    """All disagreements. Sizes and limits are for `wishes`.
+    """All disagreements. Sizes and limits are for `feasibility`.
 
     `touched` names the (section, entry) pairs that are wrong in themselves; nothing is said that rests on them.
     """

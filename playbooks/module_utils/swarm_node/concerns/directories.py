@@ -158,13 +158,13 @@ def _project(path: str) -> Optional[Tuple[int, bool]]:
     except OSError:
         return None
     try:
-        room = array.array("B", bytes(_FSXATTR.size))
-        fcntl.ioctl(handle, _GET, room, True)
+        buffer = array.array("B", bytes(_FSXATTR.size))
+        fcntl.ioctl(handle, _GET, buffer, True)
     except OSError:
         return None
     finally:
         os.close(handle)
-    flags, _, _, project, _, _ = _FSXATTR.unpack(room.tobytes())
+    flags, _, _, project, _, _ = _FSXATTR.unpack(buffer.tobytes())
     return project, bool(flags & _INHERIT)
 
 
@@ -175,9 +175,9 @@ def _count_under(context: Context, path: str, number: int, *, fresh: bool) -> No
         return
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        room = array.array("B", bytes(_FSXATTR.size))
-        fcntl.ioctl(handle, _GET, room, True)
-        flags, size, count, _, cow, pad = _FSXATTR.unpack(room.tobytes())
+        buffer = array.array("B", bytes(_FSXATTR.size))
+        fcntl.ioctl(handle, _GET, buffer, True)
+        flags, size, count, _, cow, pad = _FSXATTR.unpack(buffer.tobytes())
         fcntl.ioctl(handle, _SET, array.array("B", _FSXATTR.pack(flags | _INHERIT, size, count, number, cow, pad)))
     finally:
         os.close(handle)

@@ -7,7 +7,7 @@ from swarm_iac.solver.exact.fleet_model import FleetModel
 
 
 def moves_stay_in_budget(fleet: FleetModel, keeping: Keeping) -> None:
-    """Σ_w ( min(stay_w, placed_w) − Σ_n kept[w,n] ) + Σ_n recard[n] ≤ solve.moves
+    """Σ_w ( min(stay_w, placed_w) − Σ_n kept[w,n] ) + Σ_n reassigned[n] ≤ solve.moves
 
     stay_w counts replicas that could stay where they are; what has to leave (drain, lost, another size) is not in it,
     and what is stopped is no move.
