@@ -68,16 +68,20 @@ def generate(
     bound: float = float("inf"),
     stop: TimeLimit = TimeLimit(),
     tell: Callable[[float], None] = lambda bound: None,
+    known: float = float("inf"),
 ) -> Generated:
     """Add columns until mix and bound are within `slack` of each other, nothing is found, or the rounds are used up.
 
     A round prices the shapes that were worth most last time; every EVERY-th round, and whenever those find nothing,
-    prices all and gives a bound, which is reported.
+    prices all and gives a bound, which is reported. Where the mix reaches `known`, another bound, none from here is lower:
+    nothing more is priced.
     """
     shapes = problem.shapes
     others = hosts(shapes)
     mix = master.solve()
     state = Generated(mix, bound, mix.rows if prices is None else prices)
+    if mix.value >= known:
+        return state
     smooth = SMOOTH
     expected = [float("inf") if shape.count else -1.0 for shape in shapes]
     whole, centre, ending = True, float("inf"), False
@@ -109,7 +113,7 @@ def generate(
                 tell(state.bound)
             state.mix = mix = master.solve() if added else mix
             stop.spend(COLUMN * len(master.columns))
-            if state.bound - mix.value <= slack or ending or master.failed:
+            if state.bound - mix.value <= slack or ending or master.failed or mix.value >= known:
                 break
             ending = stop()
             if whole and not added:

@@ -75,9 +75,13 @@ def bound_of(
     rounds: int,
     stop: TimeLimit = TimeLimit(),
     first: Sequence[tuple[int, Pattern]] = (),
+    known: float = float("inf"),
 ) -> Generated:
-    """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with."""
-    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first)[1]
+    """What no placement gains more than; as `fill_fleet`, without placing anything. `first`: columns to begin with.
+
+    `known`: what is known already; a lower bound alone is of use.
+    """
+    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first, known)[1]
 
 
 def _generated(
@@ -87,6 +91,7 @@ def _generated(
     stop: TimeLimit,
     tell: Callable[[float], None],
     first: Sequence[tuple[int, Pattern]] = (),
+    known: float = float("inf"),
 ) -> tuple[Master, Generated]:
     master = Master(problem)
     for h, pattern in first:
@@ -98,7 +103,9 @@ def _generated(
     free = [0.0] * len(problem.kinds)
     slack = GAP * problem.unit * sum(shape.count * shape.cards for shape in problem.shapes)
     bound = sum(shape.count * pricer.loose(free).bound for shape, pricer in zip(problem.shapes, pricers, strict=True))
-    return master, generate(problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop, tell=tell)
+    return master, generate(
+        problem, master, pricers, rounds=rounds, slack=slack, bound=bound, stop=stop, tell=tell, known=known
+    )
 
 
 def _refilled(problem: Problem, plan: Plan, stop: TimeLimit) -> Floor:

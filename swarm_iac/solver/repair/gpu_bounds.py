@@ -105,9 +105,10 @@ def level_bounds(
             requests = [request for request in snapshot.requests.values() if request.gpus and request.priority >= level]
             found.together[level] = max(above[level] + now[level], _together(snapshot, requests, possible, effort, share))
         if open_still() and level < levels[0]:
-            priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first)
+            known = found.of(level, above[level], counted[level]) - closed - 0.5  # bounds are whole
+            priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first, known=known)
             own(priced.bound)
-            if open_still():
+            if open_still() and priced.caps:
                 own(relaxed_bound(problem, groups, share, stand, moves, priced.caps, elsewhere))
         stop.spend(before - share.left)
     return found
