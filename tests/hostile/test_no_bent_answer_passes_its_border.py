@@ -63,7 +63,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     folder = repository(tmp_path_factory.mktemp("answers") / "fleet")
     assert swarm("solve", at=folder).code == 0
     with contextlib.chdir(folder):
-        found = view.look("dev", offline=True, quiet=True).desired
+        found = view.read("dev", offline=True, quiet=True).desired
     return folder, {name: honest(one) for name, one in found.items()}
 
 
