@@ -28,6 +28,8 @@ QUESTIONS = [
     ("rebalance",),
     ("rebalance", "--moves", "1"),
 ]
+#: Two in `make check`.
+EACH = [*QUESTIONS[:2], *(pytest.param(words, marks=pytest.mark.engine) for words in QUESTIONS[2:])]
 STACK = """\
 fleet: lab
 teams: {research: {users: [ada]}}
@@ -37,7 +39,7 @@ workloads: {chat: {user: ada, replicas: 2, each: {gpus: 3}}}
 """
 
 
-@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+@pytest.mark.parametrize("words", EACH, ids=" ".join)
 def test_a_terminal_is_told_what_is_done_from_the_first_second(tmp_path: Path, words: tuple[str, ...]) -> None:
     lock_file = repository(tmp_path, exact())
     command = Typed(tmp_path, *(word.replace("chat", "w1") for word in words))
@@ -59,7 +61,8 @@ def test_a_terminal_is_told_value_bound_and_gap(tmp_path: Path) -> None:
     assert command.ended(SECONDS) == 0
 
 
-@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+@pytest.mark.engine
+@pytest.mark.parametrize("words", EACH, ids=" ".join)
 def test_a_pipe_is_told_results_only(tmp_path: Path, words: tuple[str, ...]) -> None:
     repository(tmp_path, STACK)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -69,7 +72,8 @@ def test_a_pipe_is_told_results_only(tmp_path: Path, words: tuple[str, ...]) -> 
     assert all(line.startswith(("proof: ", "lock: ", "nothing was written")) for line in done.stderr.splitlines()), done.stderr
 
 
-@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+@pytest.mark.engine
+@pytest.mark.parametrize("words", EACH, ids=" ".join)
 def test_json_is_all_that_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
     repository(tmp_path, STACK)
     command = Typed(tmp_path, *words, "--json")
@@ -147,6 +151,7 @@ def test_what_nobody_can_end_early_is_ended_with_the_command() -> None:
     assert answer(asks)[0] == "interrupted while trying 3 moves; nothing was written"
 
 
+@pytest.mark.engine
 def test_a_question_is_answered_with_what_is_known_whatever_its_thread_does() -> None:
     def deaf(progress: Following, end: threading.Event) -> str:
         watch = progress.asks("trying 3 moves")
@@ -169,6 +174,7 @@ def test_a_question_that_listens_may_end_by_itself() -> None:
     assert answer(listens)[0] == "two reasons and a change"
 
 
+@pytest.mark.engine
 def test_a_second_interrupt_ends_a_search_that_does_not_listen() -> None:
     def deaf(progress: Following, end: threading.Event) -> str:
         progress.watch()
@@ -178,6 +184,7 @@ def test_a_second_interrupt_ends_a_search_that_does_not_listen() -> None:
     assert answer(deaf, times=2)[0] == "stopped; nothing from this search was kept"
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_is_being_written_is_written_to_its_end(times: int) -> None:
     def writes(progress: Following, end: threading.Event) -> str:

@@ -190,6 +190,7 @@ def test_a_second_interrupt_ends_at_once_and_keeps_nothing(tmp_path: Path) -> No
     assert lock_file.exists() == (ended == 0)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "words",
     [("solve",), ("plan", "--offline"), ("what-if", "solve.moves=1"), ("why", "w1"), ("rebalance",), ("rebalance", "-n1")],

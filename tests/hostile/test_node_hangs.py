@@ -25,6 +25,8 @@ from swarm_node.program import boot, observe, step  # isort: skip
 from swarm_node.records import ledger  # isort: skip
 from swarm_node.machine.run import NodeError  # isort: skip
 
+pytestmark = pytest.mark.engine
+
 
 def deaf(*_: Any) -> None:
     """As a driver that hangs: whatever it is told, it goes on."""

@@ -104,6 +104,7 @@ def test_no_path_is_ever_more_than_a_path(path: str, server: Any, machine: Any) 
     assert not line or (line.startswith(b"GET /") and line.count(b" ") == 2 and line.endswith(b" HTTP/1.1"))
 
 
+@pytest.mark.engine
 def test_answers_that_drip_never_take_longer_than_all_may_take(server: Any, machine: Any) -> None:
     dripping = server(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, drip=0.4)
     well = server(b"HTTP/1.1 204 No Content\r\n\r\n")
@@ -116,6 +117,7 @@ def test_answers_that_drip_never_take_longer_than_all_may_take(server: Any, mach
     assert {found[f"{name}-0"] for name in checks} == {"unknown"}
 
 
+@pytest.mark.engine
 def test_commands_that_hang_never_darken_their_node(machine: Any, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them outlasted the 20 s in which a node has to answer."""
     well = server(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -134,6 +134,8 @@ TOLD: dict[str, list[str]] = {name: [name] for name in RULES}
 for one in (*NODE, *USER, *CLUSTER, *RACK):
     if one.rule in BUDGETS:
         TOLD.setdefault(one.shown_as, []).append(one.rule)
+#: Which of two rules is drawn first, where only one order is.
+TOLD_ORDER = {name: i for i, name in enumerate(TOLD)}
 HARDWARE: Wishes = with_all(
     {
         "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "100 GB", "nic": "10 Gbit/s"},
@@ -141,7 +143,8 @@ HARDWARE: Wishes = with_all(
     }
 )
 #: Fleets for each rule alone and for each pair.
-ALONE, PAIRS = (12, 3) if os.environ.get("HYPOTHESIS_PROFILE") == "full" else (4, 1)
+FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
+ALONE, PAIRS = (12, 3) if FULL else (2, 1)
 
 
 def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
@@ -186,8 +189,10 @@ def test_rule_alone(name: str) -> None:
 def test_rule_beside_every_other(name: str) -> None:
     for other in TOLD:
         for seed in range(PAIRS) if name < other else ():
-            check_exact(*fleet_of((name, other), seed))
-            check_exact(*fleet_of((other, name), seed))
+            pair = (name, other) if TOLD_ORDER[name] % 2 == TOLD_ORDER[other] % 2 else (other, name)
+            check_exact(*fleet_of(pair, seed))
+            if FULL:
+                check_exact(*fleet_of(pair[::-1], seed))
 
 
 @pytest.mark.slow
