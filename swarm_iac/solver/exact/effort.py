@@ -15,7 +15,7 @@ PAIRS, MOST = 12_000, 6.0
 COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}
 COLUMNS_OF_LARGE = {"quick": 3.0, "normal": 12.0, "thorough": 200.0}
 #: So much more of it where nothing runs.
-KEEPS_DEVICES = 2
+WHERE_NOTHING_RUNS = 2
 #: What each kind of replicas adds to a pricing problem there.
 KIND = 1e-5
 #: The part of it that bounds have beside a placement: for a change little, since nobody waits for a proof.
@@ -32,4 +32,4 @@ def columns(snapshot: Snapshot, watch: Watch, *, large: bool = False) -> TimeLim
     table = COLUMNS_OF_LARGE if large else COLUMNS
     if large:
         return TimeLimit(watch.ended, table[snapshot.stack.solve.effort], KIND)
-    return TimeLimit(watch.ended, in_all(snapshot, table) * (1 if snapshot.running else KEEPS_DEVICES))
+    return TimeLimit(watch.ended, in_all(snapshot, table) * (1 if snapshot.running else WHERE_NOTHING_RUNS))
