@@ -90,8 +90,8 @@ Level = Literal["node", "rack"]
 class GroupRule:
     """What a key of `place` demands of groups of nodes: each node alone, or each rack, as the key's value says.
 
-    Of a key whose value is a number, that is `each`, and a group is a node. The solver derives all that it does from this;
-    `limits` has a rule of its own for each, of the name `judged`.
+    Of a key whose value is a number, that is `each`, and `level` says what a group is. The solver derives all that it does
+    from this; `limits` has a rule of its own for each, of the name `judged`.
     """
 
     rule: str  # its name in reasons
@@ -102,6 +102,7 @@ class GroupRule:
     text: str  # of a reason; {level} is the kind of group, {each} the most in one
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
+    level: Level = "node"
     key: str = ""  # in `place`; taken from there
 
 
@@ -115,7 +116,7 @@ class Group:
     @property
     def level(self) -> Level:
         """What a group is."""
-        return "node" if isinstance(self.value, int) else self.value
+        return self.of.level if isinstance(self.value, int) else self.value
 
     @property
     def each(self) -> int | None:
@@ -169,6 +170,12 @@ APART = GroupRule(
 )
 
 
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return tuple(value) if isinstance(value, list) else value
+
+
 class Where(Value):
     """Where replicas may be placed."""
 
@@ -189,7 +196,7 @@ class Where(Value):
     )
 
     def __hash__(self) -> int:
-        return hash(tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in self.__dict__.values()))
+        return hash(tuple(map(_hashable, self.__dict__.values())))
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -205,8 +212,7 @@ class Where(Value):
     @property
     def each_node(self) -> tuple[Hashable, ...]:
         """All that it demands of a node whatever runs there: equal for workloads that suit the same nodes."""
-        values = (getattr(self, key) for key in _EACH_NODE)
-        return tuple(tuple(sorted(value.items())) if isinstance(value, dict) else value for value in values)
+        return tuple(_hashable(getattr(self, key)) for key in _EACH_NODE)
 
     @property
     def labels(self) -> Iterable[str]:

@@ -5,13 +5,13 @@ Each value again, by hand, since the solver derives what it says from one row (d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from swarm_iac.limits import NAMES
-from swarm_iac.model.workload import GROUP_RULES
+from swarm_iac.model.workload import GROUP_RULES, PER_NODE, Group
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.lacking import lacking
@@ -150,3 +150,9 @@ def test_every_rule_of_place_has_a_case_and_one_that_judges_it() -> None:
     rows = {one.rule: one.judged for one in GROUP_RULES} | {one.name: one.judged for one in FIT}
     assert {*rows.values()} <= NAMES
     assert {rule: {case.judged for case in cases} for rule, cases in CASES.items()} == {rule: {rows[rule]} for rule in PLACE}
+
+
+def test_a_number_bounds_each_group_of_its_level() -> None:
+    by_rack = replace(PER_NODE, level="rack")
+    assert [Group(rule, 2).level for rule in (PER_NODE, by_rack)] == ["node", "rack"]
+    assert [Group(by_rack, 3).left({"rack r1": held}, "rack r1") for held in (0, 2, 3, 4)] == [3, 1, 0, 0]
