@@ -164,7 +164,7 @@ APART = GroupRule(
     rule="apart_keeps_away",
     judged="workloads_stay_apart",
     others=True,
-    text="no other workload with `apart` on one {level}: each {level} with capacity has one",
+    text="no other workload with `apart` near it: each node with capacity is too near to one",
     leaves="without another workload with `apart`",
     bars=("are", "too near to another workload with `apart`"),
 )

@@ -109,3 +109,34 @@ def test_who_keeps_apart_stands_beside_those_who_gain_as_much() -> None:
     stack = stack_of({"n": {"hardware": "l40s"}}, requests)
     snapshot = snapshot_of(stack, Placement())
     assert level_bounds(snapshot, Counter(), possible(snapshot), "normal", TimeLimit()).together == {1: 4000}
+
+
+def test_replicas_of_two_workloads_that_few_may_be_on_a_node_of_all_find_a_place() -> None:
+    """Those of one were handed out first, as many as a node may have, and the last node could not be filled."""
+    hardware = {f"h{n}": {"gpus": f"{n} x H100", "vcpus": 64, "memory": "512 GB"} for n in (1, 2, 4)}
+    nodes = {f"n{i}": {"hardware": f"h{n}"} for i, n in enumerate((1, 1, 4, 2, 4))}
+    works = {f"w{i}": {"replicas": n, "each": {"gpus": 1}, "place": {"per_node": 2}} for i, n in enumerate((6, 5))}
+    assert len(as_large(stack_of(nodes, works, hardware=hardware)).placement.going()) == 11
+
+
+def test_nothing_new_comes_to_a_cordoned_node_beside_what_had_to_change_there() -> None:
+    """What was placed there already was counted again as what may stay: a third replica came."""
+    hardware = {
+        "a": {"gpus": "4 x H100", "vcpus": 32, "memory": "256 GB"},
+        "b": {"gpus": "2 x L40S", "vcpus": 16, "memory": "128 GB"},
+    }
+    before = solve(
+        stack_of({"n4": {"hardware": "a"}}, {"w0": {"replicas": 2, "each": {"gpus": 2}}}, hardware=hardware)
+    ).placement
+    works = {"w0": {"priority": "high", "replicas": 3, "each": {"gpus": 1}}, "w1": {"priority": "high", "each": {"gpus": 2}}}
+    now = stack_of({"n2": {"hardware": "b"}, "n4": {"hardware": "a", "state": "cordon"}}, works, hardware=hardware)
+    found = as_large(now, before).placement
+    assert judge(now, found, kept=frozenset(("w0-0", "w0-1"))) == ()
+    assert sum(one.node == "n4" for one in found.going()) == 2
+
+
+def test_who_ran_over_several_numa_nodes_is_in_the_bound() -> None:
+    before = solve(stack_of({"n": {}}, {"w": {"each": {"gpus": 8}}})).placement
+    works = {"w": {"each": {"gpus": 8}, "place": {"numa": "single"}}}
+    goals = {goal.name: goal for goal in as_large(stack_of({"n": {}}, works), before).proof.goals}
+    assert (goals["normal_placed_replicas"].value, goals["normal_placed_replicas"].bound) == (1, 1)

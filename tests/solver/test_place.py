@@ -94,16 +94,22 @@ CASES: dict[str, list[Case]] = {
     "apart_keeps_away": [
         Case(
             {"apart": "node"}, 9, 1, 8, judged="workloads_stay_apart",
-            text="no other workload with `apart` on one node: each node with capacity has one",
+            text="no other workload with `apart` near it: each node with capacity is too near to one",
             lacking="3 nodes: 2 are too near to another workload with `apart`, 1 lacks GPUs",
             of_those="of those without another workload with `apart` the most that is free is none",
             beside={"replicas": 2, "each": {"gpus": 1}, "place": {"spread": "node", "apart": "node"}},
         ),
         Case(
             {"apart": "rack"}, 2, 2, 1, judged="workloads_stay_apart",
-            text="no other workload with `apart` on one rack: each rack with capacity has one",
+            text="no other workload with `apart` near it: each node with capacity is too near to one",
             lacking="3 nodes: 2 are too near to another workload with `apart`, 1 lacks GPUs",
             beside={"each": {"gpus": 4}, "place": {"apart": "node"}},
+        ),
+        Case(
+            {"apart": "node"}, 5, 1, 2, judged="workloads_stay_apart",
+            text="no other workload with `apart` near it: each node with capacity is too near to one",
+            lacking="3 nodes: 2 are too near to another workload with `apart`, 1 lacks GPUs",
+            beside={"each": {"gpus": 4}, "place": {"apart": "rack"}},
         ),
     ],
     "selector_matches": [

@@ -110,3 +110,25 @@ def test_an_exception_that_has_ended_is_named_and_its_extension_mends() -> None:
     assert fixed == ["limits.except[0].until=2026-07-01", "limits.user.gpus=8"]
     after = solve(changed(stack, answer.fixes[0].edits[0]), last, today=today).placement
     assert len(after.allocations) == 2
+
+
+def test_who_gets_a_part_of_a_gpu_where_it_ran_has_not_moved() -> None:
+    """It had no GPU before: the answer ended in an IndexError."""
+    before = solve(stack_of({"n": {}}, {"w": {"each": {"vcpus": 1}}})).placement
+    now = stack_of({"n": {}}, {"w": {"each": {"vcpus": 1, "gpus": 0.5}}})
+    placement = solve(now, before).placement
+    assert why(now, placement, "w", last=before).moved == ()
+
+
+def test_why_and_solve_give_the_same_reason_to_who_may_not_move() -> None:
+    """One looked at what ran, the other at what was decided."""
+    hardware = {"a": {"gpus": "4 x H100", "vcpus": 32, "memory": "256 GB"}}
+    runs = {"w": {"priority": "low", "replicas": 2, "each": {"gpus": 2}}}
+    before = solve(stack_of({"n4": {"hardware": "a"}}, runs, hardware=hardware)).placement
+    nodes = {"n4": {"hardware": "a", "labels": {"z": "a"}}, "n5": {"hardware": "a"}}
+    works = runs | {"x": {"each": {"gpus": 4}, "place": {"select": {"z": "a"}}}}
+    now = stack_of(nodes, works, hardware=hardware, solve={"moves": 0})
+    placement = solve(now, before).placement
+    (pending,) = placement.unplaced
+    assert pending.reasons[0].rule == "moves_stay_in_budget"
+    assert why(now, placement, "w", last=before).reasons == pending.reasons

@@ -56,7 +56,7 @@ def why(
         tell("the second best")
         runner_up = find_runner_up(stack, placement, workload, before, today, watch)
         return answer.model_copy(update={"runner_up": runner_up, "cut": watch.stopped})
-    causes = Causes(capacity)
+    causes = Causes(capacity, None if last is None else lambda: snapshot_of(stack, last, today))
     seen = causes.seen(request)
     conflict = conflict_of(seen, request)
     reasons = reasons_of(causes, request, conflict)

@@ -155,8 +155,10 @@ def missing(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> i
 class Causes:
     """The reasons of many workloads beside one placement; conflicts of equal workloads are found once."""
 
-    def __init__(self, capacity: FreeCapacity) -> None:
+    def __init__(self, capacity: FreeCapacity, before: Callable[[], Snapshot] | None = None) -> None:
+        """`before`: what the placement was decided from; without it, what the capacity was read from."""
         self.capacity = capacity
+        self._before = before
         self.known: dict[WorkloadRequest, tuple[FreeCapacity, tuple[str, ...]]] = {}
         self.explained: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
         self.capacities: dict[int, FreeCapacity] = {}
@@ -175,7 +177,7 @@ class Causes:
 
     def _unspent(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """Capacity was left. One that ran may use it only by a move, and those are counted."""
-        snapshot = self.capacity.snapshot
+        snapshot = self.before
         ran = sum(allocation.workload == request.name for allocation in self.classified.stay.values())
         counts = Counter({(n, node): k for n, each in self.capacity.counts.items() for node, k in each.items()})
         spent = moves_of(snapshot, self.classified, counts)
@@ -199,7 +201,12 @@ class Causes:
     @cached_property
     def classified(self) -> Classified:
         """Where everything stood that may stay."""
-        return classify(self.capacity.snapshot)
+        return classify(self.before)
+
+    @cached_property
+    def before(self) -> Snapshot:
+        """What it was decided from."""
+        return self._before() if self._before else self.capacity.snapshot
 
     def seen(self, request: WorkloadRequest) -> FreeCapacity:
         """The capacity without what a lower priority holds, since that would be stopped for it and is no obstacle.

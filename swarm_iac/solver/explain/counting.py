@@ -18,7 +18,7 @@ from swarm_iac.model.workload import GROUP_RULES, Level
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT, hindering, numa_node_suffices
+from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices
 
 Ints = npt.NDArray[np.int64]
 
@@ -298,6 +298,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
     result = {}
     for name, request in snapshot.requests.items():
         home = snapshot.home(name)
+        wide = sum(n for node, n in home.items() if node in snapshot.nodes and _stays_wide(request, snapshot.nodes[node]))
         if any(node in snapshot.nodes and snapshot.nodes[node].state == "cordon" for node in home):
             count = reach(empty, request, home=home)
         else:
@@ -314,5 +315,11 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
             if key not in known:
                 known[key] = reach(empty, request)
             count = known[key]
+        count = min(request.members, count + wide)
         result[name] = 0 if request.gang and count < request.members else count
     return result
+
+
+def _stays_wide(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """May what runs there stay, although no NUMA node is large enough for one of it?"""
+    return bool(request.on_one) and not numa_node_suffices(request, host) and may_stay(request, host)

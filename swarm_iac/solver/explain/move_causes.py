@@ -27,7 +27,7 @@ def moved_for(
     causes = []
     for was in snapshot.running.get(workload, ()):
         one = now.get(was.name)
-        if one is None or one.node != was.node or (snapshot.requests[workload].shared and one.gpus != was.gpus):
+        if one is None or one.node != was.node or (snapshot.requests[workload].shared and was.cards and one.cards != was.cards):
             causes.append(_cause(snapshot, placement, last, today, was, one))
     return tuple(causes)
 

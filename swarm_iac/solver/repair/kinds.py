@@ -235,8 +235,14 @@ def named(seen: View, capacity: FreeCapacity, counts: dict[str, Counter[int]]) -
         for kind, count in sorted(counts[node].items()):
             names = seen.requests[kind]
             rest, most = count, capacity.snapshot.requests[names[0]].per_node
-            for name in names if most is None else sorted(names, key=lambda name: -left[name]):
-                take = min(rest, left[name]) if most is None else min(rest, left[name], most)
+            for _ in range(count if most is not None else 0):  # one at a time, so that what is left stays even
+                open_ = [name for name in names if left[name] and pairs[name, node] < (most or 0)]
+                if open_:
+                    name = max(open_, key=lambda name: left[name])
+                    pairs[name, node] += 1
+                    left[name] -= 1
+            for name in names if most is None else ():
+                take = min(rest, left[name])
                 if take:
                     pairs[name, node] += take
                     left[name] -= take

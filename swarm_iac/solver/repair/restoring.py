@@ -35,7 +35,7 @@ def restored(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Ca
         capacity,
         free,
         stay=stood - counts,
-        soft=soft,
+        soft=soft - (counts - stood),  # of those that had to change some are placed there already
         running=Counter({name: len(found) for name, found in snapshot.running.items() if name in free}),
         budget=max(0, int(snapshot.stack.solve.moves) - moved),
         cards=_left_cards(snapshot, classified, free, capacity),
