@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.workload import Group, Level
+from swarm_iac.model.workload import LEVELS, Group, Level
 from swarm_iac.solver.snapshot import single_numa
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
@@ -24,11 +24,12 @@ def group_of(host: NodeCapacity, level: Level) -> str:
 
 def held(capacity: FreeCapacity, request: WorkloadRequest, level: Level) -> dict[str, int]:
     """How many replicas of the workload stand in each group of nodes that has any."""
+    if request.name in capacity.snapshot.grouped:
+        return capacity.groups.get((request.name, level), {})
     found: dict[str, int] = {}
     for node, count in capacity.counts[request.name].items():
-        if count:
-            group = group_of(capacity.snapshot.nodes[node], level)
-            found[group] = found.get(group, 0) + count
+        group = group_of(capacity.snapshot.nodes[node], level)
+        found[group] = found.get(group, 0) + count
     return found
 
 
@@ -57,6 +58,8 @@ class FreeCapacity:
         #: Cards held in part, by node: what each has left. `free[node][GPUS]` counts the empty ones.
         self.parts: dict[str, dict[int, int]] = {}
         self.held: dict[tuple[str, str], list[int]] = {}
+        #: Replicas in each group of nodes, for workloads with rules on them: by workload and kind of group.
+        self.groups: dict[tuple[str, Level], dict[str, int]] = {}
         #: Replicas of those that keep others away, by the key that says so and the rack: of whom, on which node, from what.
         self.away: dict[tuple[str, str], Counter[tuple[str, str, Level]]] = {}
 
@@ -78,6 +81,7 @@ class FreeCapacity:
         other.load = Counter(self.load)
         other.parts = {name: dict(cards) for name, cards in self.parts.items()}
         other.held = {pair: list(cards) for pair, cards in self.held.items()}
+        other.groups = {key: dict(found) for key, found in self.groups.items()}
         other.away = {place: Counter(ones) for place, ones in self.away.items()}
         return other
 
@@ -179,17 +183,29 @@ class FreeCapacity:
         counts[host.name] += count
         if not counts[host.name]:
             del counts[host.name]
-        for group in request.groups:
-            if group.of.others:
-                near = self.away.setdefault((group.of.key, group_of(host, "rack")), Counter())
-                near[request.name, host.name, group.level] += count
-                if not near[request.name, host.name, group.level]:
-                    del near[request.name, host.name, group.level]
+        if request.name in self.snapshot.grouped:
+            self._regroup(request, host, count)
         if self.single is not None and request.single:
             ones = self.single.setdefault(host.name, Counter())
             ones[request.name] += count
             if not ones[request.name]:
                 del ones[request.name]
+
+    def _regroup(self, request: WorkloadRequest, host: NodeCapacity, count: int) -> None:
+        """What the rules on groups of nodes look at."""
+        for level in LEVELS:
+            found, group = self.groups.setdefault((request.name, level), {}), group_of(host, level)
+            found[group] = found.get(group, 0) + count
+            if not found[group]:
+                del found[group]
+        for rule in (rule for rule in request.groups if rule.of.others):
+            near, one = (
+                self.away.setdefault((rule.of.key, group_of(host, "rack")), Counter()),
+                (request.name, host.name, rule.level),
+            )
+            near[one] += count
+            if not near[one]:
+                del near[one]
 
     def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[int]) -> int:
         """Put up to `count` parts on those of the cards `own`, one each, that still have capacity. Returns how many."""

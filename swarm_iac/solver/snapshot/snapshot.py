@@ -216,6 +216,11 @@ class Snapshot:
         return any(request.single for request in self.requests.values())
 
     @functools.cached_property
+    def grouped(self) -> frozenset[str]:
+        """The workloads that have rules on groups of nodes."""
+        return frozenset(name for name, request in self.requests.items() if request.groups)
+
+    @functools.cached_property
     def packings(self) -> dict[object, tuple[int, ...] | None]:
         """What `single.homes_of` knows already."""
         return {}
