@@ -140,3 +140,14 @@ def test_who_ran_over_several_numa_nodes_is_in_the_bound() -> None:
     works = {"w": {"each": {"gpus": 8}, "place": {"numa": "single"}}}
     goals = {goal.name: goal for goal in as_large(stack_of({"n": {}}, works), before).proof.goals}
     assert (goals["normal_placed_replicas"].value, goals["normal_placed_replicas"].bound) == (1, 1)
+
+
+def test_a_gang_of_low_priority_stops_whole_for_a_higher_one() -> None:
+    """On a large fleet gangs stayed where they were, whatever waited for their nodes."""
+    runs = {"low": {"priority": "low", "gang": 2, "each": {"gpus": 6}}, "side": {"each": {"gpus": 1}}}
+    nodes: dict[str, dict[str, Any]] = {"n1": {}, "n2": {}}
+    before = solve(stack_of(nodes, runs)).placement
+    now = stack_of(nodes, runs | {"high": {"priority": "high", "each": {"gpus": 8}}})
+    found = as_large(now, before)
+    assert sorted(one.workload for one in found.placement.going()) == ["high", "side"]
+    assert judge(now, found.placement) == () and [one.workload for one in found.placement.unplaced] == ["low"]

@@ -18,6 +18,8 @@ from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, around, by_
 CLEAR = 24
 #: Weights of a replica in the way: it can move; it would be stopped; it can do neither yet.
 MOVED, STOPPED, STUCK, NEVER = 1, 30, 100, 100_000
+#: Gangs of a lower priority that may be stopped.
+GANGS = 4
 #: Nodes that may receive what is cleared.
 RECEIVE = 80
 
@@ -38,11 +40,12 @@ def neighbourhood(
     for (name, node), count in sorted(counts.items()):
         standing.setdefault(node, []).extend([snapshot.requests[name]] * count)
     weights = _Weights(capacity, request)
-    ranked = sorted(
-        (_cost(capacity, request, node, standing.get(node, []), weights), node)
+    costs = {
+        node: _cost(capacity, request, node, standing.get(node, []), weights)
         for node in snapshot.nodes
         if _may(snapshot, request, node)
-    )
+    }
+    ranked = sorted((cost, node) for node, (cost, _) in costs.items())
     missing = request.members - capacity.counts[request.name].total()
     width = max(CLEAR, min(2 * missing, 2 * CLEAR))
     clear = {node for _, node in ranked[attempt * width : (attempt + 1) * width]}
@@ -56,7 +59,8 @@ def neighbourhood(
         return (-found, -sum(capacity.partial(node).values()) - WHOLE * capacity.free[node][GPUS], node)
 
     ready = sorted((node for node in snapshot.nodes if snapshot.nodes[node].state == "ready" and node not in clear), key=takes)
-    return around(snapshot, classified, counts, frozenset(clear), frozenset(ready[:RECEIVE]))
+    gangs = dict.fromkeys(name for _, node in ranked if node in clear for name in costs[node][1])
+    return around(snapshot, classified, counts, frozenset(clear), frozenset(ready[:RECEIVE]), frozenset(list(gangs)[:GANGS]))
 
 
 def _may(snapshot: Snapshot, request: WorkloadRequest, node: str) -> bool:
@@ -74,6 +78,8 @@ class _Weights:
 
     def of(self, other: WorkloadRequest) -> int:
         """The weight of one replica of another workload."""
+        if other.gang:
+            return STOPPED * other.members
         if other.name not in self.known:
             alike = (other.need, other.share, other.asked, other.single)
             if alike not in self.capacities:
@@ -86,14 +92,15 @@ class _Weights:
 
 def _cost(
     capacity: FreeCapacity, request: WorkloadRequest, node: str, standing: list[WorkloadRequest], weights: _Weights
-) -> tuple[int, int]:
-    """(Weight of the replicas that would have to go, how many): taken away one by one until one of `ask` fits.
+) -> tuple[tuple[int, int], list[str]]:
+    """(Weight of the replicas that would have to go, how many) and the gangs among them: taken away until one fits.
 
-    The next to go is the lightest; of these the one that holds most of what is short.
+    Of gangs only those of a lower priority, which stop whole. The next to go is the lightest; of these the one that holds
+    most of what is short.
     """
     host = capacity.snapshot.nodes[node]
     gone: list[WorkloadRequest] = []
-    rest = [other for other in standing if not other.gang and other.name != request.name]
+    rest = [other for other in standing if other.name != request.name and (not other.gang or other.priority < request.priority)]
     while rest and capacity.most(request, host) <= 0:
         free = capacity.free[node]
         lacks = [i for i, need in enumerate(request.need) if need > free[i]]
@@ -110,4 +117,5 @@ def _cost(
     for other in gone:
         capacity.take(other, host, 1)
     weight = sum(weights.of(other) for other in gone)
-    return (weight if fits else NEVER + weight, len(gone))
+    gangs = [other.name for other in gone if other.gang] if fits else []
+    return (weight if fits else NEVER + weight, len(gone)), gangs

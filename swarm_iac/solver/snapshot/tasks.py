@@ -138,14 +138,22 @@ def full_task(snapshot: Snapshot, classified: Classified) -> Task:
     return _task(snapshot, classified, set())
 
 
-def around(snapshot: Snapshot, classified: Classified, counts: Pairs, nodes: frozenset[str], targets: frozenset[str]) -> Task:
+def around(
+    snapshot: Snapshot,
+    classified: Classified,
+    counts: Pairs,
+    nodes: frozenset[str],
+    targets: frozenset[str],
+    gangs: frozenset[str] = frozenset(),
+) -> Task:
     """From the placement `counts`: what stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed.
 
-    Gangs stay as they are. What has moved already is fixed where it went, and its move is off the budget.
+    Gangs stay as they are, but for `gangs`, of which all members may leave. What has moved already is fixed where it went,
+    and its move is off the budget.
     """
     base = FreeCapacity(snapshot)
     left = Counter(counts)
-    movable = {pair for pair in counts if pair[1] in nodes and not snapshot.requests[pair[0]].gang}
+    movable = {pair for pair in counts if pair[0] in gangs or (pair[1] in nodes and not snapshot.requests[pair[0]].gang)}
     stay: Pairs = Counter()
     moved = 0
     for allocation in classified.stay.values():
