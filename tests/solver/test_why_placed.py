@@ -132,3 +132,31 @@ def test_why_and_solve_give_the_same_reason_to_who_may_not_move() -> None:
     (pending,) = placement.unplaced
     assert pending.reasons[0].rule == "moves_stay_in_budget"
     assert why(now, placement, "w", last=before).reasons == pending.reasons
+
+
+@pytest.mark.parametrize(("was", "now"), [(1, 0.5), (0.5, 0.25), (0.5, 0.7), (2, 0.5)])
+def test_who_keeps_its_card_in_another_size_has_not_moved(was: float, now: float) -> None:
+    before = solve(stack_of({"n": {}}, {"w": {"each": {"gpus": was}}})).placement
+    after = stack_of({"n": {}}, {"w": {"each": {"gpus": now}}})
+    solution = solve(after, before)
+    assert solution.moves == () and why(after, solution.placement, "w", last=before).moved == ()
+
+
+@pytest.mark.parametrize("members", [3, 5])
+def test_a_gang_that_grows_stops_itself_and_none_of_its_equals(members: int) -> None:
+    """With `on_grow: stop` the two that ran counted as running, and one of the same priority was stopped for the third."""
+    hardware = {"a": {"gpus": "4 x H100", "vcpus": 16, "memory": "128 GB"}}
+    stacks = [
+        stack_of(
+            {"n": {"hardware": "a"}},
+            {"w": {"gang": count, "on_grow": "stop", "each": {"gpus": 1}}, "o": {"each": {"gpus": 2}}},
+            hardware=hardware,
+        )
+        for count in (2, members)
+    ]
+    before = solve(stacks[0]).placement
+    solution = solve(stacks[1], before)
+    assert [one.name for one in solution.placement.going()] == ["o-0"]
+    assert {move.why for move in solution.moves} == {f"its gang has {members} members now"}
+    moved = why(stacks[1], solution.placement, "w", last=before).moved
+    assert {one.rule for one in moved} <= {"gang_is_whole_or_absent", "does_not_fit"}

@@ -25,7 +25,9 @@ def moves_with_causes(snapshot: Snapshot, classified: Classified, placement: Pla
 
 def _other_card(snapshot: Snapshot, was: Allocation, now: Allocation) -> bool:
     """Does a part of a GPU stay on its node, on another card? It restarts as one that moves does."""
-    return snapshot.requests[was.workload].shared and was.node == now.node and was.gpus != now.gpus
+    return (
+        snapshot.requests[was.workload].shared and was.node == now.node and bool({*was.cards} and {*now.cards} - {*was.cards})
+    )
 
 
 def _left(snapshot: Snapshot, gang: str) -> str:
@@ -43,8 +45,15 @@ def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
     if was.user not in (None, user := snapshot.requests[was.workload].user):
         return f"it is of {user} now"
     if forced:
-        gone = _left(snapshot, was.workload) if snapshot.requests[was.workload].gang else ""
-        return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
+        return _why_forced(snapshot, was)
     if target == was.node:
         return "changes its GPU, since parts of GPUs fit there in no other way"
     return "frees capacity for others" if target else "stops for a higher priority"
+
+
+def _why_forced(snapshot: Snapshot, was: Allocation) -> str:
+    request = snapshot.requests[was.workload]
+    gone = _left(snapshot, was.workload) if request.gang else ""
+    if request.gang and not gone and request.members > len(snapshot.running[was.workload]):
+        return f"its gang has {request.members} members now"
+    return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"

@@ -27,7 +27,11 @@ def moved_for(
     causes = []
     for was in snapshot.running.get(workload, ()):
         one = now.get(was.name)
-        if one is None or one.node != was.node or (snapshot.requests[workload].shared and was.cards and one.cards != was.cards):
+        if (
+            one is None
+            or one.node != was.node
+            or (snapshot.requests[workload].shared and was.cards and {*one.cards} - {*was.cards})
+        ):
             causes.append(_cause(snapshot, placement, last, today, was, one))
     return tuple(causes)
 
@@ -77,6 +81,10 @@ def _beside(
         return _broken(head, was, found, resized=resized)
     if now and (better := gain(snapshot.stack, placement, was, now)):
         return Reason(rule="tidier", text=f"{head}, which leaves {better}", path="solve")
+    request = snapshot.requests[was.workload]
+    if not now and request.gang and request.members > len(snapshot.running[was.workload]):
+        text = f"{head}, because its gang has {request.members} members now, and not all have a place"
+        return Reason(rule="gang_is_whole_or_absent", text=text, path=f"workloads.{was.workload}.gang")
     text = f"{head}, and {was.node} still has capacity for it: the search ended before finding that"
     return Reason(rule="effort", text=text, path="solve.effort")
 
