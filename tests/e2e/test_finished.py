@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from swarm_iac.stackfile import load
 from tests.e2e.conftest import Fleet
 from tests.e2e.test_lives import PLACES, Stage, job
 
@@ -29,9 +30,8 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 
 def whole_node(stage: Stage, command: str) -> dict[str, Any]:
     """A job with every GPU of its node."""
-    shape = stage.text["hardware"][stage.text["nodes"][TWO]["hardware"]]
     request = job(command, "two")
-    request["each"]["gpus"] = int(str(shape["gpus"]).split()[0])
+    request["each"]["gpus"] = load(stage.fleet.stack).stack.hardware_of(TWO).gpus.count
     return request
 
 
