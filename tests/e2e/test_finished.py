@@ -5,6 +5,7 @@ On the fleet as `swarm init` made it; it is left so.
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +32,7 @@ def stage(fleet: Fleet) -> Iterator[Stage]:
 def whole_node(stage: Stage, command: str) -> dict[str, Any]:
     """A job with every GPU of its node."""
     request = job(command, "two")
-    request["each"]["gpus"] = load(stage.fleet.stack).stack.hardware_of(TWO).gpus.count
+    request["each"]["gpus"] = load(stage.fleet.stack, today=datetime.date.today()).stack.hardware_of(TWO).gpus.count
     return request
 
 
