@@ -52,7 +52,7 @@ def test_who_waits_starts_where_a_job_finished(stage: Stage) -> None:
         assert time.monotonic() < end
         time.sleep(1)
     refused = stage.fleet.swarm("plan", SWARM_FROZEN="1")
-    assert refused.status == 1 and "first-0 has ended since, and then waits for capacity" in refused.text
+    assert refused.status == 3 and "first-0 has ended since, and then waits for capacity" in refused.text
     assert "1 to start" in stage.fleet.swarm("plan").ok().text
     stage.up()
     assert stage.runs("then-0").keys() == {TWO}
