@@ -207,8 +207,7 @@ class Where(Value):
     @property
     def together(self) -> Level | None:
         """Have all replicas to be in one group of nodes, and in one of which kind?"""
-        levels = {group.level for group in self.groups if group.of.together}
-        return "node" if "node" in levels else "rack" if levels else None
+        return together(self.groups)
 
     @property
     def each_node(self) -> tuple[Hashable, ...]:
@@ -223,6 +222,12 @@ class Where(Value):
     def suits(self, labels: Mapping[str, str]) -> bool:
         """May replicas be on a node with these labels, whatever runs there?"""
         return all(labels.get(label) == value for label, value in self.select.items())
+
+
+def together(groups: Iterable[Group]) -> Level | None:
+    """Have all replicas to be in one group of nodes, by these rules, and in one of which kind?"""
+    levels = {group.level for group in groups if group.of.together}
+    return "node" if "node" in levels else "rack" if levels else None
 
 
 #: Of each key of `place` that has one, in their order.

@@ -10,7 +10,7 @@ from swarm_iac.limits import judge
 from swarm_iac.model.edit import changed
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import solve, why
+from swarm_iac.solver import solve, solve_keeping, why
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 from tests.solver.test_cases import standing
@@ -142,21 +142,21 @@ def test_who_keeps_its_card_in_another_size_has_not_moved(was: float, now: float
     assert solution.moves == () and why(after, solution.placement, "w", last=before).moved == ()
 
 
-@pytest.mark.parametrize("members", [3, 5])
-def test_a_gang_that_grows_stops_itself_and_none_of_its_equals(members: int) -> None:
-    """With `on_grow: stop` the two that ran counted as running, and one of the same priority was stopped for the third."""
-    hardware = {"a": {"gpus": "4 x H100", "vcpus": 16, "memory": "128 GB"}}
-    stacks = [
-        stack_of(
-            {"n": {"hardware": "a"}},
-            {"w": {"gang": count, "on_grow": "stop", "each": {"gpus": 1}}, "o": {"each": {"gpus": 2}}},
-            hardware=hardware,
-        )
-        for count in (2, members)
-    ]
+def test_a_gang_that_stops_since_it_grew_stops_for_nobody() -> None:
+    stacks = [stack_of({"n": {}}, {"w": {"gang": count, "on_grow": "stop", "each": {"gpus": 4}}}) for count in (2, 3)]
     before = solve(stacks[0]).placement
     solution = solve(stacks[1], before)
-    assert [one.name for one in solution.placement.going()] == ["o-0"]
-    assert {move.why for move in solution.moves} == {f"its gang has {members} members now"}
+    assert {move.why for move in solution.moves} == {"its gang has 3 members now, and not all have a place"}
     moved = why(stacks[1], solution.placement, "w", last=before).moved
-    assert {one.rule for one in moved} <= {"gang_is_whole_or_absent", "does_not_fit"}
+    assert {one.rule for one in moved} == {"gang_is_whole_or_absent"}
+
+
+@pytest.mark.parametrize(("moves", "node"), [(0, "n1"), (1, "n1"), (2, "n2")])
+def test_a_gang_that_grows_moves_within_the_budget(moves: int, node: str) -> None:
+    """Its members run on while it grows, so to place all of them on another node is a move of each."""
+    hardware = {f"h{count}": {"gpus": f"{count} x H100", "vcpus": 64, "memory": "512 GB"} for count in (4, 8)}
+    nodes = {"n1": {"hardware": "h4"}, "n2": {"hardware": "h8"}}
+    works = {count: {"w": {"gang": count, "each": {"gpus": 2}, "place": {"within": "node"}}} for count in (2, 3)}
+    before = solve(stack_of({"n1": nodes["n1"]}, works[2], hardware=hardware)).placement
+    _, solution = solve_keeping(stack_of(nodes, works[3], hardware=hardware, solve={"moves": moves}), before)
+    assert {one.node for one in solution.placement.going()} == {node}

@@ -52,7 +52,7 @@ def curve(
     free = point(stack, last, None, today, watch)
     points: list[Point] = []
 
-    def so_many() -> tuple[Point, ...]:
+    def points_so_far() -> tuple[Point, ...]:
         if free.moves and rank(free.values) > rank(points[-1].values):
             return (*(one for one in points if one.budget < free.moves), free)
         return tuple(points)
@@ -67,8 +67,8 @@ def curve(
             best = points[-1]
             found = Point(budget, best.moves, best.values, best.solution)
         points.append(found)
-        so_far(so_many())
-    return so_many() if points else ()
+        so_far(points_so_far())
+    return points_so_far() if points else ()
 
 
 def budgets(most: int) -> tuple[int, ...]:

@@ -45,15 +45,16 @@ def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
     if was.user not in (None, user := snapshot.requests[was.workload].user):
         return f"it is of {user} now"
     if forced:
-        return _why_forced(snapshot, was)
-    if target == was.node:
-        return "changes its GPU, since parts of GPUs fit there in no other way"
-    return "frees capacity for others" if target else "stops for a higher priority"
+        gone = _left(snapshot, was.workload) if snapshot.requests[was.workload].gang else ""
+        return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
+    if target:
+        same = target == was.node
+        return "changes its GPU, since parts of GPUs fit there in no other way" if same else "frees capacity for others"
+    return _why_stopped(snapshot, was)
 
 
-def _why_forced(snapshot: Snapshot, was: Allocation) -> str:
+def _why_stopped(snapshot: Snapshot, was: Allocation) -> str:
     request = snapshot.requests[was.workload]
-    gone = _left(snapshot, was.workload) if request.gang else ""
-    if request.gang and not gone and request.members > len(snapshot.running[was.workload]):
-        return f"its gang has {request.members} members now"
-    return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
+    if request.gang and request.members > len(snapshot.running[was.workload]):
+        return f"its gang has {request.members} members now, and not all have a place"
+    return "stops for a higher priority"

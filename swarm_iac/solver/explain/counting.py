@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.workload import GROUP_RULES, Level
+from swarm_iac.model.workload import GROUP_RULES, Level, together
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
@@ -57,14 +57,12 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
             if unbound >= left:
                 return left
     counts = [_in_rack(capacity, request, rack, found, rules) for rack, found in racks.items()]
-    total = max(counts, default=0) if together(request, rules) else sum(counts)
+    total = max(counts, default=0) if _together(request, rules) else sum(counts)
     return min(left, total)
 
 
-def together(request: WorkloadRequest, rules: Set[str]) -> Level | None:
-    """Have all replicas to be in one group of nodes, under these rules, and in one of which kind?"""
-    levels = {group.level for group in request.groups if group.of.together and group.of.rule in rules}
-    return "node" if "node" in levels else "rack" if levels else None
+def _together(request: WorkloadRequest, rules: Set[str]) -> Level | None:
+    return together(group for group in request.groups if group.of.rule in rules)
 
 
 def on_node(
@@ -131,7 +129,7 @@ class Tally:
         """The most replicas that can be added now."""
         capacity, request = self.capacity, self.request
         left = min(self._missing, _by_ceiling(capacity, request, self.rules))
-        one = together(request, self.rules)
+        one = _together(request, self.rules)
         return max(0, min(left, max(self._most.values(), default=0) if one else self._total))
 
     def counts(self, node: str) -> bool:
@@ -228,7 +226,7 @@ class Ruled:
             host = self.nodes[i]
             racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), int(caps[i])))
         counts = [_in_rack(capacity, request, rack, found, rules) for rack, found in racks.items()]
-        total = max(counts, default=0) if together(request, rules) else sum(counts)
+        total = max(counts, default=0) if _together(request, rules) else sum(counts)
         return min(left, total)
 
     def keeping_out(self) -> frozenset[frozenset[str]]:
@@ -264,7 +262,7 @@ def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str
 
 def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> str:
     """Nodes that are counted together: those of a rack, or each alone."""
-    if together(request, rules) == "node":
+    if _together(request, rules) == "node":
         return f"{host.rack or ''}/{host.name}"
     return f"{host.rack}/" if host.rack else f"/{host.name}"
 

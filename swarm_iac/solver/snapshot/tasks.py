@@ -115,13 +115,9 @@ def classify(snapshot: Snapshot) -> Classified:
 
 
 def _with_gangs(snapshot: Snapshot, classified: Classified) -> Classified:
-    """Of a gang that loses a member where it runs the others restart as well: they prefer their nodes, free of charge.
-
-    So do those of one that is to have more members: it stops nobody who could stay.
-    """
+    """Of a gang that loses a member where it runs the others restart as well: they prefer their nodes, free of charge."""
     stays = Counter(a.workload for a in classified.stay.values())
-    least = {name: max(len(ones), snapshot.requests[name].members) for name, ones in snapshot.running.items()}
-    torn = {name for name, most in least.items() if snapshot.requests[name].gang and stays[name] < most}
+    torn = {name for name, ones in snapshot.running.items() if snapshot.requests[name].gang and stays[name] < len(ones)}
     stay = {name: a for name, a in classified.stay.items() if a.workload not in torn}
     return Classified(stay, {name: a for name, a in (classified.soft | classified.stay).items() if name not in stay})
 

@@ -46,7 +46,7 @@ def _restored(book: ledger.Ledger, root: str, *, apart: bool) -> int:
 def _apart(context: Context, act: Callable[[], Any]) -> None:
     from ..machine import watch
 
-    def read() -> str:
+    def failure() -> str:
         try:
             act()
         except Exception as error:
@@ -54,7 +54,7 @@ def _apart(context: Context, act: Callable[[], Any]) -> None:
         return ""
 
     try:
-        words = watch.apart(read, _PART_S)
+        words = watch.apart(failure, _PART_S)
     finally:
         context.ledger.data = ledger.load(context.root, check=False, whole=False).data  # it wrote there
     if words:
