@@ -32,6 +32,7 @@ GROUPED = tuple(rule.rule for rule in GROUP_RULES)
 #: Of those that have to be on one NUMA node.
 NUMA_RULE = "single_fits_numa_node"
 EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *GROUPED, NUMA_RULE))
+assert len(EVERY) < 63, "a set of rules is the bits of one int64"
 #: The rule about the state of nodes.
 STATES = "node_is_ready"
 
@@ -74,13 +75,17 @@ def on_node(
     home: Counter[str] | None = None,
 ) -> int:
     """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
-    if out := hindering(capacity.snapshot, request)[host.name] & rules:
+    unfit = hindering(capacity.snapshot, request)[host.name]
+    if unfit and (out := unfit & rules):
         if out != {STATES} or host.state != "cordon" or not home:
             return 0
         fit = min(fit, home[host.name])
-    for name, need, free in zip(NODE_RULES, request.need, capacity.free[host.name], strict=True):
-        if need and name in rules:
-            fit = min(fit, free // need)
+    free = capacity.free[host.name]
+    for i, need in request.needs:
+        if NODE_RULES[i] in rules:
+            fit = min(fit, free[i] // need)
+    if fit <= 0:
+        return 0
     if request.shared and GPU_RULE in rules:
         fit = min(fit, capacity.shares(request, host.name))
     if request.single and NUMA_RULE in rules and fit > 0:
@@ -241,8 +246,9 @@ class Ruled:
             ]
             out[rule] = np.array(short, dtype=np.bool_)
         names = list(out)
-        rows = np.unique(np.array([out[name] for name in names], dtype=np.bool_), axis=1).T
-        return frozenset(ceilings.union(name for name, one in zip(names, row, strict=True) if one) for row in rows.tolist())
+        bits = sum((out[name].astype(np.int64) << i for i, name in enumerate(names)), np.zeros(len(self.nodes), np.int64))
+        sets = np.unique(bits).tolist()
+        return frozenset(ceilings.union(name for i, name in enumerate(names) if bit >> i & 1) for bit in sets)
 
 
 def keeping_out(capacity: FreeCapacity, request: WorkloadRequest) -> frozenset[frozenset[str]]:

@@ -11,7 +11,7 @@ from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT
+from swarm_iac.solver.snapshot.suitability import FIT, hindering
 
 #: What is said of one node, and of several, in the order in which a node is looked at.
 _STATES = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}
@@ -50,9 +50,10 @@ _SINGLE = {"are": "is", "have": "has", "lack": "lacks", "hold": "holds"}
 
 
 def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> tuple[str, str]:
-    for one in FIT:
-        if one.lacks and not one.fits(request, host):
-            return "have", one.lacks
+    if unfit := hindering(capacity.snapshot, request)[host.name]:
+        for one in FIT:
+            if one.lacks and one.name in unfit:
+                return "have", one.lacks
     if host.state != "ready":
         return "are", _STATES.get(host.state, host.state)
     if lack := _lack(capacity, request, host):
@@ -70,7 +71,11 @@ def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) 
     """The first rule about something that the node or its rack has too little of."""
     if request.shared and capacity.shares(request, host.name) < 1:
         return GPU_RULE
-    rules = list(zip(NODE_RULES, request.need, capacity.free[host.name], strict=True))
-    if host.rack in capacity.racks:
-        rules += zip(RACK_RULES, host.of_rack(request), capacity.racks[host.rack], strict=True)
-    return next((rule for rule, need, free in rules if need and need > free), "")
+    free = capacity.free[host.name]
+    for i, need in request.needs:
+        if need > free[i]:
+            return NODE_RULES[i]
+    if host.rack not in capacity.racks:
+        return ""
+    rules = zip(RACK_RULES, host.of_rack(request), capacity.racks[host.rack], strict=True)
+    return next((rule for rule, need, rest in rules if need and need > rest), "")

@@ -224,10 +224,17 @@ def _take(
     rest = sorted((j for j in range(len(free)) if j not in first), key=lambda j: (-len(free[j]), j))
     picked: list[int] = []
     for j in (*first, *rest):
-        part = sorted(free[j], key=lambda i: (i not in liked, i in last, i))[: count - len(picked)]
+        if len(picked) == count:
+            break
+        part = _ordered(free[j], liked, last)[: count - len(picked)]
         picked += part
         free[j] = [i for i in free[j] if i not in part]
     return tuple(sorted(picked))
+
+
+def _ordered(free: list[int], liked: tuple[int, ...], last: frozenset[int]) -> list[int]:
+    """Liked ones, then the lowest, those of `last` last."""
+    return sorted(free, key=lambda i: (i not in liked, i in last, i)) if liked or last else free
 
 
 def _spread(gpus: tuple[int, ...], count: int, numa: int) -> dict[int, int]:
@@ -242,7 +249,7 @@ def _cores(
     gpus = sum(of.values())
     picked: list[int] = []
     for j in sorted(of, key=lambda j: (len(free[j]) * gpus - count * of[j], j)):  # who has too few comes first
-        part = sorted(free[j], key=lambda i: (i not in liked, i in last, i))[: -(-(count - len(picked)) * of[j] // gpus)]
+        part = _ordered(free[j], liked, last)[: -(-(count - len(picked)) * of[j] // gpus)]
         picked += part
         free[j] = [i for i in free[j] if i not in part]
         gpus -= of[j]
