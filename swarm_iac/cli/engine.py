@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -21,6 +23,8 @@ from swarm_iac.run_options import VARIABLES, RunOptions
 Say = Callable[[str], None]
 #: Commands that take the engine's lock.
 _CHANGING = ("up", "refresh", "destroy")
+#: The variable that all processes of one run of the engine have.
+_RUN = "SWARM_ENGINE_RUN"
 
 
 def repository(start: Path | None = None) -> Path:
@@ -88,7 +92,7 @@ def pulumi(
 
     Raises Retryable if it would change the stack while another run does.
     """
-    variables = {**ensure_stack(root, stack, say), **(more or {})}
+    variables = {**ensure_stack(root, stack, say), **(more or {}), _RUN: secrets.token_hex(16)}
     if arguments[0] in _CHANGING and (state := state_folder(root)):
         engine_lock.refuse_held(state, stack)
     words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
@@ -108,7 +112,19 @@ def pulumi(
         except BaseException:
             process.kill()
             raise
+    if process.returncode < 0:
+        _end_language_hosts(variables[_RUN])
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def _end_language_hosts(run: str) -> None:
+    """End those that a killed engine left: they would look for it for five minutes more. The provider ends by itself."""
+    import psutil  # loaded only here
+
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.info["name"].startswith("pulumi-language") and process.environ().get(_RUN) == run:
+                process.terminate()
 
 
 def ending(verb: str, status: int, in_flight: bool) -> list[str]:

@@ -152,6 +152,8 @@ def test_two_trainings_that_fill_two_nodes_trade_places(stage: Stage) -> None:
 
 @pytest.mark.slow
 def test_a_service_moves_onto_a_place_that_another_leaves_without_a_gap(stage: Stage) -> None:
+    stage.request({"left": train("ada", "8 x H100", "two"), "right": train("bo", "8 x H100", "one"), "web": web("three")})
+    stage.up()
     pair = {**train("ada", "2", ""), "gang": 2, "place": {"spread": "node"}}
     stage.request({"right": train("bo", "8 x H100", "one"), "web": web("two"), "pair": pair})
     record = stage.up()

@@ -17,6 +17,7 @@ from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
+from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves
 from swarm_iac.solver.snapshot.capacity import capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot
@@ -29,6 +30,10 @@ NARROW = 0.3
 WIDE = 0.9
 #: And counting moves by columns has so much of all.
 FEWER = 0.2
+#: From nothing: a search over all has so much of it, and a few nodes at a time have so much before it and after it.
+OVER_ALL, BEFORE, AFTER = 0.85, 0.1, 0.15
+#: With fewer pairs of a workload and a node a search over all proves what it finds, and less comes before it.
+PROVEN = 1000
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
 Answer = tuple[Found, Pairs, bool]
 
@@ -49,6 +54,8 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
     effort = snapshot.stack.solve.effort
     counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one))
     watch.phase("improving the placement")
+    before = BEFORE * min(1.0, len(task.free) * len(snapshot.nodes) / PROVEN)
+    counts = improved(snapshot, counts, left * before, watch.ended)
 
     def by_columns(counts: Pairs, priority: int) -> Pairs:
         """That priority and those below it, beside what those above it hold."""
@@ -58,7 +65,9 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
         return fixed + fill(rest, greedy(rest, watch.ended), effort, columns(snapshot, watch).part(0.5)).counts
 
     gpus = PriorityBounds(snapshot, most, columns(snapshot, watch))
-    best = attempt(snapshot, task, most, counts, True, watch, left=left, gpus=gpus, again=by_columns)
+    best = attempt(snapshot, task, most, counts, True, watch, left=left * OVER_ALL, gpus=gpus, again=by_columns)
+    if _lacking(best[0].scores):
+        best = _better(snapshot, task, most, best, improved(snapshot, best[1], left * AFTER, watch.ended), best[0].scores)
     return _better(snapshot, task, most, best, restored(snapshot, Classified({}, {}), best[1], watch.ended), best[0].scores)
 
 

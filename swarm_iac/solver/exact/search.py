@@ -21,13 +21,15 @@ from swarm_iac.solver.repair.greedy import completed, refill
 from swarm_iac.solver.snapshot.tasks import Pairs, fixed_by
 
 #: Deterministic time of one goal, in CP-SAT's units (about a second of an idle core each).
-EFFORT = {"quick": 0.5, "normal": 1.5, "thorough": 30.0}
+EFFORT = {"quick": 0.5, "normal": 3.0, "thorough": 30.0}
 #: Once a goal was not proven, those after it get this part of the effort; from nothing only those that are not about placing.
 TIRED = 0.25
 #: Up to so much effort one search as CP-SAT makes it by itself is better than others in turn.
 BRIEF = 0.1
 #: Where bounds help, so much of a priority's effort comes before they are sought, and the rest if they leave a gap.
-FIRST = 0.7
+FIRST = 0.9
+#: Of all effort, what goals that are not about placing have at least.
+TIDYING = 0.05
 #: Parts of the effort on what is placed: GPUs first, then replicas.
 GPUS_FIRST, REPLICAS = 0.8, 0.25
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
@@ -87,9 +89,10 @@ def search(
         skip = skip or enough(scores)
         if gpus and aim.places is not None and value // aim.base < bound // aim.base and not skip and not watch.stopped:
             bound = capped(aim, value, bound, gpus.of(aim.places or 0, _placed(fleet, values), deep=False))
-        if aim.terms and value != bound and not skip and not watch.stopped and used < in_all:
+        most = in_all * (1 if aim.places is None else 1 - TIDYING) - used
+        if aim.terms and value != bound and not skip and not watch.stopped and most > 0:
             rest = TIRED if tired and (aim.places is None or fleet.cut or fleet.task.running) else 1
-            limit = min(effort * aim.share * rest, (in_all - used) / (1 + _waiting(table[i + 1 :], values)))
+            limit = min(effort * aim.share * rest, most / (1 + _waiting(table[i + 1 :], values)))
             values, proven, took = _in_turn(fleet, aim, bound, values, limit, watch, players, gpus)
             value = aim.measure(values)
             used += took

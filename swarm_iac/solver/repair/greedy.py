@@ -7,7 +7,7 @@ that fits. The answer keeps every rule, the move budget included, so it is feasi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,13 +89,18 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
 
     `order` decides who comes first of one priority; what runs comes before.
     """
+    requests = sorted(
+        (task.snapshot.requests[name] for name in task.free),
+        key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
+    )
+    return one_pass(task, requests, stop)
+
+
+def one_pass(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[], bool] = lambda: False) -> Pairs:
+    """The same of `requests`, in the order in which they are given."""
     snapshot, slots, overqualification = task.snapshot, Slots(task.base.copy()), Overqualification(task.snapshot)
     chosen: Pairs = Counter()
     budget = task.budget
-    requests = sorted(
-        (snapshot.requests[name] for name in task.free),
-        key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
-    )
     homes = _homes(task)
     full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
     for done, request in enumerate(requests):
