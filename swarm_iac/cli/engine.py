@@ -123,7 +123,7 @@ def _end_language_hosts(run: str) -> None:
 
     for process in psutil.process_iter(["name"]):
         with contextlib.suppress(psutil.Error):
-            if process.info["name"].startswith("pulumi-language") and process.environ().get(_RUN) == run:
+            if (process.info["name"] or "").startswith("pulumi-language") and process.environ().get(_RUN) == run:
                 process.terminate()
 
 

@@ -32,8 +32,9 @@ WIDE = 0.9
 FEWER = 0.2
 #: From nothing: a search over all has so much of it, and a few nodes at a time have so much before it and after it.
 OVER_ALL, BEFORE, AFTER = 0.85, 0.1, 0.15
-#: With fewer pairs of a workload and a node a search over all proves what it finds, and less comes before it.
-PROVEN = 1000
+#: With fewer pairs of a workload and a node a search over all proves what it finds: less comes before it. Nor ever more than so
+#: much deterministic time.
+PROVEN, MOST_BEFORE = 1000, 2.0
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
 Answer = tuple[Found, Pairs, bool]
 
@@ -54,8 +55,8 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
     effort = snapshot.stack.solve.effort
     counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one))
     watch.phase("improving the placement")
-    before = BEFORE * min(1.0, len(task.free) * len(snapshot.nodes) / PROVEN)
-    counts = improved(snapshot, counts, left * before, watch.ended)
+    before = min(MOST_BEFORE, left * BEFORE) * min(1.0, len(task.free) * len(snapshot.nodes) / PROVEN)
+    counts = improved(snapshot, counts, before, watch.ended)
 
     def by_columns(counts: Pairs, priority: int) -> Pairs:
         """That priority and those below it, beside what those above it hold."""
