@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 #: Commands that take the engine's lock.
 _CHANGING = ("up", "refresh", "destroy")
 #: The variable that all processes of one run of the engine have.
-_RUN = "SWARM_ENGINE_RUN"
+RUN = "SWARM_ENGINE_RUN"
 
 
 def repository(start: Path | None = None) -> Path:
@@ -92,7 +92,7 @@ def pulumi(
 
     Raises Retryable if it would change the stack while another run does.
     """
-    variables = {**ensure_stack(root, stack, say), **(more or {}), _RUN: secrets.token_hex(16)}
+    variables = {**ensure_stack(root, stack, say), **(more or {}), RUN: secrets.token_hex(16)}
     if arguments[0] in _CHANGING and (state := state_folder(root)):
         engine_lock.refuse_held(state, stack)
     words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
@@ -111,19 +111,20 @@ def pulumi(
             out, err = process.communicate()
         except BaseException:
             process.kill()
+            end_language_hosts(variables[RUN])
             raise
     if process.returncode < 0:
-        _end_language_hosts(variables[_RUN])
+        end_language_hosts(variables[RUN])
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
-def _end_language_hosts(run: str) -> None:
-    """End those that a killed engine left: they would look for it for five minutes more. The provider ends by itself."""
+def end_language_hosts(run: str) -> None:
+    """End those of this run, whose engine was killed: they would look for it for five minutes. The provider ends by itself."""
     import psutil  # loaded only here
 
     for process in psutil.process_iter(["name"]):
         with contextlib.suppress(psutil.Error):
-            if (process.info["name"] or "").startswith("pulumi-language") and process.environ().get(_RUN) == run:
+            if (process.info["name"] or "").startswith("pulumi-language") and process.environ().get(RUN) == run:
                 process.terminate()
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.repair.greedy import one_pass
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
@@ -57,7 +57,7 @@ def improved(snapshot: Snapshot, counts: Pairs, left: float, stop: Callable[[], 
         name: [node for node, host in snapshot.nodes.items() if suits(request, host)]
         for name, request in snapshot.requests.items()
     }
-    now = _Placed(snapshot, counts, _capacity(snapshot, counts), value(snapshot, counts))
+    now = _Placed(snapshot, counts, capacity_with(snapshot, counts), value(snapshot, counts))
     while left > 0 and not stop():
         left -= ROUND + NODE * len(snapshot.nodes)
         short = [name for name, request in snapshot.requests.items() if now.done[name] < request.members]
@@ -71,7 +71,7 @@ def improved(snapshot: Snapshot, counts: Pairs, left: float, stop: Callable[[], 
         left -= TRIED * len(order)
         found = rest + one_pass(task, order)
         if (worth := value(snapshot, found)) >= now.value:
-            now = _Placed(snapshot, found, _capacity(snapshot, found), worth)
+            now = _Placed(snapshot, found, capacity_with(snapshot, found), worth)
     return now.counts
 
 
@@ -86,13 +86,6 @@ class _Placed:
 
     def __post_init__(self) -> None:
         self.done = by_workload(self.counts)
-
-
-def _capacity(snapshot: Snapshot, counts: Pairs) -> FreeCapacity:
-    capacity = FreeCapacity(snapshot)
-    for (name, node), count in sorted(counts.items(), key=lambda one: (-snapshot.requests[one[0][0]].share, one[0])):
-        capacity.take(snapshot.requests[name], snapshot.nodes[node], count)
-    return capacity
 
 
 def _one(chance: Chance, some: Sequence[T]) -> T:
