@@ -14,20 +14,26 @@ def main() -> None:
     import sys
 
     from swarm_iac.cli.application import application
-    from swarm_iac.cli.terminal import exit_codes, interrupt
+    from swarm_iac.cli.terminal import exit_codes, failures, interrupt
     from swarm_iac.errors import SwarmError
     from swarm_iac.printable import printable
 
     app = application()
     _collect_rarely()
+    failures.Printed.document = False
     try:
         if here:
             signal.signal(signal.SIGINT, interrupt.raised)
         app()
     except SwarmError as error:
+        code = exit_codes.code(error.exit_code, sys.argv)
+        if failures.as_json(sys.argv):
+            from swarm_iac.cli.terminal.screen import show_json
+
+            show_json(failures.document(error, code))
         sys.stdout.flush()
         sys.stderr.write(f"{printable(str(error))}\n")
-        interrupt.leave(exit_codes.code(error.exit_code, sys.argv))
+        interrupt.leave(code)
     except BrokenPipeError:
         # The reader of our output has gone; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

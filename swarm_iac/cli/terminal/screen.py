@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from swarm_iac.cli.terminal.failures import Printed
 from swarm_iac.cli.terminal.tables import Grid
 from swarm_iac.printable import printable
 
@@ -56,6 +57,7 @@ def show_json(value: Any) -> None:
     except ValueError:  # half of a surrogate pair, as in the name of a file that is no UTF-8
         text = json.dumps(plain, indent=2)
     sys.stdout.write(text + "\n")
+    Printed.document = True
 
 
 def _plain(value: Any) -> Any:
