@@ -14,7 +14,7 @@ from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount
 _QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus, GpuCount)
 _BY_EXAMPLE = {quantity.example: quantity for quantity in _QUANTITIES}
 _NAMES = {get_args(Name)[1].pattern: "a name", get_args(Account)[1].pattern: "an account"}
-_LEVELS = ("user", "node", "cluster")
+_LEVELS = ("user", "team", "node", "cluster")
 Schema = Mapping[str, Any]
 
 _HEAD = """\
@@ -28,7 +28,7 @@ every mistake in it, with line, column and a hint. The first line lets an editor
 
     # yaml-language-server: $schema=../stack.schema.json        (swarm schema > stack.schema.json)
 
-[examples/](../examples/) has six complete files.
+[examples/](../examples/) has complete files.
 
 ## Form
 
@@ -62,8 +62,8 @@ services and jobs alike. `swarm drain`, `swarm cordon` and `swarm ready` write t
 """
 
 _LIMITS = """\
-All three levels apply at once: the sum over a user's allocations, the sum over the allocations on a node, and the sum over
-the fleet. Values that a stack file does not set keep their defaults from `policies/limits.yaml`:
+All levels apply at once: the sum over a user's allocations, over those of a team with all teams inside it, over those on a
+node, and over the fleet. Values that a stack file does not set keep their defaults from `policies/limits.yaml`:
 
 %s
 
@@ -72,10 +72,30 @@ are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job releases th
 request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and `swarm why`
 names the limit.
 
-An entry of **`except`** replaces values for one user until its last day. If several apply, the largest value counts. After
-that day nothing of the user's may be added or grow; running work is not stopped.
+**`team`** is the limit of each team that sets none of its own under `teams.NAME.limits`, key by key. A team that has others
+inside it counts what all of them hold, so it needs a limit of its own where that of each team is too small for it. `swarm
+limits` shows the tree, with what is used of each limit. A user's work counts in the team that the user is in now: with a
+change of `teams`, what runs counts in the new team at once, and its old one has that much more left. Nothing is stopped for
+it; where the new team then holds more than its limit, nothing is added until less is held.
 
-    except: [{user: bo, gpus: 24, until: 2027-01-31, reason: paper deadline}]
+An entry of **`except`** replaces values for one user or one team until its last day. If several apply, the largest value
+counts. After that day nothing of theirs may be added or grow; running work is not stopped.
+
+    except:
+      - {user: bo, gpus: 24, until: 2027-01-31, reason: paper deadline}
+      - {team: research, gpus: 64, until: 2027-01-31, reason: paper deadline}
+"""
+
+_TEAMS = """\
+A user is in one team, and a team may be inside another one, its `parent`, up to eight deep. `limits` of a team hold for all
+that its users and those of the teams inside it hold together:
+
+    science:  {limits: {gpus: 48}}
+    research: {users: [ada, bo], parent: science, limits: {gpus: 32}}
+    vision:   {users: [cy], parent: science, limits: {gpus: 32}}
+
+research may have 32 GPUs, vision as well, and both together 48. Which limits there are, and what all teams have that set none,
+is described under [`limits`](#limits).
 """
 
 _RACKS = """\
@@ -150,7 +170,7 @@ These are part of the design; a file that uses them is either refused (an unknow
 | `teams.NAME.share` | no effect: `priority` decides who goes first |
 """
 
-_PROSE = {"nodes": _NODES, "racks": _RACKS, "prices": _PRICES, "workloads": _WORKLOADS, "solve": _SOLVE}
+_PROSE = {"teams": _TEAMS, "nodes": _NODES, "racks": _RACKS, "prices": _PRICES, "workloads": _WORKLOADS, "solve": _SOLVE}
 
 
 def markdown(schema: Schema, defaults: Mapping[str, Mapping[str, Any]]) -> str:

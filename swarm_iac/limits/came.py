@@ -153,7 +153,7 @@ class _Scope:
 
 def _key(one: Violation) -> str:
     """What is reported once: the rule, and of `limits` each of its lines, since raising one of them leaves the others."""
-    return one.path if one.path.startswith("limits.") else one.rule
+    return one.path if one.path.startswith(("limits.", "teams.")) else one.rule
 
 
 def _user(stack: Stack, one: Allocation) -> str | None:

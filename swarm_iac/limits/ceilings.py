@@ -1,9 +1,9 @@
-"""Does everyone stay under the ceilings of users, nodes and the cluster, and how much of them is used?"""
+"""Does everyone stay under the ceilings of users, teams, nodes and the cluster, and how much of them is used?"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 
 from pydantic import Field
 
@@ -17,8 +17,8 @@ from swarm_iac.model.stack import Ceiling, Stack
 class Usage(Value):
     """How much of one ceiling is used. Both figures are in base units: 1/1000 GPU or vCPU, bytes, bit/s."""
 
-    level: str = Field(description="user | node | cluster")
-    subject: str = Field(description="Name of the user, the node or the fleet.")
+    level: str = Field(description="user | team | node | cluster")
+    subject: str = Field(description="Name of the user, the team, the node or the fleet.")
     resource: str = Field(description=" | ".join(LIMITS))
     used: int
     ceiling: int | None = Field(default=None, description="None: no ceiling.")
@@ -42,6 +42,37 @@ def users_stay_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
     for user, ones in placed.by_user.items():
         ceiling = placed.stack.limits.of_user(user, placed.today)
         yield from _grown(placed, ones, _over("users_stay_under_limit", "user", user, ones, ceiling))
+
+
+def teams_stay_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every team t and resource r, over the allocations of the users of t and of all teams inside it:
+
+    Σ_a r_a ≤ max(limit_t,r, Σ_a min(r_a, r_held,a)); new ones held 0
+
+    It is counted where its user is now: who comes from another team, or whose team has another parent, evicts nobody.
+    """
+    found = by_team(placed.stack, placed.by_user) if placed.stack.limits_teams else {}
+    for team, ones in found.items():
+        ceiling, own = _of_team(placed.stack, team, placed.today), placed.stack.teams[team].limits.given()
+        yield from _grown(placed, ones, _over("teams_stay_under_limit", "team", team, ones, ceiling, own))
+
+
+def by_team(stack: Stack, by_user: Mapping[str, list[Allocation]]) -> dict[str, list[Allocation]]:
+    """What the users of each team, and of all teams inside it, hold."""
+    found: dict[str, list[Allocation]] = {}
+    for name, team in stack.teams.items():
+        ones = [one for user in team.users for one in by_user.get(user, ())]
+        around: str | None = name
+        seen = set[str]()
+        while around in stack.teams and around not in seen:
+            seen.add(around)
+            found.setdefault(around, []).extend(ones)
+            around = stack.teams[around].parent
+    return found
+
+
+def _of_team(stack: Stack, team: str, today: datetime.date | None) -> Ceiling:
+    return stack.limits.of_team(team, stack.teams[team], today)
 
 
 def nodes_stay_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
@@ -71,20 +102,28 @@ def _grown(placed: PlacementIndex, ones: list[Allocation], over: Iterator[tuple[
 
 
 def above(stack: Stack, placement: Placement, today: datetime.date | None = None) -> frozenset[str]:
-    """Names of the allocations of users who hold more than they may; of all where the cluster holds more."""
+    """Names of the allocations of users and teams that hold more than they may; of all where the cluster holds more."""
     placed = PlacementIndex(stack, placement, today, frozenset())
     levels = [("user", ones, stack.limits.of_user(user, today)) for user, ones in placed.by_user.items()]
+    held = by_team(stack, placed.by_user) if stack.limits_teams else {}
+    levels += [("team", ones, _of_team(stack, team, today)) for team, ones in held.items()]
     levels.append(("cluster", placed.known, stack.limits.cluster))
     over = (ones for level, ones, ceiling in levels if any(_over("", level, "", ones, ceiling)))
     return frozenset(one.name for ones in over for one in ones)
 
 
-def usage(stack: Stack, placement: Placement, today: datetime.date | None = None) -> tuple[Usage, ...]:
-    """What is used of every ceiling, by level, then name, then resource. Users and nodes without allocations count too."""
+def usage(stack: Stack, placement: Placement, today: datetime.date | None = None, *, teams: bool = False) -> tuple[Usage, ...]:
+    """What is used of every ceiling, by level, then name, then resource. Users and nodes without allocations count too.
+
+    Teams are among them where any has limits; with `teams`, in any case.
+    """
     placed = PlacementIndex(stack, placement, today, frozenset())
     rows: list[Usage] = []
     for user in sorted(stack.users()):
         rows += _rows("user", user, placed.by_user.get(user, []), stack.limits.of_user(user, today))
+    held = by_team(stack, placed.by_user) if teams or stack.limits_teams else {}
+    for team in sorted(held):
+        rows += _rows("team", team, held[team], _of_team(stack, team, today))
     for node in sorted(stack.nodes):
         rows += _rows("node", node, placed.by_node.get(node, []), stack.limits.node)
     rows += _rows("cluster", stack.fleet, placed.known, stack.limits.cluster)
@@ -96,12 +135,21 @@ def _rows(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) ->
         yield Usage(level=level, subject=subject, resource=resource, used=used, ceiling=ceiling.limit(resource))
 
 
-def _over(rule: str, level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> Iterator[tuple[Violation, str]]:
+def _over(
+    rule: str, level: str, subject: str, ones: list[Allocation], ceiling: Ceiling, own: Container[str] = ()
+) -> Iterator[tuple[Violation, str]]:
+    """Each limit that is exceeded. `own`: the keys that a team sets for itself."""
     used = totals(ones)
     for resource, it in LIMITS.items():
         limit = ceiling.limit(resource)
         if limit is not None and used[resource] > limit:
             over = used[resource] - limit
-            who = {"user": f"user {subject} holds", "node": f"node {subject} carries", "cluster": "the cluster carries"}[level]
+            who = {
+                "user": f"user {subject} holds",
+                "team": f"team {subject} holds",
+                "node": f"node {subject} carries",
+                "cluster": "the cluster carries",
+            }[level]
             text = f"{who} {it.amount(used[resource])}; the limit is {it.text(limit)} ({it.text(over)} over)"
-            yield Violation(rule=rule, text=text, subject=subject, path=f"limits.{level}.{resource}"), resource
+            path = f"teams.{subject}.limits" if resource in own else f"limits.{level}"
+            yield Violation(rule=rule, text=text, subject=subject, path=f"{path}.{resource}"), resource

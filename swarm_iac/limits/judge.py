@@ -25,6 +25,7 @@ RULES = (
     machines.power_stays_under_rack_budget,
     *requests.PLACED,
     ceilings.users_stay_under_limit,
+    ceilings.teams_stay_under_limit,
     ceilings.nodes_stay_under_limit,
     ceilings.cluster_stays_under_limit,
 )
@@ -55,7 +56,7 @@ def judge(
 
     `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one, bound to fewer NUMA
     nodes than their devices lie on, and on several where one is asked for. `held` tells what each that ran anywhere held
-    then: so much may stand above the limit of its user or of the cluster.
+    then: so much may stand above the limit of its user, of a team or of the cluster.
     Without `today`, every exception to a limit holds.
     """
     placed = PlacementIndex(stack, placement, today, kept, held)

@@ -63,7 +63,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitKey(Noun):
-    """What `limits` calls it, for users, nodes and the cluster. Where two rows have the same one, it holds for each of them."""
+    """What `limits` calls it, at every level. Where two rows have the same one, it holds for each of them."""
 
     key: str
     description: str
@@ -440,10 +440,11 @@ def limits() -> dict[str, Any]:
 
 
 def _limit(one: LimitKey, row: Resource) -> Any:
-    return Field(default=None, description=one.description, exclude_if=_missing if row.silent else None)
+    return Field(default=None, description=one.description, exclude_if=missing if row.silent else None)
 
 
-def _missing(value: object) -> bool:
+def missing(value: object) -> bool:
+    """Is there none?"""
     return value is None
 
 

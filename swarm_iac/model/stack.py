@@ -17,13 +17,8 @@ from swarm_iac.model.workload import Workload
 from swarm_iac.units import Bytes, Price
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
-
-
-class Team(Value):
-    """People who share a weight."""
-
-    share: int = Field(default=1, ge=1, le=1000, description="Weight of the team when demand exceeds supply.")
-    users: tuple[Account, ...] = Field(description="Unix accounts of the team's members.")
+#: So many teams may be one inside the other.
+DEPTH = 8
 
 
 if TYPE_CHECKING:
@@ -43,11 +38,40 @@ class Ceiling(_Limits):
         value: int | None = getattr(self, key)
         return None if value is None else int(value)
 
+    def given(self) -> dict[str, int]:
+        """The limits that there are, by their keys."""
+        return {key: value for key in Ceiling.model_fields if (value := getattr(self, key)) is not None}
+
+
+def _unlimited(value: object) -> bool:
+    """Has it no limit? Then nothing is written of it, and digests from before the key hold."""
+    return value == Ceiling()
+
+
+class Team(Value):
+    """People who share a weight and limits. A team may be inside another one, whose limits hold for both together."""
+
+    share: int = Field(default=1, ge=1, le=1000, description="Weight of the team when demand exceeds supply.")
+    users: tuple[Account, ...] = Field(default=(), description="Unix accounts of the team's members.")
+    parent: Name | None = Field(
+        default=None,
+        exclude_if=resource.missing,
+        description="The team that it is inside of; what it holds counts there as well.",
+    )
+    limits: Ceiling = Field(
+        default=Ceiling(),
+        exclude_if=_unlimited,
+        description="Limits of the team with all teams inside it, in place of those of `limits.team`.",
+    )
+
 
 class LimitException(Ceiling):
-    """Other limits for one user until a day. Their expiry blocks growth and never evicts."""
+    """Other limits for one user or one team until a day. Their expiry blocks growth and never evicts."""
 
-    user: Account = Field(description="The user whose limits are replaced.")
+    user: Account | None = Field(default=None, exclude_if=resource.missing, description="The user whose limits are replaced.")
+    team: Name | None = Field(
+        default=None, exclude_if=resource.missing, description="The team whose limits are replaced; in place of `user`."
+    )
     until: datetime.date = Field(description="Last day on which it applies.")
     reason: str = Field(max_length=200, description="Why, for the next reader.")
 
@@ -55,13 +79,14 @@ class LimitException(Ceiling):
 
 
 class Limits(Value):
-    """Ceilings at three levels; all hold at once."""
+    """Ceilings at four levels; all hold at once."""
 
     user: Ceiling = Field(default=Ceiling(), description="Limits of each user over the whole fleet.")
     node: Ceiling = Field(default=Ceiling(), description="Limits of what is placed on each node.")
     cluster: Ceiling = Field(default=Ceiling(), description="Limits of the whole fleet.")
+    team: Ceiling = Field(default=Ceiling(), exclude_if=_unlimited, description="Limits of each team with the teams inside it.")
     exceptions: tuple[LimitException, ...] = Field(
-        default=(), alias="except", description="Other limits for single users, each with its last day."
+        default=(), alias="except", description="Other limits for single users or teams, each with its last day."
     )
 
     def of_user(self, user: str, today: datetime.date | None = None) -> Ceiling:
@@ -69,8 +94,19 @@ class Limits(Value):
 
         Without a day, expired exceptions count as well.
         """
-        values = {name: getattr(self.user, name) for name in Ceiling.model_fields}
-        held = [one for one in self.exceptions if one.user == user and (today is None or today <= one.until)]
+        return self._excepted(self.user, [one for one in self.exceptions if one.user == user], today)
+
+    def of_team(self, name: str, team: Team, today: datetime.date | None = None) -> Ceiling:
+        """The ceiling of a team on a day: its own values in place of those of each team, and exceptions as for users."""
+        base = self.team.model_copy(update=team.limits.given())
+        return self._excepted(base, [one for one in self.exceptions if one.team == name], today)
+
+    @staticmethod
+    def _excepted(base: Ceiling, exceptions: list[LimitException], today: datetime.date | None) -> Ceiling:
+        held = [one for one in exceptions if today is None or today <= one.until]
+        if not held:
+            return base
+        values = {name: getattr(base, name) for name in Ceiling.model_fields}
         for name in values:
             given = [getattr(one, name) for one in held if getattr(one, name) is not None]
             values[name] = max(given) if given else values[name]
@@ -168,6 +204,21 @@ class Stack(Value):
     def users(self) -> frozenset[str]:
         """All known users."""
         return frozenset(user for team in self.teams.values() for user in team.users)
+
+    @property
+    def limits_teams(self) -> bool:
+        """Has any team limits?"""
+        excepted = any(one.team for one in self.limits.exceptions)
+        return excepted or not _unlimited(self.limits.team) or any(not _unlimited(one.limits) for one in self.teams.values())
+
+    def line_of(self, team: str) -> tuple[str, ...]:
+        """The team and those that it is inside of, innermost first. A cycle, which no file may have, ends where it closes."""
+        line: dict[str, None] = {}
+        name: str | None = team
+        while name is not None and name in self.teams and name not in line:
+            line[name] = None
+            name = self.teams[name].parent
+        return tuple(line)
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from swarm_iac.run_options import RunOptions
 
 _PACK = "swarm-limits"
 _POLICY = "limits"
-_ABOUT = "No placement exceeds a limit of a user, a node or the cluster, or the capacity of a machine."
+_ABOUT = "No placement exceeds a limit of a user, a team, a node or the cluster, or the capacity of a machine."
 
 
 def main() -> None:

@@ -135,6 +135,7 @@ def _stack(shape: StackFile, merged: Nodes, default: PolicyFile) -> Stack:
         user=_replaced(default.user, shape.limits.user),
         node=_replaced(default.node, shape.limits.node),
         cluster=_replaced(default.cluster, shape.limits.cluster),
+        team=_replaced(default.team, shape.limits.team),
         exceptions=shape.limits.exceptions,
     )
     return Stack(

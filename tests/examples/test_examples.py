@@ -75,5 +75,5 @@ def test_lock_of_the_drained_node_is_stale_for_that_node_alone() -> None:
     assert stayed == {"chat-0", "chat-1"}
 
 
-def test_the_seven_examples_are_there() -> None:
-    assert [path.name[:2] for path in EXAMPLES] == ["01", "02", "03", "04", "05", "06", "07"]
+def test_the_examples_are_there() -> None:
+    assert [path.name[:2] for path in EXAMPLES] == ["01", "02", "03", "04", "05", "06", "07", "10"]

@@ -16,6 +16,7 @@ import pytest
 from pulumi.runtime.proto import analyzer_pb2
 from pulumi.runtime.proto import provider_pb2 as pb
 
+from swarm_iac.model.stack import Ceiling, Team
 from swarm_iac.provider import spec
 from swarm_iac.provider.operations import fleet_operations
 from swarm_iac.provider.operations.fleet_operations import Before
@@ -101,6 +102,18 @@ def test_a_placement_above_a_limit_is_refused_whatever_spec_says() -> None:
     assert any("limits.user" in reason for reason in alone)
     assert alone == [each.reason for each in check(asked(request=spec.pack_request(over), spec=DERIVED["spec"])).failures]
     assert check({"fleet": "lab", "lineage": "l", "spec": DERIVED["spec"]}).failures == [], "no stack, so no limit of one"
+
+
+def test_a_placement_above_the_limit_of_a_team_is_refused_on_both_ways() -> None:
+    """By Check and by the policy pack, whichever team around a user has the limit."""
+    users = tuple({workload.user for workload in REQUEST.stack.workloads.values()})
+    teams = {"t": Team(users=users, parent="lab"), "lab": Team(limits=Ceiling.model_validate({"vcpus": 0.5}))}
+    over = Request(REQUEST.stack.model_copy(update={"teams": teams}), REQUEST.placement)
+    inputs = asked(request=spec.pack_request(over))
+    assert spec.unpack_request(inputs["request"]).stack.teams == teams
+    assert any("teams.lab.limits.vcpus" in each.reason for each in check(inputs).failures)
+    request = analyzer_pb2.AnalyzeRequest(type="swarm:index:Fleet", urn=URN, properties=to_struct(inputs))
+    assert any("team lab holds" in one.message for one in asyncio.run(_analyzer().Analyze(request, None)).diagnostics)
 
 
 @pytest.mark.parametrize("key", ["request", "wish"])

@@ -68,6 +68,11 @@ def _near(of: Stack) -> list[Allocation]:
     return [put(of, "w-0", "n1", (0, 1), (0, 1)), put(of, "free-0", "n2")]
 
 
+def _team_pair(of: Stack) -> list[Allocation]:
+    """Of both users of a team, 5 vCPUs in all."""
+    return [*pair(of), put(of, "free-0", "n3")]
+
+
 #: `free` has half of a GPU.
 HALF = {"workloads__free__each__gpus": 0.5, "workloads__free__replicas": 3}
 
@@ -179,6 +184,10 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),
     ("users_stay_under_limit", {"limits__user__bandwidth": "1 Gbit/s"}, pair),
     ("nodes_stay_under_limit", {"limits__node__vcpus": 3}, lambda s: pair(s, "n1", "n1")),
+    ("teams_stay_under_limit", {**HALF, "limits__team__gpus": 0.9}, halves),
+    ("teams_stay_under_limit", {"teams__a__limits": {"memory": "15 GB"}}, pair),
+    ("teams_stay_under_limit", {"limits__team__vcpus": 4, "teams__a__limits": {"vcpus": 3}}, pair),
+    ("teams_stay_under_limit", {"teams__a__parent": "lab", "teams__lab": {"limits": {"vcpus": 4}}}, _team_pair),
     ("cluster_stays_under_limit", {"limits__cluster__storage": "150 GB"}, pair),
 ]
 
@@ -274,14 +283,68 @@ def test_expired_exception_blocks_growth_and_never_evicts() -> None:
     assert rules(of, *pair(of), today=after, held={one.name: amounts(one) for one in pair(of)}) == []
 
 
-@pytest.mark.parametrize("level", ["user", "cluster"])
+@pytest.mark.parametrize("level", ["user", "team", "cluster"])
 def test_a_lowered_limit_blocks_growth_and_never_evicts(level: str) -> None:
     of = stack(limits={level: {"gpus": 2}})
-    rule = {"user": "users_stay_under_limit", "cluster": "cluster_stays_under_limit"}[level]
+    rule = {
+        "user": "users_stay_under_limit",
+        "team": "teams_stay_under_limit",
+        "cluster": "cluster_stays_under_limit",
+    }[level]
     assert rules(of, *pair(of)) == rules(of, *pair(of), held={"w-1": amounts(pair(of)[1])}) == [rule]
     held = {one.name: amounts(one) for one in pair(of)}
     assert rules(of, *pair(of), held=held) == []
     assert rules(of, *pair(of), held={**held, "w-0": (1, *held["w-0"][1:])}) == [rule], "it held one less"
+
+
+def _nested(**limits: Any) -> Stack:
+    """ada in a, bo in b; both are inside lab, and lab is inside all."""
+    teams = {
+        "a": {"users": ["ada"], "parent": "lab"},
+        "b": {"users": ["bo"], "parent": "lab"},
+        "lab": {"parent": "all"},
+        "all": {},
+    }
+    return stack(teams={name: team | ({"limits": limits[name]} if name in limits else {}) for name, team in teams.items()})
+
+
+@pytest.mark.parametrize("team", ["lab", "all"])
+def test_a_team_holds_what_the_teams_inside_it_hold(team: str) -> None:
+    for most, wrong in ((4, True), (5, False)):
+        of = _nested(**{team: {"vcpus": most}})
+        found = judge(of, Placement(allocations=tuple(_team_pair(of))))
+        assert [(one.rule, one.subject, one.path) for one in found] == [
+            ("teams_stay_under_limit", team, f"teams.{team}.limits.vcpus")
+        ] * wrong
+
+
+def test_an_exception_of_a_team_counts_until_its_day() -> None:
+    day = {"team": "a", "gpus": 4, "until": "2026-05-31", "reason": "paper"}
+    of = stack(limits={"team": {"gpus": 2}, "except": [day]})
+    assert rules(of, *pair(of), today=datetime.date(2026, 5, 31)) == []
+    assert rules(of, *pair(of), today=datetime.date(2026, 6, 1)) == ["teams_stay_under_limit"]
+
+
+@pytest.mark.parametrize(
+    "teams",
+    [
+        {"b": {"users": ["ada", "bo"], "limits": {"gpus": 2}}},
+        {"a": {"users": ["bo"]}, "b": {"users": ["ada"], "limits": {"gpus": 2}}},
+        {"a": {"users": ["ada", "bo"], "parent": "lab"}, "lab": {"limits": {"gpus": 2}}},
+    ],
+)
+def test_who_changes_teams_counts_in_the_new_one_at_once(teams: dict[str, Any]) -> None:
+    """Renamed, moved, or under another parent: nobody is evicted, and nothing is added until enough is released there."""
+    of = stack(teams=teams)
+    held = {one.name: amounts(one) for one in pair(of)}
+    assert rules(of, *pair(of), held=held) == []
+    assert rules(of, *pair(of), held={"w-0": held["w-0"]}) == ["teams_stay_under_limit"]
+
+
+def test_teams_inside_each_other_in_a_circle_are_limited_all_the_same() -> None:
+    """No stack file has them; a request that some other program sends may."""
+    of = stack(teams={"a": {"users": ["ada", "bo"], "parent": "b"}, "b": {"parent": "a", "limits": {"gpus": 3}}})
+    assert rules(of, *pair(of)) == ["teams_stay_under_limit"]
 
 
 def test_gang_is_whole_or_absent() -> None:

@@ -150,7 +150,7 @@ def test_every_row_has_a_case_and_every_size_a_row() -> None:
     assert {row.key for row in RESOURCES} == asked - NOT_COUNTED
     assert {row.capacity.key for row in RESOURCES if row.capacity} == set(Hardware.model_fields) - NO_AMOUNTS
     assert set(LIMITED) == set(Ceiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}
-    assert set(LimitException.model_fields) == {*LIMITED, "user", "until", "reason"}
+    assert set(LimitException.model_fields) == {*LIMITED, "user", "team", "until", "reason"}
 
 
 def facts(row: Resource) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Team
 from swarm_iac.model.state import AllocationState, NodeState
 from swarm_iac.model.step import Plan
+from swarm_iac.model.workload import Workload
 from swarm_iac.plan import steps
 from swarm_iac.plan.step_graph.partial import Only, only, part
 from tests.plan import fleets
@@ -129,5 +130,10 @@ def test_a_name_is_a_node_or_a_team() -> None:
     stack = Stack(fleet="f", teams={"research": Team(users=("ada",))})
     assert only("", fleets.NODES, stack) is None
     assert only("n1, research", fleets.NODES, stack) == Only(frozenset({"n1"}), frozenset(), "n1, research")
+    works = {"w": Workload(user="ada"), "v": Workload(user="bo")}
+    teams = {"research": Team(users=("ada",), parent="all"), "all": Team(users=("bo",))}
+    nested = Stack(fleet="f", teams=teams, workloads=works)
+    assert only("research", (), nested) == Only(frozenset(), frozenset({"w"}), "research")
+    assert only("all", (), nested) == Only(frozenset(), frozenset({"w", "v"}), "all"), "with the teams inside it"
     with pytest.raises(Refused, match="--only n9: no node and no team of that name"):
         only("n9", fleets.NODES, stack)

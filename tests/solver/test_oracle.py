@@ -58,6 +58,19 @@ limits = st.one_of(st.just({}), st.builds(limiting, st.sampled_from(sorted(LIMIT
 
 
 @st.composite
+def teams(draw: st.DrawFn) -> dict[str, Any]:
+    """None, or ada and bo in two teams, perhaps inside a third one; some have a limit on one thing."""
+    if not draw(st.booleans()):
+        return {}
+    names = {"a": {"users": ["ada"]}, "b": {"users": ["bo"]}, "lab": {}}
+    parent = draw(st.sampled_from([{}, {"parent": "lab"}]))
+    return {
+        name: team | ({} if name == "lab" else parent) | ({"limits": most} if (most := draw(limits)) else {})
+        for name, team in names.items()
+    }
+
+
+@st.composite
 def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
     """The stack of before, and the one to solve: the same with other states and one other workload."""
     shapes = draw(st.lists(st.sampled_from(sorted(HARDWARE)), min_size=1, max_size=3))
@@ -67,6 +80,7 @@ def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
         "hardware": HARDWARE,
         "racks": {"r1": {"uplink": "8 Gbit/s"}, "r2": {}},
         "limits": {"user": draw(limits), "node": {"gpus": 3} | draw(limits), "cluster": draw(limits)},
+        "teams": draw(teams()),
         "solve": {"moves": draw(st.sampled_from([0, 1, 4]))},
     }
     before = stack_of(nodes, works, **rest)

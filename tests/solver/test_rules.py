@@ -15,7 +15,7 @@ import pytest
 
 from swarm_iac.model.resource import Resource
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER, Budget
+from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAMS, USER, Budget
 from tests.solver.fleets import GROUPED, asking, limiting, stack_of, with_all
 from tests.solver.oracle import as_large, check_change, check_exact, check_fill
 
@@ -55,16 +55,29 @@ def _requests(row: Resource, *counts: int) -> Rule:
 
 
 def _limit(budget: Budget) -> Rule:
-    """A limit for users, nodes or the cluster on what two workloads of three ask for more of."""
+    """A limit for users, teams, nodes or the cluster on what two workloads of three ask for more of."""
     row = budget.row
     assert row is not None
 
     def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
         _requests(row, 1, 2)(rng, fleet)
         levels = fleet.setdefault("limits", {})
+        if budget.level == "team":
+            _teams(rng, fleet, budget)
+            return
         levels[budget.level] = levels.get(budget.level, {}) | limiting(budget.key, rng.choice([2, 3, 4]))
 
     return rule
+
+
+def _teams(rng: random.Random, fleet: dict[str, Any], budget: Budget) -> None:
+    """ada and bo in two teams inside a third one; one of the two has limits, or both and the one around them."""
+    outer = fleet.setdefault(
+        "teams", {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}}
+    )
+    for name, most in (("lab", 5), ("a", 4), ("b", 4)) if budget.depth == 2 else ((rng.choice("ab"), 3),):
+        limits = outer[name].get("limits", {})
+        outer[name]["limits"] = limits | limiting(budget.key, rng.choice([most - 1, most]))
 
 
 def _gang(rng: random.Random, fleet: dict[str, Any]) -> None:
@@ -105,6 +118,8 @@ def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
     fleet["after"] = {rng.choice(sorted(fleet["nodes"])): {"state": rng.choice(["cordon", "drain", "lost"])}}
 
 
+#: A team, and one around it.
+TEAM = (*TEAMS[0], *TEAMS[1])
 #: What a machine of HARDWARE has too little of for all, in ONE; pinned cores are asked for in another way.
 MUCH = {"gpus": (2, 3, 4), "vcpus": (3, 5), "memory": (7, 9), "storage": (90, 120), "egress": (4, 6), "ingress": (4, 6)}
 ON_NODES: dict[str, Rule] = {
@@ -115,7 +130,7 @@ ON_NODES: dict[str, Rule] = {
 #: One for each budget of a row of the table.
 BUDGETS: dict[str, Rule] = {
     **ON_NODES,
-    **{one.rule: _limit(one) for one in (*NODE, *USER, *CLUSTER) if one.rule not in ON_NODES},
+    **{one.rule: _limit(one) for one in (*NODE, *USER, *TEAM, *CLUSTER) if one.rule not in ON_NODES},
     **{one.rule: _uplink(one) for one in RACK if one.row},
 }
 RULES: dict[str, Rule] = {
@@ -131,7 +146,7 @@ RULES: dict[str, Rule] = {
 }
 #: All rules; those that bound many resources by one name (limits) are one here, and draw the resource.
 TOLD: dict[str, list[str]] = {name: [name] for name in RULES}
-for one in (*NODE, *USER, *CLUSTER, *RACK):
+for one in (*NODE, *USER, *TEAM, *CLUSTER, *RACK):
     if one.rule in BUDGETS:
         TOLD.setdefault(one.shown_as, []).append(one.rule)
 #: Which of two rules is drawn first, where only one order is.
@@ -169,7 +184,7 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
     for name in names:
         (RULES | BUDGETS)[rng.choice(TOLD.get(name, [name]))](rng, fleet)
     nodes, works = fleet["nodes"], fleet["workloads"]
-    rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning")}
+    rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning", "teams")}
     rest |= {"hardware": HARDWARE, "solve": {"moves": rng.choice([0, 1, 4])}}
     after = {name: node | fleet.get("after", {}).get(name, {}) for name, node in nodes.items()}
     before = stack_of(nodes, {name: request for name, request in works.items() if name != "w1"}, **rest)

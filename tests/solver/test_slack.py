@@ -23,7 +23,10 @@ def test_a_users_limit_binds_only_below_all_that_the_user_wants(limit: int, bind
     works = {"a": {"replicas": 3, "each": {"gpus": 2}}, "b": {"gang": 2, "each": {"gpus": 1}}}
     stack = stack_of({"n": {"hardware": "h100"}}, works, limits={"user": {"gpus": limit}})
     snapshot = without_slack(snapshot_of(stack, Placement()))
-    assert {user: limits[GPUS] < ENDLESS for user, limits in snapshot.users.items()} == {"ada": binds}
+    assert {scope: limits[GPUS] < ENDLESS for scope, limits in snapshot.scopes.items()} == {
+        "user ada": binds,
+        "the cluster": False,
+    }
 
 
 @pytest.mark.parametrize(("uplink", "binds"), [("3 Gbit/s", True), ("4 Gbit/s", False)])

@@ -22,7 +22,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import GROUP_RULES
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
-from swarm_iac.solver.explain.counting import CLUSTER_RULES, STATES, USER_RULES
+from swarm_iac.solver.explain.counting import CEILING_RULES, STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.sized import sizes
@@ -101,7 +101,7 @@ def would_take(stack: Stack, placement: Placement, workload: str, index: int) ->
     """The nodes that would take a replica, if only the others of its workload stood where they do."""
     own = [a for a in placement.allocations if a.workload == workload]
     way = "ingress" if stack.workloads[workload].network.ingress else "egress"
-    anywhere = {GANG, *USER_RULES, *CLUSTER_RULES}
+    anywhere = {GANG, *CEILING_RULES}
     return [
         node
         for node in stack.nodes

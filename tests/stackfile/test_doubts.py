@@ -58,6 +58,13 @@ def test_a_sound_file_has_no_warning() -> None:
         ("tidy: {user: bo,", "tidy: {user: bo, hold: true,",
          "lab.yaml:11:26: workloads.tidy.hold: keeps its GPUs and memory after the job has ended\n"
          "  hint: leave `hold` out to release them"),
+        ("teams: {t: {users: [ada, bo]}}",
+         "teams: {t: {users: [ada, bo], parent: lab, limits: {gpus: 9}}, lab: {limits: {gpus: 8}}}",
+         "lab.yaml:2:59: teams.t.limits.gpus: is never reached: team lab, around it, may have 8\n"
+         "  hint: lower it, or raise the limit of lab"),
+        ("user: bo, gpus: 24, until: 2026-11-22", "team: t, gpus: 24, until: 2026-11-21",
+         "lab.yaml:6:19: limits.except[0]: expired on 2026-11-21: t may add nothing above the common ceiling\n"
+         "  hint: prolong it, or take it out"),
     ],
 )  # fmt: skip
 def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:

@@ -58,6 +58,7 @@ def root(tmp_path: Path) -> Path:
     [
         ("user: {gpus: 10}", "user: {gpus: 16}", "limits", True),
         ("user: bo, gpus: 12", "user: ada, gpus: 12", "limits", True),
+        ("  t: {users: [ada, bo]}", "  t: {users: [ada, bo], limits: {gpus: 16}}", "limits", False),
         (", state: cordon, reason: fans", "", "nodes", False),
         ("  n3: {", '  n4: {hardware: h, ssh: "root@n4"}\n  n3: {', "nodes", False),
         ("moves: 0", "moves: 4", "solve", False),

@@ -1,4 +1,4 @@
-"""Which commands explain a decision or try another one? why, what-if, rebalance, replay."""
+"""Which commands explain a decision or try another one? why, limits, what-if, rebalance, replay."""
 
 from __future__ import annotations
 
@@ -216,6 +216,24 @@ def replay(
         raise SystemExit(1)
 
 
+def limits(named: Positional = "", stack: Stack = "dev", source: From = None, json: Json = False) -> None:
+    """What is used of each limit: of the cluster, of teams, one inside the other, and of users.
+
+    Counted as decided; no machine is asked. The limits are those of today, with exceptions.
+
+    Example: swarm limits
+    """
+    from swarm_iac.cli.decisions import limit_table
+    from swarm_iac.cli.terminal import progress
+
+    decision = progress.followed(lambda progress: _standing(named or stack, source, progress), quiet=json)
+    rows = limit_table.rows(decision, datetime.date.today())
+    if json:
+        show_json(limit_table.as_json(rows))
+    else:
+        show(table(f"limits of fleet {decision.stack.fleet}", limit_table.heads(rows), limit_table.cells(rows)))
+
+
 def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
     """The current decision; nothing is written to get it."""
     return deciding.peek(str(source) if source else stack, progress)
@@ -228,6 +246,6 @@ def _options(stack: str, source: Path | None) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (why, rebalance, replay):
+    for command in (why, limits, rebalance, replay):
         app.command()(command)
     app.command("what-if")(what_if)

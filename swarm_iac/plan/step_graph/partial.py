@@ -48,7 +48,9 @@ def only(text: str, nodes: Iterable[str], stack: Stack | None) -> Only | None:
             f"--only {unknown[0]}: no node and no team of that name",
             hint=f"teams: {', '.join(sorted(teams)) or 'none'}; nodes: {', '.join(sorted(known)[:12])}",
         )
-    users = {user for word in words if word not in known for user in teams[word].users}
+    chosen = {word for word in words if word not in known}
+    inside = (one for name, one in teams.items() if stack is not None and chosen.intersection(stack.line_of(name)))
+    users = {user for team in inside for user in team.users}
     found = {} if stack is None else stack.workloads
     workloads = {each.renamed_from or name for name, each in found.items() if each.user in users}
     return Only(frozenset(known & set(words)), frozenset(workloads), ", ".join(words)) if words else None

@@ -72,7 +72,7 @@ def _source(file: str, today: datetime.date) -> Source | None:
 
 def _told(violation: Violation, file: str, source: Source | None) -> str:
     place = source.place(violation.path) if source and violation.path else Place(file or "the placement")
-    if violation.path.startswith("limits."):
+    if violation.path.startswith(("limits.", "teams.")):
         hint = f"request less, or raise {violation.path}"
     else:
         hint = "request less, or run `swarm solve` again"

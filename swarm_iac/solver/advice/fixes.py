@@ -23,7 +23,7 @@ from swarm_iac.solver.advice.runner_up import placed_only
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
-from swarm_iac.solver.explain.counting import CLUSTER_RULES, EVERY, USER_RULES
+from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
@@ -44,8 +44,8 @@ TINY, SEARCHES, TOGETHER_AT_ONCE = 300, 2, 6
 LARGE, TRIES_LARGE, SEARCHES_LARGE, TOGETHER_LARGE = 60_000, 2, 1, 2
 #: More moves than any fleet has allocations.
 ENDLESS_MOVES = 1_000_000
-#: What no move of others changes: ceilings on what all of a user's or all workloads hold, what a node is, and a gang's size.
-UNMOVED = frozenset((*USER_RULES, *CLUSTER_RULES, GANG, *(one.name for one in FIT)))
+#: What no move of others changes: ceilings on what a user, a team or the cluster holds, what a node is, and a gang's size.
+UNMOVED = frozenset((*CEILING_RULES, GANG, *(one.name for one in FIT)))
 assert EVERY | {GANG} >= UNMOVED
 
 

@@ -15,11 +15,12 @@ from swarm_iac.model.resource import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.explain.conflict import GANG, without
-from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, USER_RULES, Tally, on_node, reach
+from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import request_of
 from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget
+from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import PLACE
 from swarm_iac.units import Bytes
@@ -144,7 +145,7 @@ class Relaxations:
     def _asking(self, request: tuple[str, object]) -> WorkloadRequest:
         edit = Edit(path=f"{self.here}.{request[0]}", value=request[1])
         asked = request_of(self.request.name, changed(self.stack, edit).workloads[self.request.name])
-        return replace(asked, members=self.request.members, wanted=self.request.wanted)
+        return replace(asked, members=self.request.members, wanted=self.request.wanted, chain=self.request.chain)
 
     def _fewer(self) -> Iterator[Relaxation]:
         """As many replicas, or members, as fit."""
@@ -189,30 +190,28 @@ class Relaxations:
                 return
 
     def _ended(self, conflict: Conflict) -> Iterator[Relaxation]:
-        """An exception whose end blocks growth, or leaves its user too little, goes on."""
+        """An exception whose end blocks growth, or leaves its user or team too little, goes on."""
         grows = self.request.members != self.request.wanted
-        if self.today is None or not (grows or any(rule in USER_RULES for rule in conflict.rules)):
+        if self.today is None or not (grows or any(rule in CEILING_RULES for rule in conflict.rules)):
             return
-        most = self.capacity.snapshot.users[self.request.user]
         for i, one in enumerate(self.stack.limits.exceptions):
-            if one.user == self.request.user and one.until < self.today:
-                capacity = self.capacity.copy()
+            scope = excepted(one)
+            if scope in self.request.chain and one.until < self.today:
+                capacity, most = self.capacity.copy(), self.capacity.snapshot.scopes[scope]
                 for j, key in enumerate(KEYS):
-                    capacity.users[self.request.user][j] += max(0, (one.limit(key) or 0) - most[j])
+                    capacity.scopes[scope][j] += max(0, (one.limit(key) or 0) - most[j])
                 edit = Edit(path=f"limits.except[{i}].until", value=(self.today + EXTENSION).isoformat())
                 yield Relaxation("limit", edit, 500, grows or self._fits(capacity))
 
     def _ceiling(self, budget: Budget) -> Iterator[Relaxation]:
-        """The user's or the cluster's ceiling, raised to what all replicas need."""
-        capacity, i, user = self.capacity.copy(), budget.place, self.request.user if budget.level == "user" else ""
-        values = capacity.users[user] if user else capacity.cluster
-        whole = (capacity.snapshot.users[user] if user else capacity.snapshot.cluster)[i] + self.capacity.snapshot.files(
-            user, i
-        )
+        """The ceiling of the user, a team or the cluster, raised to what all replicas need."""
+        capacity, i, scope = self.capacity.copy(), budget.place, self.request.scope_of(budget)
+        values = capacity.scopes[scope]
+        whole = capacity.snapshot.scopes[scope][i] + self.capacity.snapshot.files(scope, i)
         more = self.request.usage[i] * self.goal - values[i]
         for j in (j for j, key in enumerate(KEYS) if key == budget.key):
             values[j] += more
-        path = self.capacity.snapshot.given.get((user, i), f"limits.{budget.level}")
+        path = self.capacity.snapshot.given[scope, i]
         yield self._raised(f"{path}.{budget.key}", budget.noun, whole, more, sure=self._fits(capacity))
 
     def _node_limit(self, budget: Budget) -> Iterator[Relaxation]:

@@ -14,13 +14,11 @@ from typing import Literal
 
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.solver.explain.counting import (
-    CLUSTER_RULES,
     EVERY,
     GROUPED,
     NODE_RULES,
     NUMA_RULE,
     RACK_RULES,
-    USER_RULES,
     Ruled,
     keeping_out,
     reach,
@@ -28,8 +26,8 @@ from swarm_iac.solver.explain.counting import (
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, over_limit
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import BUDGETS, MACHINE
-from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, TEAM, USER, beyond_chain, of_chain
+from swarm_iac.solver.snapshot.snapshot import Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, suits
 from swarm_iac.solver.snapshot.tasks import Classified, classify
 
@@ -38,7 +36,8 @@ GANG = "gang_is_whole_or_absent"
 #: What is taken away first is named least: the order of suspicion, most telling last.
 ORDER = (
     GANG,
-    *CLUSTER_RULES, *reversed(RACK_RULES), *reversed(NODE_RULES[len(MACHINE):]), *USER_RULES,
+    *(one.rule for one in CLUSTER), *reversed(RACK_RULES), *reversed(NODE_RULES[len(MACHINE):]),
+    *(one.rule for one in reversed(TEAM)), *(one.rule for one in USER),
     NUMA_RULE, *reversed(GROUPED),
     *reversed(NODE_RULES[:len(MACHINE)]), *(one.name for one in FIT),
 )  # fmt: skip
@@ -121,7 +120,12 @@ def _same(rule: str, others: tuple[str, ...]) -> bool:
 def _one_key(rule: str, other: str) -> bool:
     """Do both come from one key of the stack file, as out and in do from an uplink?"""
     one, two = BUDGETS.get(rule), BUDGETS.get(other)
-    return one is not None and two is not None and one.key != "" and (one.level, one.key) == (two.level, two.key)
+    return (
+        one is not None
+        and two is not None
+        and one.key != ""
+        and (one.level, one.depth, one.key) == (two.level, two.depth, two.key)
+    )
 
 
 def _telling(rules: Set[str]) -> tuple[int, list[int]]:
@@ -130,7 +134,9 @@ def _telling(rules: Set[str]) -> tuple[int, list[int]]:
 
 
 def _rules(request: WorkloadRequest) -> frozenset[str]:
-    return EVERY | {GANG} if request.gang else EVERY
+    """Those that speak about it: it is in so many teams, and perhaps a gang."""
+    every = EVERY - beyond_chain(len(request.chain))
+    return every | {GANG} if request.gang else every
 
 
 def _forbid(capacity: FreeCapacity, request: WorkloadRequest) -> Callable[[Set[str]], bool]:
@@ -246,7 +252,7 @@ def _reasons(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str,
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
         over = [one for one in capacity.snapshot.over if one.of(request)]
         whole = replace(request, members=request.wanted)
-        rest = _rest(capacity, whole, {(USER_RULES if one.user else CLUSTER_RULES)[one.resource] for one in over})
+        rest = _rest(capacity, whole, {_broken(request, one) for one in over})
         core = _rules(whole) - set(rest)
         told_over = [over_limit(capacity.snapshot, one) for one in over]
         return (
@@ -257,6 +263,11 @@ def _reasons(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str,
     return reasons_for(capacity, request, rules, lower=lower)
 
 
+def _broken(request: WorkloadRequest, over: Over) -> str:
+    """The rule that one more of the workload would break, where too much is held already."""
+    return of_chain(len(request.chain))[request.chain.index(over.scope)][over.resource].rule
+
+
 def reasons_for(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
@@ -264,7 +275,9 @@ def reasons_for(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[s
         rule: tuple(o for o in others if not _same(o, (rule, *others)))
         for rule, others in besides(capacity, request, rules).items()
     }
-    every = {one for one in EVERY if all(one in others for others in also.values())} if len(rules) > 1 else set()
+    every = (
+        {one for one in _rules(request) - {GANG} if all(one in others for others in also.values())} if len(rules) > 1 else set()
+    )
     for rule in rules:
         found.append(forbids(capacity, request, rule, frozenset(rules), lower=lower))
         core = _rules(request) - set(also[rule]) - {rule}

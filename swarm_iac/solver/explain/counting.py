@@ -7,7 +7,7 @@ Exact by counting, because replicas of one workload are interchangeable: the mos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 import numpy as np
@@ -16,23 +16,21 @@ import numpy.typing as npt
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.workload import GROUP_RULES, Level, together
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
-from swarm_iac.solver.snapshot.layout import CLUSTER, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, USER
+from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices
 
 Ints = npt.NDArray[np.int64]
 
 #: The rules of each level, in the order of the tuples that they bound.
-NODE_RULES, RACK_RULES, USER_RULES, CLUSTER_RULES = (
-    tuple(budget.rule for budget in level) for level in (NODE, RACK, USER, CLUSTER)
-)
+NODE_RULES, RACK_RULES, CEILING_RULES = (tuple(budget.rule for budget in level) for level in (NODE, RACK, CEILINGS))
 #: On whole GPUs, of which parts need cards.
 GPU_RULE = NODE_RULES[GPUS]
 GROUPED = tuple(rule.rule for rule in GROUP_RULES)
 #: Of those that have to be on one NUMA node.
 NUMA_RULE = "single_fits_numa_node"
-EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *USER_RULES, *CLUSTER_RULES, *GROUPED, NUMA_RULE))
-assert len(EVERY) < 63, "a set of rules is the bits of one int64"
+EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *GROUPED, NUMA_RULE))
+assert len(EVERY.difference(CEILING_RULES)) < 63, "a set of rules about nodes is the bits of one int64"
 #: The rule about the state of nodes.
 STATES = "node_is_ready"
 
@@ -237,7 +235,7 @@ class Ruled:
     def keeping_out(self) -> frozenset[frozenset[str]]:
         """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
         capacity, request = self.capacity, self.request
-        ceilings = frozenset(rule for rule in (*USER_RULES, *CLUSTER_RULES) if _by_ceiling(capacity, request, {rule}) < 1)
+        ceilings = frozenset(rule for rule, left in _ceilings(capacity, request) if left < 1)
         out = {rule: most < 1 for rule, most in self.caps.items()}
         for i, rule in enumerate(RACK_RULES):
             short = [
@@ -257,13 +255,16 @@ def keeping_out(capacity: FreeCapacity, request: WorkloadRequest) -> frozenset[f
 
 
 def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
-    """How many more the user and the cluster may have under these rules."""
-    left = ENDLESS
-    for names, free in ((USER_RULES, capacity.users[request.user]), (CLUSTER_RULES, capacity.cluster)):
-        for name, need, rest in zip(names, request.usage, free, strict=True):
-            if need and name in rules:
-                left = min(left, rest // need)
-    return left
+    """How many more the user, the teams around it and the cluster may have under these rules."""
+    return min((left for rule, left in _ceilings(capacity, request) if rule in rules), default=ENDLESS)
+
+
+def _ceilings(capacity: FreeCapacity, request: WorkloadRequest) -> Iterator[tuple[str, int]]:
+    """Each rule on what it holds with others, and how many more that leaves."""
+    for scope, budgets in zip(request.chain, of_chain(len(request.chain)), strict=True):
+        free = capacity.scopes[scope]
+        for i, need in request.uses:
+            yield budgets[i].rule, free[i] // need
 
 
 def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> str:

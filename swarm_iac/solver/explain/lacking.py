@@ -9,7 +9,7 @@ from swarm_iac.model.placement import Reason
 from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES
 from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
-from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, USER
+from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAM, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering
 
@@ -23,6 +23,7 @@ _LACKS = {
 #: the Topology Manager of Kubernetes says `TopologyAffinityError`.
 CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("UserLimit", frozenset(one.shown_as for one in USER)),
+    ("TeamLimit", frozenset(one.shown_as for one in TEAM)),
     ("ClusterLimit", frozenset(one.shown_as for one in CLUSTER)),
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),

@@ -6,16 +6,20 @@ from collections.abc import Iterable, Iterator, Set
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement, Reason
+from swarm_iac.model.resource import Noun
 from swarm_iac.model.workload import GROUP_RULES, PRIORITIES
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS, MACHINE, MEMORY, NODE, UPLINK, VCPUS, Budget
+from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import GpuCount, Watts
 
+#: So many of those who hold something of a team's limit are named.
+HOLDERS = 4
 #: The rule that only a solve from the next placement gets past.
 KEEPS_DEVICES = "keeps_its_devices"
 #: Rules that keep other workloads away, from their rack where they say so.
@@ -142,29 +146,42 @@ def _free(capacity: FreeCapacity, host: NodeCapacity) -> list[tuple[int, int, in
 def over_limit(snapshot: Snapshot, over: Over) -> Reason:
     """Who holds more than they may, since a limit was lowered or an exception to it has ended."""
     row, key = COUNTED[over.resource], KEYS[over.resource]
-    who = f"user {over.user}" if over.user else "the cluster"
-    excepted = [one.limit(key) for one in snapshot.stack.limits.exceptions if over.user and one.user == over.user]
-    ended = any(value is not None and value > over.most for value in excepted)
+    given = [one.limit(key) for one in snapshot.stack.limits.exceptions if excepted(one) == over.scope]
+    ended = any(value is not None and value > over.most for value in given)
     since = " since an exception has ended" if ended else ""
-    text = f"{who} holds {row.amount(over.held)} and may have {row.text(over.most)}{since}: "
-    path = "limits.except" if ended else f"limits.{'user' if over.user else 'cluster'}.{key}"
-    rule = f"{'user' if over.user else 'cluster'}_stays_under_limits"
+    text = f"{over.scope} holds {row.amount(over.held)} and may have {row.text(over.most)}{since}: "
+    path = "limits.except" if ended else f"{snapshot.given[over.scope, over.resource]}.{key}"
+    level = "cluster" if over.scope == CLUSTER else over.scope.partition(" ")[0]
+    rule = f"{level}_stays_under_limits"
     return Reason(rule=rule, text=f"{text}running replicas stay; no new ones are admitted", path=path)
 
 
 def _ceiling(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> Reason:
-    i, noun, user = budget.place, budget.noun, request.user if budget.level == "user" else ""
+    i, noun, scope = budget.place, budget.noun, request.scope_of(budget)
     for over in capacity.snapshot.over:
-        if over.resource == i and over.user == user:
+        if over.resource == i and over.scope == scope:
             return over_limit(capacity.snapshot, over)
-    left = capacity.users[user][i] if user else capacity.cluster[i]
-    whole = capacity.snapshot.users[user][i] if user else capacity.snapshot.cluster[i]
-    whole += capacity.snapshot.files(user, i)
+    left = capacity.scopes[scope][i]
+    whole = capacity.snapshot.scopes[scope][i] + capacity.snapshot.files(scope, i)
     each = f"needs {noun.amount(request.usage[i])}" + (f" for each of {request.members} members" if request.gang else "")
-    who = f"user {user}" if user else "the cluster"
-    text = f"{each}; {who} has {noun.text(max(0, left))} left of {noun.text(whole)}"
-    path = capacity.snapshot.given.get((user, i), f"limits.{budget.level}")
-    return Reason(rule=budget.shown_as, text=text, path=f"{path}.{budget.key}")
+    text = f"{each}; {scope} has {noun.text(max(0, left))} left of {noun.text(whole)}"
+    text += _by_whom(capacity, scope, i, noun) if budget.level == "team" else ""
+    return Reason(rule=budget.shown_as, text=text, path=f"{capacity.snapshot.given[scope, i]}.{budget.key}")
+
+
+def _by_whom(capacity: FreeCapacity, team: str, resource: int, noun: Noun) -> str:
+    """Who holds how much of a team's limit, the most first: its users, and the teams inside it."""
+    snapshot = capacity.snapshot
+    inside = {request.chain[request.chain.index(team) - 1] for request in snapshot.requests.values() if team in request.chain}
+    held = {
+        scope: snapshot.scopes[scope][resource] - capacity.scopes[scope][resource] + snapshot.files(scope, resource)
+        for scope in inside
+    }
+    most = sorted((scope for scope in inside if held[scope] > 0), key=lambda scope: (-held[scope], scope))
+    named = [f"{scope} {noun.text(held[scope])}" for scope in most[:HOLDERS]]
+    if rest := sum(held[scope] for scope in most[HOLDERS:]):
+        named.append(f"{len(most) - HOLDERS} more {noun.text(rest)}")
+    return f", in use by {', '.join(named)}" if named else ""
 
 
 def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> Reason:
@@ -265,7 +282,7 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
 def _in_the_way(capacity: FreeCapacity, rule: str, among: Iterable[str], places: Set[str]) -> set[str]:
     """Those of the nodes on which what is held counts for a rule."""
     level = BUDGETS[rule].level if rule in BUDGETS else "rack" if rule in _AWAY else "node"
-    if level in ("user", "cluster"):
+    if level in ("user", "team", "cluster"):
         return set(among)
     nodes = capacity.snapshot.nodes
     racks = {nodes[node].rack for node in places} - {None} if level == "rack" else set()
@@ -284,7 +301,7 @@ def _amounts(other: WorkloadRequest, rule: str, count: int) -> Iterator[str]:
     if budget.rule == GPU_RULE and other.shared:
         yield MACHINE[GPUS].amount(other.share * count)
         return
-    of = other.usage if budget.level in ("user", "cluster") else other.need
+    of = other.usage if budget.level in ("user", "team", "cluster") else other.need
     if need := of[UPLINK[budget.place] if budget.level == "rack" else budget.place]:
         yield budget.noun.amount(need * count)
 

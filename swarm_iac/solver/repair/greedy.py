@@ -112,7 +112,7 @@ def one_pass(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[],
             request.share,
             request.asked,
             request.power,
-            request.user,
+            request.chain,
             request.single,
         )
         if like in full and request.name not in homes:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, NODE, RACK, UPLINK
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import size, worth
@@ -80,9 +80,10 @@ def problem_of(
 
 
 def _limited(capacity: FreeCapacity, names: Iterable[str]) -> set[str]:
-    """Users with a ceiling that may bind."""
-    users = {capacity.snapshot.requests[name].user for name in names}
-    return {user for user in users if any(value < ENDLESS // 2 for value in capacity.users[user])}
+    """Users and teams with a ceiling that may bind."""
+    chains = {capacity.snapshot.requests[name].chain for name in names}
+    scopes = {scope for chain in chains for scope in chain} - {CLUSTER}
+    return {scope for scope in scopes if any(value < ENDLESS // 2 for value in capacity.scopes[scope])}
 
 
 def kinds_of(
@@ -95,7 +96,7 @@ def kinds_of(
     for request in requests:
         alike = (
             -request.priority if priorities else 0, request.need, request.usage, request.share, request.asked,
-            request.user if request.user in limited else "", request.per_node, request.power, request.single,
+            tuple([scope for scope in request.chain if scope in limited]), request.per_node, request.power, request.single,
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(request)
     groups = list(by_kind.values())
@@ -194,10 +195,10 @@ def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[in
 def _ceilings(capacity: FreeCapacity, groups: list[list[WorkloadRequest]], limited: set[str]) -> tuple[Row, ...]:
     rows = []
     for i in range(len(COUNTED)):
-        for user in sorted(limited):
-            mine = tuple((k, group[0].usage[i]) for k, group in enumerate(groups) if group[0].user == user)
-            rows.append((capacity.users[user][i], mine))
-        rows.append((capacity.cluster[i], tuple((k, group[0].usage[i]) for k, group in enumerate(groups))))
+        for scope in sorted(limited):
+            mine = tuple((k, group[0].usage[i]) for k, group in enumerate(groups) if scope in group[0].chain)
+            rows.append((capacity.scopes[scope][i], mine))
+        rows.append((capacity.scopes[CLUSTER][i], tuple((k, group[0].usage[i]) for k, group in enumerate(groups))))
     kept = [(limit, tuple((k, use) for k, use in uses if use)) for limit, uses in rows]
     return tuple(Row(max(0, limit), uses) for limit, uses in kept if uses and limit < ENDLESS // 2)
 

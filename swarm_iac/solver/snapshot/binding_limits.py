@@ -2,7 +2,7 @@
 
 A ceiling that nothing can reach is left out of the model: users without one are alike, and so are racks.
 
-    Σ_w members_w · usage_w ≤ limit                                   users and the cluster, for each resource
+    Σ_w members_w · usage_w ≤ limit                                   users, teams and the cluster, for each resource
     min( Σ_w top_{w,r} · use_w , Σ_{n∈r} most_n ) ≤ budget            racks; top: replicas that the rack's nodes could hold
 """
 
@@ -18,15 +18,15 @@ from swarm_iac.solver.snapshot.suitability import suits_but_state
 
 def without_slack(snapshot: Snapshot) -> Snapshot:
     """The same scene, in which every ceiling that cannot bind is ENDLESS."""
-    used: dict[str, list[int]] = {user: [0] * len(COUNTED) for user in snapshot.users}
+    used: dict[str, list[int]] = {scope: [0] * len(COUNTED) for scope in snapshot.scopes}
     for request in snapshot.requests.values():
-        for i, use in enumerate(request.usage):
-            used[request.user][i] += use * request.members
-    everyone = [sum(each[i] for each in used.values()) for i in range(len(COUNTED))]
+        for scope in request.chain:
+            sums = used[scope]
+            for i, use in request.uses:
+                sums[i] += use * request.members
     return replace(
         snapshot,
-        users={user: _binding(limits, used[user]) for user, limits in snapshot.users.items()},
-        cluster=_binding(snapshot.cluster, everyone),
+        scopes={scope: _binding(limits, used[scope]) for scope, limits in snapshot.scopes.items()},
         racks=_racks(snapshot),
     )
 

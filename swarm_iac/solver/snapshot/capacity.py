@@ -41,7 +41,7 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: N
 
 
 class FreeCapacity:
-    """Free resources of nodes, racks, users and the cluster, and who stands where."""
+    """Free resources of nodes, racks and scopes (users, teams, the cluster), and who stands where."""
 
     def __init__(self, snapshot: Snapshot, *, numa: bool = True) -> None:
         self.snapshot = snapshot
@@ -50,8 +50,7 @@ class FreeCapacity:
         #: Who has its devices already, if it is there.
         self.seats: Mapping[str, tuple[Allocation, ...]] = {} if self.single is None else snapshot.seats
         self.free = {name: list(host.capacity) for name, host in snapshot.nodes.items()}
-        self.users = {name: list(values) for name, values in snapshot.users.items()}
-        self.cluster = list(snapshot.cluster)
+        self.scopes = {name: list(values) for name, values in snapshot.scopes.items()}
         self.racks = {name: list(values) for name, values in snapshot.racks.items()}
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in snapshot.requests}
         self.load: Counter[str] = Counter()
@@ -74,8 +73,7 @@ class FreeCapacity:
         other.single = None if self.single is None else {name: Counter(values) for name, values in self.single.items()}
         other.seats = self.seats
         other.free = {name: list(values) for name, values in self.free.items()}
-        other.users = {name: list(values) for name, values in self.users.items()}
-        other.cluster = list(self.cluster)
+        other.scopes = {name: list(values) for name, values in self.scopes.items()}
         other.racks = {name: list(values) for name, values in self.racks.items()}
         other.counts = {name: Counter(values) for name, values in self.counts.items()}
         other.load = Counter(self.load)
@@ -129,11 +127,12 @@ class FreeCapacity:
         return empty + sum(left // request.share for left in self.partial(node).values())
 
     def by_ceiling(self, request: WorkloadRequest) -> int:
-        """How many more the user and the cluster may have."""
+        """How many more the user, the teams around it and the cluster may have."""
         fit = ENDLESS
-        user, cluster = self.users[request.user], self.cluster
-        for i, need in request.uses:
-            fit = min(fit, user[i] // need, cluster[i] // need)
+        for scope in request.chain:
+            left = self.scopes[scope]
+            for i, need in request.uses:
+                fit = min(fit, left[i] // need)
         return fit
 
     def by_rack(self, request: WorkloadRequest, host: NodeCapacity) -> int:
@@ -170,10 +169,10 @@ class FreeCapacity:
         free = self.free[host.name]
         for i, need in request.needs:
             free[i] -= need * count
-        user = self.users[request.user]
-        for i, need in request.uses:
-            user[i] -= need * count
-            self.cluster[i] -= need * count
+        for scope in request.chain:
+            left = self.scopes[scope]
+            for i, need in request.uses:
+                left[i] -= need * count
         if host.rack in self.racks:
             rack = self.racks[host.rack]
             for i, need in enumerate(host.of_rack(request)):

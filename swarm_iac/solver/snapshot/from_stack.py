@@ -14,9 +14,10 @@ from operator import itemgetter
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import RESOURCES, demand_of, reader
-from swarm_iac.model.stack import Ceiling, Node, Stack
+from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
-from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, KEYS, MACHINE, NODE, POWER
+from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, MACHINE, NODE, POWER
+from swarm_iac.solver.snapshot.scopes import ceiling_of, paths_of, scopes_of
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay
 from swarm_iac.solver.snapshot.tasks import classify
@@ -24,41 +25,36 @@ from swarm_iac.solver.snapshot.tasks import classify
 
 def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Snapshot:
     """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
-    requests = {name: request_of(name, stack.workloads[name]) for name in sorted(stack.workloads)}
+    ceilings, chains = scopes_of(stack, today)
+    requests = {name: request_of(name, one, chains[one.user]) for name, one in sorted(stack.workloads.items())}
     singles = any(request.single for request in requests.values())
     capacities = _Capacities(stack)
     nodes = {name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
     ended = _ended_of(stack, last)
     requests = _less(requests, ended)
     running = _wanted_of(requests, nodes, last, ended)
-    ceilings = {
-        user: _ceiling(stack.limits.of_user(user, today)) for user in sorted({request.user for request in requests.values()})
-    }
-    ceilings[""] = _ceiling(stack.limits.cluster)
     over = tuple(_over(ceilings, requests, running, [one for one in ended if one.node in nodes]))
     for one in over:
-        now = ceilings[one.user]
-        ceilings[one.user] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
+        now = ceilings[one.scope]
+        ceilings[one.scope] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
         for name, request in requests.items():
             if one.of(request) and len(running.get(name, ())) < request.members:
                 requests[name] = replace(request, members=0 if request.gang else len(running.get(name, ())))
     for done in (done for done in ended if done.node in nodes):
         nodes[done.node] = _beside(nodes[done.node], done)
-        for level in (requests[done.workload].user, ""):
+        for scope in requests[done.workload].chain:
             for place in FILES:
-                ceilings[level] = _without(ceilings[level], place, COUNTED[place].held(done))
-    cluster = ceilings.pop("")
+                ceilings[scope] = _without(ceilings[scope], place, COUNTED[place].held(done))
     snapshot = Snapshot(
         stack=stack,
         requests=requests,
         nodes=nodes,
-        users=ceilings,
-        cluster=cluster,
+        scopes=ceilings,
         racks={name: _rack_of(stack, name) for name in sorted(stack.racks)},
         running=running,
         last=last.going(),
         over=over,
-        given=_given(stack, today),
+        given=paths_of(stack, chains, today),
         ended=ended,
     )
     return replace(snapshot, seats=_seats(snapshot)) if snapshot.singles and running else snapshot
@@ -133,8 +129,8 @@ def _wanted_of(
     return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
 
 
-def request_of(name: str, workload: Workload) -> WorkloadRequest:
-    """One workload as integers."""
+def request_of(name: str, workload: Workload, chain: tuple[str, ...] = ()) -> WorkloadRequest:
+    """One workload as integers. `chain`: the scopes of its user; without one, the user and the cluster."""
     each = workload.each
     size = demand_of(workload)
     usage = _counted(size)
@@ -157,6 +153,7 @@ def request_of(name: str, workload: Workload) -> WorkloadRequest:
         power=None if each.gpu_power is None else int(each.gpu_power),
         share=int(each.gpus.share),
         single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
+        chain=chain,
     )
 
 
@@ -165,7 +162,7 @@ class _Capacities(dict[tuple[str, str | None], tuple[int, ...]]):
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()
-        self.stack, self.limit = stack, _ceiling(stack.limits.node)
+        self.stack, self.limit = stack, ceiling_of(stack.limits.node)
 
     def of(self, node: Node, hardware: Hardware) -> tuple[int, ...]:
         key = node.hardware, node.tuning
@@ -200,10 +197,6 @@ def _rack_of(stack: Stack, name: str) -> tuple[int, ...]:
     return (*uplink, int(rack.power) - drawn)
 
 
-def _ceiling(ceiling: Ceiling) -> tuple[int, ...]:
-    return tuple([ENDLESS if (most := ceiling.limit(key)) is None else most for key in KEYS])
-
-
 def _over(
     ceilings: dict[str, tuple[int, ...]],
     requests: dict[str, WorkloadRequest],
@@ -211,34 +204,23 @@ def _over(
     ended: list[Allocation],
 ) -> Iterator[Over]:
     """Wherever more is held than the ceiling allows. What is to shrink counts as it will be."""
-    sums = {user: [0] * len(COUNTED) for user in ceilings}
+    sums = {scope: [0] * len(COUNTED) for scope in ceilings}
     for one in ended:
-        for level in (requests[one.workload].user, ""):
+        for scope in requests[one.workload].chain:
             for place in FILES:
-                sums[level][place] += COUNTED[place].held(one)
+                sums[scope][place] += COUNTED[place].held(one)
     for name, ones in running.items():
         request = requests[name]
         for one in ones:
             if one.user not in (None, request.user):
                 continue  # it restarts under another account
             for i, (has, use) in enumerate(zip(_holds(one), request.usage, strict=True)):
-                sums[request.user][i] += min(has, use)
-                sums[""][i] += min(has, use)
-    for user, ceiling in ceilings.items():
+                for scope in request.chain:
+                    sums[scope][i] += min(has, use)
+    for scope, ceiling in ceilings.items():
         for i, most in enumerate(ceiling):
-            if sums[user][i] > most:
-                yield Over(user, i, sums[user][i], most)
-
-
-def _given(stack: Stack, today: datetime.date | None) -> dict[tuple[str, int], str]:
-    """Path of the exception that gives a user's ceiling today, by user and place in COUNTED."""
-    most: dict[tuple[str, int], tuple[int, int]] = {}
-    for number, one in enumerate(stack.limits.exceptions):
-        for i, key in enumerate(KEYS):
-            value = one.limit(key)
-            if value is not None and (today is None or today <= one.until):
-                most[one.user, i] = max(most.get((one.user, i), (-1, 0)), (value, number))
-    return {key: f"limits.except[{number}]" for key, (_, number) in most.items()}
+            if sums[scope][i] > most:
+                yield Over(scope, i, sums[scope][i], most)
 
 
 #: What one allocation holds, in the order of COUNTED.

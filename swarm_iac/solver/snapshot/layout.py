@@ -1,19 +1,21 @@
 """Where in the solver's tuples does each resource stand, and which rule bounds it there? Worked out once, from the table.
 
 NODE     need of a WorkloadRequest, capacity of a node, free of FreeCapacity: what machines have, then what `limits.node` allows
-COUNTED  usage of a WorkloadRequest, users and cluster of FreeCapacity: what `limits` count; each direction counts alone
+COUNTED  usage of a WorkloadRequest, scopes of FreeCapacity: what `limits` count; each direction counts alone
 RACK     of_rack of a node, racks of FreeCapacity: what goes through the uplink, then power
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Literal
 
 from swarm_iac.model.resource import RESOURCES, Noun, Resource
+from swarm_iac.model.stack import DEPTH
 from swarm_iac.units import Watts
 
-Level = Literal["machine", "rack", "node", "user", "cluster"]
+Level = Literal["machine", "rack", "node", "user", "team", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Budget:
     row: Resource | None
     #: Its key: under `racks.NAME`, or under `limits` of the level; empty for machines.
     key: str = ""
+    #: Of teams: how many scopes are further inside. 1: the innermost team that has limits, 2: the next one around it.
+    depth: int = 0
 
 
 #: What machines have, and what `limits` count.
@@ -38,9 +42,9 @@ COUNTED: tuple[Resource, ...] = tuple(row for row in RESOURCES if row.limit)
 KEYS: tuple[str, ...] = tuple(row.limit.key for row in COUNTED if row.limit)
 
 
-def _limits(level: Literal["node", "user", "cluster"], rule: str, first: int = 0) -> tuple[Budget, ...]:
-    rows = enumerate(zip(COUNTED, KEYS, strict=True), first)
-    return tuple(Budget(f"{rule} {row.name}", rule, level, i, row, row, key) for i, (row, key) in rows)
+def _limits(level: Literal["node", "user", "team", "cluster"], rule: str, first: int = 0, depth: int = 0) -> tuple[Budget, ...]:
+    rows, around = enumerate(zip(COUNTED, KEYS, strict=True), first), f" {depth}" if depth > 1 else ""
+    return tuple(Budget(f"{rule} {row.name}{around}", rule, level, i, row, row, key, depth) for i, (row, key) in rows)
 
 
 _RULES = tuple(row.capacity.rule for row in MACHINE if row.capacity)
@@ -50,7 +54,14 @@ NODE: tuple[Budget, ...] = (
     *_limits("node", "node_stays_under_limits", len(MACHINE)),
 )
 USER: tuple[Budget, ...] = _limits("user", "user_stays_under_limits")
+#: A team and those around it, of which each bounds what it holds.
+TEAMS: tuple[tuple[Budget, ...], ...] = tuple(
+    _limits("team", "team_stays_under_limits", depth=depth) for depth in range(1, DEPTH + 1)
+)
 CLUSTER: tuple[Budget, ...] = _limits("cluster", "cluster_stays_under_limits")
+TEAM: tuple[Budget, ...] = tuple(one for depth in TEAMS for one in depth)
+#: What all replicas of somebody share, wherever they are.
+CEILINGS: tuple[Budget, ...] = (*USER, *TEAM, *CLUSTER)
 #: Where in RACK the power is: after what goes through the uplink.
 POWER = len(_UPLINKS)
 RACK: tuple[Budget, ...] = (
@@ -60,7 +71,7 @@ RACK: tuple[Budget, ...] = (
     ),
 )
 #: All of them by rule.
-BUDGETS: dict[str, Budget] = {one.rule: one for one in (*NODE, *USER, *CLUSTER, *RACK)}
+BUDGETS: dict[str, Budget] = {one.rule: one for one in (*NODE, *USER, *TEAM, *CLUSTER, *RACK)}
 
 _PLACES = {row.name: i for i, row in enumerate(MACHINE)}
 #: Where in NODE those stand that have rules beside their sum (cards, NUMA nodes), or decide who comes first.
@@ -70,3 +81,15 @@ UPLINK: tuple[int, ...] = tuple(_PLACES[row.name] for row, _ in _UPLINKS)
 #: Files, which outlive their job: where in NODE, and where in COUNTED.
 FILES_ON_NODE: tuple[int, ...] = tuple(one.place for one in NODE if one.row and one.row.files)
 FILES: tuple[int, ...] = tuple(i for i, row in enumerate(COUNTED) if row.files)
+
+
+@functools.cache
+def of_chain(length: int) -> tuple[tuple[Budget, ...], ...]:
+    """What bounds each scope of a chain so long: a user, the teams around it, the cluster."""
+    return (USER, *TEAMS[: length - 2], CLUSTER)
+
+
+@functools.cache
+def beyond_chain(length: int) -> frozenset[str]:
+    """The rules about teams that a chain so long has not."""
+    return frozenset(budget.rule for depth in TEAMS[length - 2 :] for budget in depth)

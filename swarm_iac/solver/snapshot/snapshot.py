@@ -23,10 +23,13 @@ from swarm_iac.solver.snapshot.layout import (
     MACHINE,
     MEMORY,
     UPLINK,
+    Budget,
 )
 
 #: No ceiling.
 ENDLESS = 1 << 60
+#: The scope of all replicas.
+CLUSTER = "the cluster"
 _ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
 
 
@@ -34,6 +37,16 @@ _ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS]
 def _some(amounts: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """What is not 0, with its place."""
     return tuple([(i, amount) for i, amount in enumerate(amounts) if amount])
+
+
+def of_user(name: str) -> str:
+    """The scope of a user."""
+    return f"user {name}"
+
+
+def of_team(name: str) -> str:
+    """The scope of a team with all teams inside it."""
+    return f"team {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,8 @@ class WorkloadRequest:
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
     single: bool = False  # has each replica to be on one NUMA node?
+    #: The scopes whose limits count its replicas: its user, the teams around that which have limits, the cluster.
+    chain: tuple[str, ...] = ()
     #: Of `need` and `usage` what is not 0, with its place: most of it is, and they are gone through most often.
     needs: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
     uses: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
@@ -69,6 +84,7 @@ class WorkloadRequest:
         object.__setattr__(self, "uses", _some(self.usage))
         object.__setattr__(self, "groups", self.place.groups)
         object.__setattr__(self, "select", tuple(sorted(self.place.select.items())))
+        object.__setattr__(self, "chain", self.chain or (of_user(self.user), CLUSTER))
         object.__setattr__(self, "asked", (self.model, self.gpu_memory, *self.place.each_node))
 
     @property
@@ -90,6 +106,10 @@ class WorkloadRequest:
     def by_rack(self) -> bool:
         """Does any rule bound how many replicas a rack has?"""
         return any(group.each is not None and group.level == "rack" for group in self.groups)
+
+    def scope_of(self, budget: Budget) -> str:
+        """The scope of its chain that the budget bounds."""
+        return self.chain[-1 if budget.level == "cluster" else budget.depth]
 
     @property
     def gpus(self) -> int:
@@ -138,16 +158,16 @@ class NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Who holds more than they may have of one resource, and keeps it: `user` is empty for the cluster."""
+    """Who holds more than they may have of one resource, and keeps it."""
 
-    user: str
+    scope: str
     resource: int  # its place in COUNTED
     held: int
     most: int
 
     def of(self, request: WorkloadRequest) -> bool:
         """May this workload get nothing more for it?"""
-        return bool(request.usage[self.resource]) and self.user in ("", request.user)
+        return bool(request.usage[self.resource]) and self.scope in request.chain
 
 
 @dataclass(frozen=True)
@@ -157,12 +177,11 @@ class Snapshot:
     stack: Stack
     requests: dict[str, WorkloadRequest]
     nodes: dict[str, NodeCapacity]
-    users: dict[str, tuple[int, ...]]
-    cluster: tuple[int, ...]
+    scopes: dict[str, tuple[int, ...]]
     racks: dict[str, tuple[int, ...]]
     running: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     over: tuple[Over, ...] = ()
-    #: Path of the exception that gives a user's ceiling, by user and place in COUNTED.
+    #: Paths under which the ceilings of scopes stand in the stack file, by scope and place in COUNTED.
     given: dict[tuple[str, int], str] = field(default_factory=dict)
     #: What stood last time, wanted still or not.
     last: tuple[Allocation, ...] = ()
@@ -198,11 +217,11 @@ class Snapshot:
         """Where replicas of the workload ran as its user of now: they may stay on a cordoned node, and others are new."""
         return Counter(a.node for a in self.running.get(name, ()) if a.user in (None, self.requests[name].user))
 
-    def files(self, user: str, resource: int) -> int:
-        """What finished jobs hold of a ceiling (a place in COUNTED); `user` is empty for the cluster."""
+    def files(self, scope: str, resource: int) -> int:
+        """What finished jobs hold of a ceiling (a place in COUNTED)."""
         if resource not in FILES:
             return 0
-        known = (a for a in self.ended if a.node in self.nodes and user in ("", self.requests[a.workload].user))
+        known = (a for a in self.ended if a.node in self.nodes and scope in self.requests[a.workload].chain)
         return sum(map(COUNTED[resource].held, known))
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""Could the least of each request ever be met, by its user's limit and by some machine?
+"""Could the least of each request ever be met, by the limits of its user and team and by some machine?
 
 Only what can never be met is a mistake in the file. What merely does not fit today is the solver's answer, and so is a
 limit that was lowered below what runs: it adds nothing and stops nobody, and the file stays right.
@@ -6,7 +6,7 @@ limit that was lowered below what runs: it adds nothing and stops nobody, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from swarm_iac.errors import Problem
@@ -32,17 +32,39 @@ class _Part:
     key: str
 
 
+class _Ceilings:
+    """The ceilings of users and of the teams around them: many workloads have the same."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.team = {user: name for name, team in stack.teams.items() for user in team.users}
+        self.users: dict[str, Ceiling] = {}
+        self.teams: dict[str, Ceiling] = {}
+
+    def of_user(self, user: str) -> Ceiling:
+        if user not in self.users:
+            self.users[user] = self.stack.limits.of_user(user)
+        return self.users[user]
+
+    def of_teams(self, user: str) -> Iterator[tuple[str, Ceiling]]:
+        """Each team around the user with its ceiling, innermost first."""
+        for name in self.stack.line_of(self.team[user]) if user in self.team else ():
+            if name not in self.teams:
+                self.teams[name] = self.stack.limits.of_team(name, self.stack.teams[name])
+            yield name, self.teams[name]
+
+
 def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
     """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found."""
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
     # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.
-    users = {user: stack.limits.of_user(user) for user in {workload.user for workload in stack.workloads.values()}}
+    whose = _Ceilings(stack)
     for name, workload in stack.workloads.items():
         if workload.replicas.most == 0 and workload.gang is None:
             continue
         parts = _parts(workload)
-        problems += _ceilings(stack, source, name, workload, parts, users[workload.user], running)
+        problems += _ceilings(stack, source, name, workload, parts, whose, running)
         if stack.nodes:
             problems += _machines(source, name, workload, {shape: stack.hardware[shape] for shape in sorted(shapes)}, parts)
     if stack.workloads and not stack.nodes:
@@ -62,15 +84,19 @@ def _ceilings(
     name: str,
     workload: Workload,
     parts: Iterable[_Part],
-    of_user: Ceiling,
+    whose: _Ceilings,
     running: Callable[[], Placement],
 ) -> list[Problem]:
-    """Σ over the least members ≤ the user's and the cluster's ceiling; what stands together ≤ the node's."""
+    """Σ over the least members ≤ the ceilings of the user, of each team around it and of the cluster.
+
+    What stands together ≤ the node's.
+    """
     limits = stack.limits
     members = max(1, workload.members)
     together = members if workload.place.together == "node" else 1
     levels: tuple[tuple[str, str, Ceiling, int], ...] = (
-        ("user", f"user {workload.user}", of_user, members),
+        ("user", f"user {workload.user}", whose.of_user(workload.user), members),
+        *(("team", f"team {team}", ceiling, members) for team, ceiling in whose.of_teams(workload.user)),
         ("node", "one node", limits.node, together),
         ("cluster", "the cluster", limits.cluster, members),
     )
@@ -87,8 +113,8 @@ def _ceilings(
             asked = f"{count} x {noun.text(part.each)} = " * (count > 1) + noun.amount(total)
             excess = f"{noun.text(total - most)} too {'many' if noun.many else 'much'}"
             message = f"{asked}, and {who} may have {noun.text(most)}: {excess}"
-            limit = _limit_path(stack, level, workload.user, noun.key)
-            more = ", or add an exception for the user under limits.except" if level == "user" else ""
+            limit = _limit_path(stack, level, who.partition(" ")[2], noun.key)
+            more = f", or add an exception for the {level} under limits.except" if level in ("user", "team") else ""
             more = ", or raise the exception" if "except" in limit else more
             hint = f"the limit is {limit} at {source.place(limit)}; ask for less{more}"
             problems.append(Problem(source.place(path), path, message, hint))
@@ -106,11 +132,13 @@ def _lowered(running: Placement, workload: str, part: _Part, most: int) -> bool:
     return sum(part.each if one.ended else max(row.held(one) for row in rows) for one in ones) > most
 
 
-def _limit_path(stack: Stack, level: str, user: str, name: str) -> str:
-    if level == "user":
-        for index, one in enumerate(stack.limits.exceptions):
-            if one.user == user and one.limit(name) is not None:
-                return f"limits.except[{index}].{name}"
+def _limit_path(stack: Stack, level: str, subject: str, name: str) -> str:
+    for index, one in enumerate(stack.limits.exceptions):
+        whose = {"user": one.user, "team": one.team}.get(level)
+        if whose == subject and one.limit(name) is not None:
+            return f"limits.except[{index}].{name}"
+    if level == "team" and name in stack.teams[subject].limits.given():
+        return f"teams.{subject}.limits.{name}"
     return f"limits.{level}.{name}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
@@ -68,14 +68,39 @@ class _Checker:
                     where = "twice in this team" if first[user] == team else f"in the team {first[user]} (line {line}) as well"
                     self.say(path, f"{user} is {where}", "a user's share comes from one team; remove the user from the other")
                 first.setdefault(user, team)
+            if value.parent is not None:
+                self.parent(team, value.parent)
+
+    def parent(self, team: str, parent: str) -> None:
+        """A team is inside another one that there is, not inside itself, and not too deep."""
+        path, teams = f"teams.{team}.parent", self.stack.teams
+        line = self.stack.line_of(team)
+        around = teams[line[-1]].parent  # None at the outermost one
+        if parent not in teams:
+            if ("teams", parent) not in self.touched and ("teams", "") not in self.touched:
+                self.say(path, f"there is no team {parent!r}", nearest(parent, teams) or "describe it under `teams:`")
+        elif around == team:
+            circle = " inside ".join((*line, team))
+            self.say(path, f"{circle}: a team cannot be inside itself", "leave one `parent` of these out")
+        elif around is None and len(line) == DEPTH + 1:
+            text = f"{len(line)} teams are one inside the other: {' inside '.join(line)}"
+            self.say(path, text, f"at most {DEPTH} may be; leave a level out")
 
     def exceptions(self) -> None:
-        """Every exception is for a known user and replaces something."""
+        """Every exception is for a known user or team, for one of them, and replaces something."""
         for index, one in enumerate(self.stack.limits.exceptions):
             path = f"limits.except[{index}]"
-            self.user(f"{path}.user", one.user)
-            if not one.model_fields_set - {"user", "until", "reason"}:
-                self.say(path, f"the exception for {one.user} replaces no ceiling", "add one, such as gpus: 24")
+            if one.user is None and one.team is None:
+                self.say(path, "the exception is for nobody", "add `user: NAME` or `team: NAME`")
+            elif one.user is not None and one.team is not None:
+                self.say(path, f"the exception is for user {one.user} and for team {one.team}", "write one for each")
+            if one.user is not None:
+                self.user(f"{path}.user", one.user)
+            if one.team is not None and one.team not in self.stack.teams and "teams" not in self.sections:
+                hint = nearest(one.team, self.stack.teams) or "describe it under `teams:`"
+                self.say(f"{path}.team", f"there is no team {one.team!r}", hint)
+            if not one.given():
+                self.say(path, f"the exception for {one.user or one.team} replaces no ceiling", "add one, such as gpus: 24")
 
     def user(self, path: str, user: str) -> None:
         if user not in self.users and "teams" not in self.sections:

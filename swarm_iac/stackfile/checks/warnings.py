@@ -10,7 +10,7 @@ from typing import Any
 from swarm_iac.errors import Problem
 from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
-from swarm_iac.model.resource import RESOURCES
+from swarm_iac.model.resource import LIMITS, RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Level, Workload
 from swarm_iac.stackfile.checks.feasibility import holds
@@ -23,7 +23,7 @@ _POOLS = tuple(row for row in RESOURCES if row.capacity is None)
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
     """One warning for each, in the order of the file. `today`: an exception whose last day is before it has expired."""
     stack, source = loaded.stack, loaded.source
-    found = [*_hardware(stack), *_workloads(stack), *_exceptions(stack, today), *_racks(stack)]
+    found = [*_hardware(stack), *_workloads(stack), *_exceptions(stack, today), *_teams(stack), *_racks(stack)]
     return tuple(sorted((*(_at(source, *one) for one in found), *_former(source))))
 
 
@@ -106,8 +106,19 @@ def _places(stack: Stack, level: Level, request: Workload) -> int:
 def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, str]]:
     for index, one in enumerate(stack.limits.exceptions):
         if one.until < today:
-            words = f"expired on {one.until}: {one.user} may add nothing above the common ceiling"
+            words = f"expired on {one.until}: {one.user or one.team} may add nothing above the common ceiling"
             yield f"limits.except[{index}]", words, "prolong it, or take it out"
+
+
+def _teams(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """A limit of a team that a team around it keeps it from reaching."""
+    for name, team in stack.teams.items():
+        around = [(one, stack.limits.of_team(one, stack.teams[one])) for one in stack.line_of(name)[1:]]
+        for key, limit in team.limits.given().items():
+            least = min(((most, one) for one, its in around if (most := its.limit(key)) is not None), default=(limit, name))
+            if limit > least[0]:
+                words = f"is never reached: team {least[1]}, around it, may have {LIMITS[key].text(least[0])}"
+                yield f"teams.{name}.limits.{key}", words, f"lower it, or raise the limit of {least[1]}"
 
 
 def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:

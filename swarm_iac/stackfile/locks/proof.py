@@ -115,12 +115,18 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
     stop = sorted(name for name, one in stack.workloads.items() if one.on_grow == "stop")
     return {
         "nodes": digest(nodes),
-        "limits": digest([limits, held]),
+        "limits": digest([limits, held, *_teams(stack)]),
         "workloads": digest(workloads),
         "solve": digest([stack.solve.moves, stack.solve.stops, stack.solve.effort]),
         **racks,
         **({_ON_GROW: digest(stop)} if stop else {}),
     }
+
+
+def _teams(stack: Stack) -> list[object]:
+    """Whose use counts in whose limits; nothing where no team has any, so that digests from before hold."""
+    teams = {name: team.model_dump(mode="json", exclude={"share"}) for name, team in stack.teams.items()}
+    return [teams] if stack.limits_teams else []
 
 
 def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, str]) -> tuple[str, ...]:

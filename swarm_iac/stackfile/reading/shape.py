@@ -65,6 +65,7 @@ class PolicyFile(Value):
     user: Ceiling = Field(default=Ceiling(), description="Limits of each user over the whole fleet.")
     node: Ceiling = Field(default=Ceiling(), description="Limits of what is placed on each node.")
     cluster: Ceiling = Field(default=Ceiling(), description="Limits of the whole fleet.")
+    team: Ceiling = Field(default=Ceiling(), description="Limits of each team with the teams inside it.")
 
 
 #: Fields of GPUs that are given as a mapping; their schema is written by hand in the model.

@@ -92,6 +92,26 @@ def ceilings(stack: Stack, user: str, day: datetime.date | None) -> dict[str, in
     return found
 
 
+def around(stack: Stack, user: str) -> list[str]:
+    """The user's team and the teams that it is inside of."""
+    found = [name for name, team in stack.teams.items() if user in team.users]
+    while found and (parent := stack.teams[found[-1]].parent):
+        found.append(parent)
+    return found
+
+
+def team_ceilings(stack: Stack, name: str, day: datetime.date | None) -> dict[str, int | None]:
+    """The same of a team."""
+    found: dict[str, int | None] = {}
+    for key in RESOURCES:
+        own = getattr(stack.teams[name].limits, key)
+        own = getattr(stack.limits.team, key) if own is None else own
+        given = [getattr(e, key) for e in stack.limits.exceptions if e.team == name and (day is None or day <= e.until)]
+        values = [int(value) for value in given if value is not None]
+        found[key] = max(values) if values else None if own is None else int(own)
+    return found
+
+
 def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.date) -> list[Finding]:
     """Every rule that the placement breaks, coming from `last`."""
     known = [a for a in placement.allocations if a.workload in stack.workloads and a.node in stack.nodes]
@@ -284,10 +304,15 @@ def _apart(stack: Stack, by_workload: dict[str, list[Allocation]]) -> Iterator[F
 
 
 def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:
-    """Today's ceiling of each user; above it only what ran, and nothing added."""
-    mine = defaultdict(list)
+    """Today's ceiling of each user and team; above it only what ran, and nothing added."""
+    mine, ours = defaultdict(list), defaultdict(list)
     for a in allocations:
         mine[stack.workloads[a.workload].user].append(a)
+        for team in around(stack, stack.workloads[a.workload].user):
+            ours[team].append(a)
+    for team, ones in ours.items():
+        for key, most in team_ceilings(stack, team, today).items():
+            yield from _above(f"team {key}", team, ones, last, key, most)
     for user, ones in mine.items():
         for key, most in ceilings(stack, user, today).items():
             yield from _above(f"user {key}", user, ones, last, key, most)

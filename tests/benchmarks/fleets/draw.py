@@ -65,6 +65,7 @@ def fleet(seed: int, machines: int) -> Drawn:
     }
     _budgets(rng, data, hardware)
     data["limits"] = _limits(rng, data, hardware)
+    _of_teams(random.Random(f"teams {seed}"), data, hardware)
     return Drawn({key: data[key] for key in ("fleet", "teams", "limits", *list(data)[2:-1])}, TODAY)
 
 
@@ -181,7 +182,7 @@ def _teams(rng: random.Random, machines: int) -> Data:
 
 def users(data: Data) -> list[str]:
     """All users."""
-    return [user for team in data["teams"].values() for user in team["users"]]
+    return [user for team in data["teams"].values() for user in team.get("users", ())]
 
 
 def _solve(rng: random.Random) -> Data:
@@ -237,6 +238,32 @@ def _limits(rng: random.Random, data: Data, hardware: Data) -> Data:
     if chance(rng, 0.4):
         found["except"] = [exception(rng, data, has) for _ in range(rng.choice([1, 1, 2, 3]))]
     return found
+
+
+def _of_teams(rng: random.Random, data: Data, hardware: Data) -> None:
+    """Limits of teams, in two of five fleets; some teams are inside others, up to three deep."""
+    if chance(rng, 0.6):
+        return
+    shapes = [hardware[entry["hardware"]] for entry in data["nodes"].values()]
+    has = {key: sum(s[key] for s in shapes) for key in ("gpus", "vcpus", "memory", "nvme", "nic")}
+    names = list(data["teams"])
+    for outer in ("dept", "site") if chance(rng, 0.6) else ():
+        inside = [name for name in data["teams"] if "parent" not in data["teams"][name] and chance(rng, 0.6)]
+        data["teams"][outer] = {}
+        for name in inside:
+            data["teams"][name]["parent"] = outer
+    for name, team in data["teams"].items():
+        if chance(rng, 0.7):
+            part = rng.choice([0.2, 0.4, 0.7, 1.0]) * (1 if name in names else 1.5)
+            team["limits"] = _ceiling(rng, {key: max(2, math.ceil(has[key] * part)) for key in has}, 0.5)
+            if not team["limits"]:
+                team["limits"] = {"gpus": max(2, math.ceil(has["gpus"] * part))}
+    if chance(rng, 0.2):
+        data["limits"]["team"] = {"vcpus": max(16, round(has["vcpus"] * rng.choice([0.4, 1.0])))}
+    if chance(rng, 0.2):
+        whose = {"team": rng.choice(list(data["teams"])), "gpus": max(1, round(has["gpus"] * rng.choice([0.3, 1.0])))}
+        until = str(TODAY + datetime.timedelta(days=rng.choice([-30, -1, 0, 5, 200])))
+        data["limits"]["except"] = [*data["limits"].get("except", []), whose | {"until": until, "why": "paper deadline"}]
 
 
 def exception(rng: random.Random, data: Data, has: dict[str, int], today: datetime.date = TODAY) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.benchmarks.fleets.draw import LABELS, chance, fleet, read_shape, users, weighted
@@ -205,19 +206,27 @@ def _members(rng: random.Random, kind: str, nodes: int) -> int:
 
 
 def _fitting(data: Data, one: Data, members: int) -> int:
-    """As many of the members as the ceilings of the user and of the cluster could ever hold."""
+    """As many of the members as the ceilings of the user, of its teams and of the cluster could ever hold."""
     need = Counter({"gpus": gpus_of(one), "vcpus": one["each"]["vcpus"], "memory": _gb(one, "memory")})
     need["storage"] = _gb(one, "scratch") + _gb(one, "cache")
     gbits = [int(text.split()[0]) / (1000 if "Mbit" in text else 1) for text in one.get("network", {}).values()]
     user = ceiling(data["limits"].get("user"), DEFAULT_USER)
-    others = [ceiling(each, {}) for each in data["limits"].get("except", []) if each["user"] == one["user"]]
+    others = [ceiling(each, {}) for each in data["limits"].get("except", []) if each.get("user") == one["user"]]
     for key in RESOURCES:
         user[key] = max((each[key] for each in others if key in each), default=user[key])
-    for most in (user, ceiling(data["limits"].get("cluster"), DEFAULT_CLUSTER)):
-        members = min([members, *(most[key] // need[key] for key in RESOURCES if need[key])])
+    for most in (user, ceiling(data["limits"].get("cluster"), DEFAULT_CLUSTER), *_of_teams(data, one["user"])):
+        members = min([members, *(most[key] // need[key] for key in RESOURCES if need[key] and key in most)])
         if gbits and "bandwidth" in most:
             members = min(members, int(most["bandwidth"] / sum(gbits)))
     return members
+
+
+def _of_teams(data: Data, user: str) -> Iterator[Data]:
+    """The limits of the user's team and of the teams around that."""
+    team = next((name for name, one in data["teams"].items() if user in one.get("users", ())), None)
+    while team is not None:
+        yield ceiling(data["teams"][team].get("limits"), ceiling(data["limits"].get("team"), {}))
+        team = data["teams"][team].get("parent")
 
 
 def _gb(one: Data, key: str) -> int:

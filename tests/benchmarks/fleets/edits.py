@@ -28,6 +28,9 @@ def edited(drawn: Drawn, seed: int, number: int, attempt: int = 0) -> tuple[Draw
         done = weighted(rng, EDITS)(rng, after)
         if done:
             words.append(done)
+    teams = random.Random(f"edit of teams {seed} {number} {attempt}")
+    if any("limits" in team for team in after.data["teams"].values()) and chance(teams, 0.25):
+        words.append(_team(teams, after))
     return after, "; ".join(words)
 
 
@@ -168,6 +171,39 @@ def _limit(rng: random.Random, drawn: Drawn) -> str:
     return f"limits.{level}.{key}: {number} to {fresh}"
 
 
+def _team(rng: random.Random, drawn: Drawn) -> str:
+    """Another limit of a team, another team of a user, another parent, or another name."""
+    teams = drawn.data["teams"]
+    name = rng.choice([name for name in teams if "limits" in teams[name]])
+    what = rng.choice(["limit", "limit", "user", "parent", "name"])
+    if what == "user" and teams[name].get("users"):
+        user = teams[name]["users"].pop(rng.randrange(len(teams[name]["users"])))
+        other = rng.choice(list(teams))
+        teams[other].setdefault("users", []).append(user)
+        return f"{user} goes from {name} to {other}"
+    if what == "parent":
+        teams[name].pop("parent", None)
+        line, others = {name}, [other for other in teams if other != name]
+        while more := [other for other in others if other not in line and teams[other].get("parent") in line]:
+            line.update(more)
+        outer = rng.choice([None, *(other for other in others if other not in line)])
+        teams[name] |= {"parent": outer} if outer else {}
+        return f"{name} is inside {outer}"
+    if what == "name" and not any(one.get("team") == name for one in drawn.data["limits"].get("except", ())):
+        fresh = f"{name}-{rng.randrange(10**6)}"[-30:].lstrip("-0123456789")
+        if fresh not in teams:
+            drawn.data["teams"] = {fresh if key == name else key: one for key, one in teams.items()}
+            for one in drawn.data["teams"].values():
+                if one.get("parent") == name:
+                    one["parent"] = fresh
+            return f"team {name} is called {fresh}"
+    key = rng.choice(list(teams[name]["limits"]))
+    number, _, unit = str(teams[name]["limits"][key]).partition(" ")
+    most = max(1, round(int(number) * rng.choice([0.5, 0.8, 1.2, 2])))
+    teams[name]["limits"][key] = f"{most} {unit}" if unit else most
+    return f"teams.{name}.limits.{key}: {number} to {most}"
+
+
 def _except(rng: random.Random, drawn: Drawn) -> str:
     """One comes, one goes, or days pass and one may be over."""
     data = drawn.data
@@ -182,7 +218,7 @@ def _except(rng: random.Random, drawn: Drawn) -> str:
         gone = given.pop(rng.randrange(len(given)))
         if not given:
             del data["limits"]["except"]
-        return f"no exception for {gone['user']} any more"
+        return f"no exception for {gone.get('user') or gone['team']} any more"
     if kind == "days" and given:
         drawn.today += datetime.timedelta(days=rng.choice([1, 7, 45]))
         return f"it is {drawn.today}"

@@ -12,13 +12,13 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
-from tests.benchmarks.fleets.checker import RESOURCES, ceilings, held, parts, place, size, suits
+from tests.benchmarks.fleets.checker import RESOURCES, around, ceilings, held, parts, place, size, suits, team_ceilings
 
 _HUGE = 1 << 62
 
 
 class Free:
-    """Free devices and resources of nodes, racks, users and the cluster, kept up while replicas come and go."""
+    """Free devices and resources of nodes, racks, users, teams and the cluster, kept up while replicas come and go."""
 
     def __init__(self, stack: Stack, today: datetime.date, allocations: Iterable[Allocation]) -> None:
         self.stack, self.today = stack, today
@@ -37,6 +37,7 @@ class Free:
         cluster = [_most(getattr(stack.limits.cluster, key)) for key in RESOURCES]
         self.cluster = [*cluster, cluster[-1]]
         self.users: dict[str, list[int]] = {}
+        self.teams: dict[str, list[int]] = {}
         self.stands: dict[str, list[Allocation]] = defaultdict(list)
         for a in allocations:
             self.take(a, 1)
@@ -48,6 +49,15 @@ class Free:
             self.users[user] = [*values, values[-1]]
         return self.users[user]
 
+    def around(self, user: str) -> list[list[int]]:
+        """What the cluster and the teams around the user have left."""
+        for team in (names := around(self.stack, user)):
+            if team not in self.teams:
+                most = team_ceilings(self.stack, team, self.today)
+                values = [_most(most[key]) for key in RESOURCES]
+                self.teams[team] = [*values, values[-1]]
+        return [self.cluster, *(self.teams[team] for team in names)]
+
     def _watts(self, workload: Workload, node: str) -> int:
         own = int(workload.each.gpu_power or 0) - int(self.stack.tuning_of(node).gpu_power or 0)
         return max(0, own) * workload.each.gpus.count
@@ -58,8 +68,8 @@ class Free:
         use = (sum(one.part for one in a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
         for table, values in (
             (self.nodes[a.node], (*use[1:], *use)),
-            (self.cluster, use),
             (self._user(workload.user), use),
+            *((table, use) for table in self.around(workload.user)),
         ):
             for i, value in enumerate(values):
                 table[i] -= sign * value
@@ -78,13 +88,11 @@ class Free:
             self.stands[a.workload].remove(a)
 
     def below_ceilings(self, workload: Workload) -> bool:
-        """Is there room for one more under the user's and the cluster's ceiling?"""
+        """Is there room for one more under the ceilings of the user, its teams and the cluster?"""
         gpus, _, *rest = size(workload)
         use = (gpus, *rest)
-        return all(
-            not need or (need <= user and need <= all_)
-            for need, user, all_ in zip(use, self._user(workload.user), self.cluster, strict=True)
-        )
+        tables = (self._user(workload.user), *self.around(workload.user))
+        return all(not need or need <= left for table in tables for need, left in zip(use, table, strict=True))
 
     def apart(self, name: str, node: str) -> bool:
         """Do the rules of `place` on groups of nodes let one more replica of a workload stand there?"""

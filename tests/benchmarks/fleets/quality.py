@@ -215,8 +215,9 @@ def _stops(
             not value or (user[key] is None or held([*mine, *put, a])[key] <= min(int(user[key] or 0), ran[key]))
             for key, value in held([a]).items()
         )
-        cluster = all(not need or need <= left for need, left in zip(_usage(a), free.cluster, strict=True))
-        if (free.below_ceilings(workload) or (under and cluster)) and _home(free, a):
+        tables = free.around(workload.user)
+        around = all(not need or need <= left for table in tables for need, left in zip(_usage(a), table, strict=True))
+        if (free.below_ceilings(workload) or (under and around)) and _home(free, a):
             free.take(a, 1)
             put.append(a)
     back = len(put) == len(ones) if workload.gang is not None else bool(put)

@@ -58,6 +58,8 @@ def _ceilings(stack: Stack, name: str, rule: str, path: str) -> Stack | None:
         return _limits(stack, node=_open(stack.limits.node, path))
     if rule == "cluster_stays_under_limits":
         return _limits(stack, cluster=_open(stack.limits.cluster, path))
+    if rule == "team_stays_under_limits":
+        return _team(stack, path)
     return _user(stack, stack.workloads[name].user, path) if rule == "user_stays_under_limits" else None
 
 
@@ -88,6 +90,7 @@ _SENTENCES = {
     r"asks for \S+: ": "selector_matches", r"asks for \S+, and": "gpu_model_matches", r"to be spread": "spread_keeps_apart",
     r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
     r"may have \d+ on one node": "per_node_holds", r"both are to be apart": "apart_keeps_away", r"node \S+ carries": "node_stays_under_limits",
+    r"team \S+ holds": "team_stays_under_limits",
     r"the cluster carries": "cluster_stays_under_limits", r"user \S+ holds": "user_stays_under_limits",
 }  # fmt: skip
 
@@ -150,6 +153,17 @@ def _open(ceiling: Ceiling, path: str) -> Ceiling:
 
 def _limits(stack: Stack, **update: Any) -> Stack:
     return stack.model_copy(update={"limits": stack.limits.model_copy(update=update)})
+
+
+def _team(stack: Stack, path: str) -> Stack:
+    """No ceiling for any team; where it is said that an exception has ended, that goes on instead."""
+    key = path.rpartition(".")[2]
+    update: dict[str, Any] = {"until": FOR_EVER} if key == "except" else {key: None}
+    ones = tuple(one.model_copy(update=update) if one.team else one for one in stack.limits.exceptions)
+    if key == "except":
+        return _limits(stack, exceptions=ones)
+    teams = {name: team.model_copy(update={"limits": _open(team.limits, path)}) for name, team in stack.teams.items()}
+    return _limits(stack.model_copy(update={"teams": teams}), team=_open(stack.limits.team, path), exceptions=ones)
 
 
 def _user(stack: Stack, user: str, path: str) -> Stack:

@@ -1,4 +1,4 @@
-"""Does everything together stay under the ceilings of users and of the cluster?"""
+"""Does everything together stay under the ceilings of users, of teams and of the cluster?"""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.snapshot.layout import COUNTED
+from swarm_iac.solver.snapshot.snapshot import CLUSTER
 
 
 def ceilings_hold(fleet: FleetModel) -> None:
-    """For every user u, for the cluster, and for every resource r:  Σ_{w of u, n} r_w · x[w,n] ≤ limit_u.r
+    """For every scope s (a user, a team with all teams inside it, the cluster) and every resource r:
 
-    Of a user who has an exception, limit_u is the exception's.
+    Σ_{w in s, n} r_w · x[w,n] ≤ limit_s.r
+
+    Of a user or team that has an exception, limit_s is the exception's.
     """
     for names, left in _ceilings(fleet):
         for i in range(len(COUNTED)):
@@ -20,7 +23,9 @@ def ceilings_hold(fleet: FleetModel) -> None:
 
 def _ceilings(fleet: FleetModel) -> Iterator[tuple[Sequence[str], list[int]]]:
     """Workloads that share a ceiling, and what is left of it."""
-    names = list(fleet.by_request)
-    for user in sorted({fleet.request(name).user for name in names}):
-        yield [name for name in names if fleet.request(name).user == user], fleet.task.base.users[user]
-    yield names, fleet.task.base.cluster
+    found: dict[str, list[str]] = {}
+    for name in fleet.by_request:
+        for scope in fleet.request(name).chain:
+            found.setdefault(scope, []).append(name)
+    for scope in sorted(found, key=lambda scope: (scope == CLUSTER, scope)):
+        yield found[scope], fleet.task.base.scopes[scope]
