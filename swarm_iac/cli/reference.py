@@ -67,10 +67,11 @@ node, and over the fleet. Values that a stack file does not set keep their defau
 
 %s
 
-`bandwidth` and `licences` have no limit by default. No machine has licences: the limit of the cluster says how many there
-are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job releases them when it ends. A workload whose smallest
-request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and `swarm why`
-names the limit.
+`bandwidth`, `licences` and `replicas` have no limit by default. No machine has licences: the limit of the cluster says how
+many there are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job releases them when it ends. `replicas` limits
+how many replicas run at a time, each member of a gang included; one that has finished does not count. A workload whose
+smallest request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and
+`swarm why` names the limit.
 
 **`team`** is the limit of each team that sets none of its own under `teams.NAME.limits`, key by key. A team that has others
 inside it counts what all of them hold, so it needs a limit of its own where that of each team is too small for it. `swarm

@@ -57,9 +57,14 @@ class Allocation(_Sized):
         """Thousandths of GPUs."""
         return sum([one.part for one in self.gpus])
 
+    @property
+    def running(self) -> int:
+        """How many running replicas it is."""
+        return int(not self.ended)
+
     def released(self) -> Allocation:
         """The same after its end: its files stay, and others may have the rest."""
-        nothing = {row.field: () if row.pieces else row.unit(0) for row in RESOURCES if not row.files}
+        nothing = {row.field: () if row.pieces else row.unit(0) for row in RESOURCES if not row.files and not row.itself}
         return self.model_copy(update={**nothing, "numa": (), "ended": True})
 
 

@@ -184,6 +184,11 @@ class Resource(Noun):
         return self.pieces or self.name
 
     @property
+    def itself(self) -> bool:
+        """Is it the allocation itself that is counted, and nothing that it says of itself?"""
+        return bool(self.measured) and not self.pieces
+
+    @property
     def silent(self) -> bool:
         """Is nothing said where there is none of it? Then digests from before the row hold."""
         return not self.zero and not self.pieces
@@ -387,6 +392,12 @@ RESOURCES: tuple[Resource, ...] = (
         int, "licences", "licences", "each.licences", lambda request: request.each.licences, one_by_one,
         limit=LimitKey(int, "licences", "licences", "Licences held at once; no machine has any."),
     ),
+    Resource(
+        int, "replicas", "replicas", "replicas", lambda request: 1, one_by_one,
+        measured="running",
+        limit=LimitKey(int, "replicas", "replicas", "Running replicas; what has finished does not count."),
+        key_in=lambda request: "replicas" if request.gang is None else "gang",
+    ),
 )  # fmt: skip
 
 #: Those that `limits` bound, by the key there.
@@ -397,7 +408,7 @@ LIMITED: dict[str, tuple[Resource, ...]] = {
 #: The limits by their keys.
 LIMITS: dict[str, LimitKey] = {key: rows[0].limit for key, rows in LIMITED.items() if rows[0].limit}
 #: Those that an allocation holds an amount of, and not pieces with numbers.
-SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces)
+SIZES: tuple[Resource, ...] = tuple(row for row in RESOURCES if not row.pieces and not row.itself)
 #: Those that nodes enforce, and how.
 ENFORCED: tuple[tuple[Resource, Enforced], ...] = tuple((row, row.enforced) for row in RESOURCES if row.enforced)
 #: Of these, those that are counted: a node has so much, and each allocation an amount.

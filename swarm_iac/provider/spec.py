@@ -30,13 +30,13 @@ from swarm_iac.provider.plugin.wire import understood
 from swarm_iac.reconcile import Records, Request, Target
 
 _NODES = TypeAdapter(dict[str, Desired])
-#: Number of resources that `limits` count, and how many of them every state has.
-_COUNTED, _ALWAYS = sum(1 for row in RESOURCES if row.limit), 6
+#: What is held of the resources that `limits` count where a state does not say it, and how many of them every state has.
+_UNSAID, _ALWAYS = tuple(int(row.itself) for row in RESOURCES if row.limit), 6
 
 
 def _completed(held: tuple[int, ...]) -> tuple[int, ...]:
-    """Resources that an older state does not count were not held."""
-    return (*held, *(0,) * (_COUNTED - len(held)))
+    """Resources that an older state does not count were not held; what ran was a replica all the same."""
+    return (*held, *_UNSAID[len(held) :])
 
 
 def _in_whole_gpus(held: Any) -> Any:
@@ -46,7 +46,7 @@ def _in_whole_gpus(held: Any) -> Any:
     return held
 
 
-_Amounts = Annotated[tuple[int, ...], Field(min_length=_ALWAYS, max_length=_COUNTED), AfterValidator(_completed)]
+_Amounts = Annotated[tuple[int, ...], Field(min_length=_ALWAYS, max_length=len(_UNSAID)), AfterValidator(_completed)]
 _HELD = TypeAdapter(dict[str, _Amounts])
 Named = TypeVar("Named", Desired, Observed)
 

@@ -65,7 +65,8 @@ def amounts(row: Resource, count: int) -> str:
     return row.text(count * ONE[row.unit])
 
 
-every_limit = pytest.mark.parametrize("key", LIMITED)
+#: Replicas, of which each is one, are in test_limits.py.
+every_limit = pytest.mark.parametrize("key", [key for key, rows in LIMITED.items() if not rows[0].itself])
 
 
 @every_limit
@@ -141,7 +142,7 @@ def test_a_placement_beyond_a_limit_is_refused_apart_from_the_solver(key: str, l
     assert f"{limit.amount(4 * ONE[limit.unit])}; the limit is {limit.text(3 * ONE[limit.unit])}" in found.text
 
 
-POOLS = [key for key, rows in LIMITED.items() if not rows[0].capacity]
+POOLS = [key for key, rows in LIMITED.items() if not rows[0].capacity and not rows[0].itself]
 
 
 @pytest.mark.parametrize("key", POOLS)

@@ -78,7 +78,7 @@ def case_of(text: str, name: str) -> str:
 
 def mutants(row: Resource) -> Iterator[tuple[Path, str]]:
     """Each file of the walk, without the row's place in it."""
-    for path in (TABLE, WISH, *([MACHINE] if row.capacity else ())):
+    for path in (TABLE, *(() if row.itself else (WISH,)), *([MACHINE] if row.capacity else ())):
         text, tree = (ROOT / path).read_text(), ast.parse((ROOT / path).read_text())
         if path == TABLE:
             yield path, without(text, row_of(tree, row.name), row.name)

@@ -19,7 +19,7 @@ HARDWARE: dict[str, dict[str, Any]] = with_all(
 
 
 #: What is asked for and limited in figures of its own; of all other rows some ask for a few.
-OWN = {"gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress"}
+OWN = {"gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress", "replicas"}
 MORE = [limiting(key, 3) for key, rows in LIMITED.items() if rows[0].name not in OWN]
 
 

@@ -34,7 +34,9 @@ ONE: dict[type[int], int] = {int: 1, GpuCount: 1000, Cpus: 1000, Bytes: 10**9, B
 
 
 def asking(request: dict[str, Any], row: Resource, count: int) -> dict[str, Any]:
-    """The wish with so many of ONE of a resource for each replica."""
+    """The wish with so many of ONE of a resource for each replica; or with so many replicas."""
+    if row.itself:
+        return request | {"gang" if "gang" in request else "replicas": count}
     section, _, field = row.key.partition(".")
     return request | {section: request.get(section, {}) | {field: row.written(count * ONE[row.unit])}}
 

@@ -26,7 +26,7 @@ HARDWARE: dict[str, dict[str, Any]] = with_all(
     }
 )
 #: What each workload asks for in ways of its own; of all other rows some ask for a few of ONE.
-OWN = {"gpus", "vcpus", "cores", "memory"}
+OWN = {"gpus", "vcpus", "cores", "memory", "replicas"}
 
 
 @st.composite

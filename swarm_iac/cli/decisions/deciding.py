@@ -185,7 +185,8 @@ def placement_heads(decision: Decision) -> tuple[str, ...]:
 def _columns(decision: Decision) -> list[Resource]:
     """Every resource of machines, and every other resource that some allocation holds."""
     rows = (row for row in RESOURCES if not row.part_of)
-    return [row for row in rows if row.capacity or any(map(row.held, decision.placement.allocations))]
+    held = decision.placement.allocations
+    return [row for row in rows if row.capacity or (not row.itself and any(map(row.held, held)))]
 
 
 def _cell(row: Resource, one: Allocation) -> str:

@@ -22,7 +22,7 @@ from swarm_iac.solver.advice.move_curve import Point, better, curve, gained, poi
 from swarm_iac.solver.exact.figures import figures, rank
 
 BAR = 18
-_POOLS = frozenset(key for key, rows in LIMITED.items() if not rows[0].capacity)
+_POOLS = frozenset(key for key, rows in LIMITED.items() if not rows[0].capacity and not rows[0].itself)
 _HEADS = {"moves": "moves", "overqualification": "overqualification", "split": "split over NUMA nodes", "nodes": "nodes in use"}
 
 

@@ -17,6 +17,7 @@ from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Allocation, Unplaced
+from swarm_iac.model.resource import LIMITED
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.editing.overrides import edited, parse
@@ -157,7 +158,8 @@ def _usages(now: Decision, then: Decision, today: datetime.date) -> Iterator[tup
     before = {(one.level, one.subject, one.resource): one for one in usage(now.stack, now.last, today)}
     for one in usage(then.stack, then.placement, today):
         was = before.get((one.level, one.subject, one.resource)) or one.model_copy(update={"used": 0})
-        if (was.used, was.ceiling) != (one.used, one.ceiling):
+        told = not LIMITED[one.resource][0].itself or (was.ceiling, one.ceiling) != (None, None)
+        if told and (was.used, was.ceiling) != (one.used, one.ceiling):
             yield was, one
 
 

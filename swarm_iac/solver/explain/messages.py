@@ -11,7 +11,20 @@ from swarm_iac.model.workload import GROUP_RULES, PRIORITIES
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import BUDGETS, CORES, COUNTED, GPUS, KEYS, MACHINE, MEMORY, NODE, UPLINK, VCPUS, Budget
+from swarm_iac.solver.snapshot.layout import (
+    BUDGETS,
+    CORES,
+    COUNTED,
+    GPUS,
+    ITSELF,
+    KEYS,
+    MACHINE,
+    MEMORY,
+    NODE,
+    UPLINK,
+    VCPUS,
+    Budget,
+)
 from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
@@ -163,7 +176,9 @@ def _ceiling(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -
             return over_limit(capacity.snapshot, over)
     left = capacity.scopes[scope][i]
     whole = capacity.snapshot.scopes[scope][i] + capacity.snapshot.files(scope, i)
-    each = f"needs {noun.amount(request.usage[i])}" + (f" for each of {request.members} members" if request.gang else "")
+    itself = i in ITSELF
+    need = request.usage[i] * (request.members if request.gang and itself else 1)
+    each = f"needs {noun.amount(need)}" + (f" for each of {request.members} members" if request.gang and not itself else "")
     text = f"{each}; {scope} has {noun.text(max(0, left))} left of {noun.text(whole)}"
     text += _by_whom(capacity, scope, i, noun) if budget.level == "team" else ""
     return Reason(rule=budget.shown_as, text=text, path=f"{capacity.snapshot.given[scope, i]}.{budget.key}")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import RESOURCES
+from swarm_iac.model.resource import RESOURCES, SIZES
 from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, fixed, share_cards
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
@@ -23,6 +23,9 @@ from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
+
+#: What an allocation holds an amount of, with its place in the size of a request.
+_SIZES = tuple((RESOURCES.index(row), row) for row in SIZES)
 
 #: One new replica: its workload, its index, and what it was on this node, if it ran here.
 New = tuple[str, int, Allocation | None]
@@ -248,6 +251,6 @@ def _parts(
 
 def _allocation(snapshot: Snapshot, name: str, index: int, node: str, devices: Devices) -> Allocation:
     request = snapshot.requests[name]
-    sizes = {row.name: row.unit(amount) for row, amount in zip(RESOURCES, request.size, strict=True) if not row.pieces}
+    sizes = {row.name: row.unit(request.size[i]) for i, row in _SIZES}
     pieces = {"gpus": devices.gpus, "cpus": devices.cpus, "numa": devices.numa}
     return Allocation(name=f"{name}-{index}", workload=name, index=index, node=node, user=request.user, **pieces, **sizes)

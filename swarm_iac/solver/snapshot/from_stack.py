@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import itemgetter
 
@@ -16,7 +16,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
-from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, MACHINE, NODE, POWER
+from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, ITSELF, MACHINE, NODE, POWER
 from swarm_iac.solver.snapshot.scopes import ceiling_of, paths_of, scopes_of
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay
@@ -26,7 +26,8 @@ from swarm_iac.solver.snapshot.tasks import classify
 def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = None) -> Snapshot:
     """Read the stack into integers. Who holds more than a limit allows keeps what runs, and adds nothing."""
     ceilings, chains = scopes_of(stack, today)
-    requests = {name: request_of(name, one, chains[one.user]) for name, one in sorted(stack.workloads.items())}
+    limited = _limited(stack, ceilings.values())
+    requests = {name: request_of(name, one, chains[one.user], limited) for name, one in sorted(stack.workloads.items())}
     singles = any(request.single for request in requests.values())
     capacities = _Capacities(stack)
     nodes = {name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
@@ -129,11 +130,21 @@ def _wanted_of(
     return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
 
 
-def request_of(name: str, workload: Workload, chain: tuple[str, ...] = ()) -> WorkloadRequest:
-    """One workload as integers. `chain`: the scopes of its user; without one, the user and the cluster."""
+def _limited(stack: Stack, ceilings: Iterable[tuple[int, ...]]) -> bool:
+    """Does any limit count replicas? Nearly none does, and every placement would be counted for nothing."""
+    every = (*ceilings, ceiling_of(stack.limits.node))
+    return any(ceiling[i] < ENDLESS for ceiling in every for i in ITSELF)
+
+
+def request_of(name: str, workload: Workload, chain: tuple[str, ...] = (), limited: bool = True) -> WorkloadRequest:
+    """One workload as integers. `chain`: the scopes of its user; without one, the user and the cluster.
+
+    `limited`: does a limit count replicas?
+    """
     each = workload.each
     size = demand_of(workload)
     usage = _counted(size)
+    usage = usage if limited else tuple([0 if i in ITSELF else each for i, each in enumerate(usage)])
     need = list(_of_machine(size))
     for i, taken in _TAKEN:
         need[i] = taken(workload)

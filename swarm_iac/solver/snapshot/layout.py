@@ -38,6 +38,8 @@ class Budget:
 #: What machines have, and what `limits` count.
 MACHINE: tuple[Resource, ...] = tuple(row for row in RESOURCES if row.capacity)
 COUNTED: tuple[Resource, ...] = tuple(row for row in RESOURCES if row.limit)
+#: Where in COUNTED the replica itself is counted, and nothing that it asks for.
+ITSELF: frozenset[int] = frozenset(i for i, row in enumerate(COUNTED) if row.itself)
 #: The key of each of COUNTED under `limits`.
 KEYS: tuple[str, ...] = tuple(row.limit.key for row in COUNTED if row.limit)
 

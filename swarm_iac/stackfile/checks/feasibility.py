@@ -110,7 +110,7 @@ def _ceilings(
                 continue
             path = f"workloads.{name}.{part.key}"
             total = part.each * count
-            asked = f"{count} x {noun.text(part.each)} = " * (count > 1) + noun.amount(total)
+            asked = f"{count} x {noun.text(part.each)} = " * (count > 1 and not part.row.itself) + noun.amount(total)
             excess = f"{noun.text(total - most)} too {'many' if noun.many else 'much'}"
             message = f"{asked}, and {who} may have {noun.text(most)}: {excess}"
             limit = _limit_path(stack, level, who.partition(" ")[2], noun.key)

@@ -17,7 +17,7 @@ from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
 
 #: What no machine has: as much is there as `limits` say.
-_POOLS = tuple(row for row in RESOURCES if row.capacity is None)
+_POOLS = tuple(row for row in RESOURCES if row.capacity is None and not row.itself)
 
 
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:

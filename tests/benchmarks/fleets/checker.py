@@ -15,6 +15,8 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 
 RESOURCES = ("gpus", "vcpus", "memory", "storage", "bandwidth")
+#: All that is limited.
+KEYS = (*RESOURCES, "replicas")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ def held(allocations: Iterable[Allocation]) -> dict[str, int]:
         "memory": sum(int(a.memory) for a in ones),
         "storage": sum(int(a.storage) for a in ones),
         "bandwidth": max(sum(int(a.egress) for a in ones), sum(int(a.ingress) for a in ones)),
+        "replicas": sum(not a.ended for a in ones),
     }
 
 
@@ -84,7 +87,7 @@ def place(stack: Stack, node: str, kind: str | None) -> str:
 def ceilings(stack: Stack, user: str, day: datetime.date | None) -> dict[str, int | None]:
     """The ceiling of a user on a day, in base units; without a day as if no exception had ended."""
     found: dict[str, int | None] = {}
-    for key in RESOURCES:
+    for key in KEYS:
         own = getattr(stack.limits.user, key)
         given = [getattr(e, key) for e in stack.limits.exceptions if e.user == user and (day is None or day <= e.until)]
         values = [int(value) for value in given if value is not None]
@@ -103,7 +106,7 @@ def around(stack: Stack, user: str) -> list[str]:
 def team_ceilings(stack: Stack, name: str, day: datetime.date | None) -> dict[str, int | None]:
     """The same of a team."""
     found: dict[str, int | None] = {}
-    for key in RESOURCES:
+    for key in KEYS:
         own = getattr(stack.teams[name].limits, key)
         own = getattr(stack.limits.team, key) if own is None else own
         given = [getattr(e, key) for e in stack.limits.exceptions if e.team == name and (day is None or day <= e.until)]
@@ -189,7 +192,7 @@ def together(stack: Stack, allocations: list[Allocation], last: Placement) -> It
         yield from _devices(stack, node, ones, kept)
         yield from _machine(stack, node, ones)
     yield from _racks(stack, nodes)
-    for key in RESOURCES:
+    for key in KEYS:
         most = getattr(stack.limits.cluster, key)
         yield from _above(f"cluster {key}", "the cluster", allocations, last, key, None if most is None else int(most))
     for name, ones in workloads.items():
@@ -241,8 +244,9 @@ def _machine(stack: Stack, node: str, ones: list[Allocation]) -> Iterator[Findin
         "memory": hardware.memory,
         "storage": hardware.nvme,
         "bandwidth": hardware.nic,
+        "replicas": None,
     }
-    for key in RESOURCES:
+    for key in KEYS:
         for most, whose in ((has[key], "node"), (getattr(limit, key), "limits.node")):
             if most is not None and use[key] > int(most) and held(a for a in ones if not a.ended)[key]:
                 names = frozenset(a.name for a in ones if held([a])[key])

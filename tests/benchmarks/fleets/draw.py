@@ -260,6 +260,10 @@ def _of_teams(rng: random.Random, data: Data, hardware: Data) -> None:
                 team["limits"] = {"gpus": max(2, math.ceil(has["gpus"] * part))}
     if chance(rng, 0.2):
         data["limits"]["team"] = {"vcpus": max(16, round(has["vcpus"] * rng.choice([0.4, 1.0])))}
+    if chance(rng, 0.3):
+        level, per = rng.choice([("user", 2), ("team", 4), ("cluster", 6), ("node", 1)])
+        least = {"user": 16, "team": 16, "cluster": 32, "node": 2}[level]
+        data["limits"][level] = data["limits"].get(level, {}) | {"replicas": max(least, per * len(data["nodes"]) // 4)}
     if chance(rng, 0.2):
         whose = {"team": rng.choice(list(data["teams"])), "gpus": max(1, round(has["gpus"] * rng.choice([0.3, 1.0])))}
         until = str(TODAY + datetime.timedelta(days=rng.choice([-30, -1, 0, 5, 200])))

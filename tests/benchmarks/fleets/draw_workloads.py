@@ -72,7 +72,9 @@ def gpus_of(one: Data) -> int:
 
 def ceiling(given: Data | None, default: dict[str, int]) -> dict[str, int]:
     """A ceiling in GPUs, vCPUs and GB, and Gbit/s where there is one."""
-    read = {key: int(str(value).split()[0]) for key, value in (given or {}).items() if key in (*RESOURCES, "bandwidth")}
+    read = {
+        key: int(str(value).split()[0]) for key, value in (given or {}).items() if key in (*RESOURCES, "bandwidth", "replicas")
+    }
     return default | read
 
 
@@ -216,6 +218,7 @@ def _fitting(data: Data, one: Data, members: int) -> int:
         user[key] = max((each[key] for each in others if key in each), default=user[key])
     for most in (user, ceiling(data["limits"].get("cluster"), DEFAULT_CLUSTER), *_of_teams(data, one["user"])):
         members = min([members, *(most[key] // need[key] for key in RESOURCES if need[key] and key in most)])
+        members = min(members, most.get("replicas", members))
         if gbits and "bandwidth" in most:
             members = min(members, int(most["bandwidth"] / sum(gbits)))
     return members

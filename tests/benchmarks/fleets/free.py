@@ -22,12 +22,15 @@ class Free:
 
     def __init__(self, stack: Stack, today: datetime.date, allocations: Iterable[Allocation]) -> None:
         self.stack, self.today = stack, today
-        #: By node: vCPUs, memory, storage, out, in of the hardware, then GPUs, vCPUs, memory, storage, out, in of limits.node.
+        #: By node: vCPUs, memory, storage, out, in of the hardware, then GPUs, vCPUs, memory, storage, out, in, replicas of
+        #: limits.node.
         self.nodes: dict[str, list[int]] = {}
         limit = [_most(getattr(stack.limits.node, key)) for key in RESOURCES]
         for name in stack.nodes:
             h = stack.hardware_of(name)
-            self.nodes[name] = [*map(int, (h.vcpus, h.memory, h.nvme, h.nic, h.nic)), *limit, limit[-1]]
+            self.nodes[name] = [
+                *map(int, (h.vcpus, h.memory, h.nvme, h.nic, h.nic)), *limit, limit[-1], _most(stack.limits.node.replicas)
+            ]  # fmt: skip
         self.cards: dict[str, Counter[int]] = defaultdict(Counter)  # thousandths held
         self.cores: dict[str, set[int]] = defaultdict(set)
         self.racks = {name: [_most(rack.uplink), _most(rack.uplink), _most(rack.power)] for name, rack in stack.racks.items()}
@@ -35,7 +38,7 @@ class Free:
             if node.rack and node.state != "lost":
                 self.racks[node.rack][2] -= int(stack.tuning_of(name).gpu_power or 0) * stack.hardware_of(name).gpus.count
         cluster = [_most(getattr(stack.limits.cluster, key)) for key in RESOURCES]
-        self.cluster = [*cluster, cluster[-1]]
+        self.cluster = [*cluster, cluster[-1], _most(stack.limits.cluster.replicas)]
         self.users: dict[str, list[int]] = {}
         self.teams: dict[str, list[int]] = {}
         self.stands: dict[str, list[Allocation]] = defaultdict(list)
@@ -46,7 +49,7 @@ class Free:
         if user not in self.users:
             most = ceilings(self.stack, user, self.today)
             values = [_most(most[key]) for key in RESOURCES]
-            self.users[user] = [*values, values[-1]]
+            self.users[user] = [*values, values[-1], _most(most["replicas"])]
         return self.users[user]
 
     def around(self, user: str) -> list[list[int]]:
@@ -55,7 +58,7 @@ class Free:
             if team not in self.teams:
                 most = team_ceilings(self.stack, team, self.today)
                 values = [_most(most[key]) for key in RESOURCES]
-                self.teams[team] = [*values, values[-1]]
+                self.teams[team] = [*values, values[-1], _most(most["replicas"])]
         return [self.cluster, *(self.teams[team] for team in names)]
 
     def _watts(self, workload: Workload, node: str) -> int:
@@ -67,9 +70,8 @@ class Free:
         workload = self.stack.workloads[a.workload]
         use = (sum(one.part for one in a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
         for table, values in (
-            (self.nodes[a.node], (*use[1:], *use)),
-            (self._user(workload.user), use),
-            *((table, use) for table in self.around(workload.user)),
+            (self.nodes[a.node], (*use[1:], *use, int(not a.ended))),
+            *((table, (*use, int(not a.ended))) for table in (self._user(workload.user), *self.around(workload.user))),
         ):
             for i, value in enumerate(values):
                 table[i] -= sign * value
@@ -90,7 +92,7 @@ class Free:
     def below_ceilings(self, workload: Workload) -> bool:
         """Is there room for one more under the ceilings of the user, its teams and the cluster?"""
         gpus, _, *rest = size(workload)
-        use = (gpus, *rest)
+        use = (gpus, *rest, 1)
         tables = (self._user(workload.user), *self.around(workload.user))
         return all(not need or need <= left for table in tables for need, left in zip(use, table, strict=True))
 
@@ -122,7 +124,7 @@ class Free:
     def capacity(self, workload: Workload, node: str) -> bool:
         """Have the node and its rack what one replica needs, devices aside?"""
         gpus, _, *rest = size(workload)
-        if any(need and need > free for need, free in zip((*rest, gpus, *rest), self.nodes[node], strict=True)):
+        if any(need and need > free for need, free in zip((*rest, gpus, *rest, 1), self.nodes[node], strict=True)):
             return False
         rack = self.stack.nodes[node].rack
         needs = (rest[3], rest[4], self._watts(workload, node))

@@ -229,7 +229,7 @@ def _stops(
 
 
 def _usage(a: Allocation) -> tuple[int, ...]:
-    return (sum(gpu.part for gpu in a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)))
+    return (sum(gpu.part for gpu in a.gpus), *map(int, (a.vcpus, a.memory, a.storage, a.egress, a.ingress)), 1)
 
 
 def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> Iterator[Finding]:
