@@ -62,7 +62,9 @@ def test_a_team_around_others_says_which_of_them_use_it_and_both_limits_have_to_
     assert answer.reasons[1].text.endswith("team lab has 0 left of 16, in use by team research 12, user cy 4"), (
         "vision has no limits"
     )
+    (both,) = (one for one in answer.fixes if one.kind == "limit")
     edits = [Edit(path=f"teams.{team}.limits.gpus", value=most) for team, most in (("research", 14), ("lab", 18))]
+    assert [str(one) for one in both.edits] == [str(one) for one in edits]
     for edit in edits:
         assert solve(changed(stack, edit)).placement.unplaced
     assert not solve(changed(changed(stack, edits[0]), edits[1])).placement.unplaced

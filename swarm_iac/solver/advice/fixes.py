@@ -47,6 +47,8 @@ ENDLESS_MOVES = 1_000_000
 #: What no move of others changes: ceilings on what a user, a team or the cluster holds, what a node is, and a gang's size.
 UNMOVED = frozenset((*CEILING_RULES, GANG, *(one.name for one in FIT)))
 assert EVERY | {GANG} >= UNMOVED
+#: Those that are limits.
+CEILINGS = frozenset(CEILING_RULES)
 
 
 @dataclass
@@ -155,7 +157,20 @@ def fixes(
                 found.add(relaxation, bench.fix(kind, (relaxation.edit,)))
     else:
         _tried(bench, found)
+    _all_limits(
+        bench, found, Relaxations(bench.stack, capacity, capacity.snapshot.requests[bench.workload], bench.today), conflict
+    )
     return found.shown() or _together(bench, relaxations)
+
+
+def _all_limits(bench: Bench, found: _Found, offers: Relaxations, conflict: Conflict) -> None:
+    """Where limits of several levels are in the way (of a team, and of one around it), raising only one helps nobody."""
+    if found.fixes["limit"] or CEILINGS.isdisjoint(conflict.rules):
+        return
+    edits = offers.ceilings()
+    fix = bench.fix("limit", edits, at_once=bench.pairs > LARGE) if len(edits) > 1 else None
+    if fix is not None:
+        found.put("limit", 0, fix)
 
 
 class _Found:
@@ -172,8 +187,12 @@ class _Found:
     def add(self, relaxation: Relaxation, fix: Fix | None) -> None:
         """What came of an offer; None: it does not place the workload."""
         if fix is not None:
-            self.fixes[relaxation.kind].append((relaxation.change, fix))
-            self.so_far(self.shown())
+            self.put(relaxation.kind, relaxation.change, fix)
+
+    def put(self, kind: Kind, change: int, fix: Fix) -> None:
+        """One more, with the size of its change."""
+        self.fixes[kind].append((change, fix))
+        self.so_far(self.shown())
 
     def shown(self) -> tuple[Fix, ...]:
         """The cheapest of each kind."""

@@ -19,7 +19,7 @@ from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, S
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import request_of
-from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget
+from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget, of_chain
 from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import PLACE
@@ -205,14 +205,27 @@ class Relaxations:
 
     def _ceiling(self, budget: Budget) -> Iterator[Relaxation]:
         """The ceiling of the user, a team or the cluster, raised to what all replicas need."""
-        capacity, i, scope = self.capacity.copy(), budget.place, self.request.scope_of(budget)
-        values = capacity.scopes[scope]
-        whole = capacity.snapshot.scopes[scope][i] + self.capacity.snapshot.files(scope, i)
-        more = self.request.usage[i] * self.goal - values[i]
+        capacity, scope = self.capacity.copy(), self.request.scope_of(budget)
+        path, whole, more = self._lacking(budget)
         for j in (j for j, key in enumerate(KEYS) if key == budget.key):
-            values[j] += more
-        path = self.capacity.snapshot.given[scope, i]
-        yield self._raised(f"{path}.{budget.key}", budget.noun, whole, more, sure=self._fits(capacity))
+            capacity.scopes[scope][j] += more
+        yield self._raised(path, budget.noun, whole, more, sure=self._fits(capacity))
+
+    def _lacking(self, budget: Budget) -> tuple[str, int, int]:
+        """Of a ceiling its path, what it is, and how much is missing for all replicas."""
+        snapshot, i, scope = self.capacity.snapshot, budget.place, self.request.scope_of(budget)
+        whole = snapshot.scopes[scope][i] + snapshot.files(scope, i)
+        more = self.request.usage[i] * self.goal - self.capacity.scopes[scope][i]
+        return f"{snapshot.given[scope, i]}.{budget.key}", whole, more
+
+    def ceilings(self) -> tuple[Edit, ...]:
+        """Every ceiling under which too little is left for all replicas, raised as far as they need."""
+        found: dict[str, tuple[int, Noun]] = {}
+        for budget in (budget for budgets in of_chain(len(self.request.chain)) for budget in budgets):
+            path, whole, more = self._lacking(budget)
+            if self.request.usage[budget.place] and more > 0:
+                found[path] = max(found.get(path, (0, budget.noun)), (whole + more, budget.noun), key=lambda one: one[0])
+        return tuple(Edit(path=path, value=noun.written(most)) for path, (most, noun) in found.items())
 
     def _node_limit(self, budget: Budget) -> Iterator[Relaxation]:
         both = [other.place for other in NODE if other.level == "node" and other.key == budget.key]
