@@ -51,6 +51,10 @@ entry without `hardware` changes nodes defined above it, key by key; its labels 
 **`{name}`** in `ssh` is the node's name: `ssh: "root@{name}.example.org"`. Every node needs an `ssh` in the end. Without a
 `state` it is `ready`.
 
+**`site`** is where the node is, as a name. For `place`, a node is in one rack and a rack in one site: a node without a rack
+is a rack of its own, and a rack without a site a site of its own. Where a workload counts by site, a rack in two sites is a
+mistake.
+
 **`state`** is `ready`, `cordon` (no new work, running work stays), `drain` (all work leaves) or `lost` (given up: its work
 may start elsewhere). An entry with a `state` replaces `reason` and `drain_by` from above as well. With **`drain_by`**, a
 time with its zone, the node is cordoned until then, so that jobs may finish; the first `up` after it moves what is left,

@@ -67,6 +67,12 @@ class PlacementIndex:
         """The node's rack; a node without one is a rack of its own."""
         return self.stack.nodes[node].rack or f"(no rack) {node}"
 
+    def place(self, node: str, kind: str) -> str:
+        """The node itself, its rack or its site; where no site is named, a rack is one."""
+        if kind == "node":
+            return node
+        return self.rack(node) if kind == "rack" else self.stack.nodes[node].site or f"(no site) {self.rack(node)}"
+
 
 def totals(allocations: Iterable[Allocation]) -> dict[str, int]:
     """Σ of what each limit counts; of two directions (bandwidth) the larger sum."""

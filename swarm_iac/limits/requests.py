@@ -79,7 +79,7 @@ def replicas_are_spread(placed: PlacementIndex) -> Iterator[Violation]:
     for name, ones in placed.going.items():
         spread = placed.stack.workloads[name].place.spread
         if spread:
-            places = Counter(one.node if spread == "node" else placed.rack(one.node) for one in ones)
+            places = Counter(placed.place(one.node, spread) for one in ones)
             for place, count in places.items():
                 if count > 1:
                     text = f"{count} replicas of {name} are in the {spread} {place}, and they are to be spread"
@@ -92,7 +92,7 @@ def replicas_stay_within(placed: PlacementIndex) -> Iterator[Violation]:
     for name, ones in placed.going.items():
         within = placed.stack.workloads[name].place.within
         if within:
-            places = sorted({one.node if within == "node" else placed.rack(one.node) for one in ones})
+            places = sorted({placed.place(one.node, within) for one in ones})
             if len(places) > 1:
                 text = f"{name} is in the {within}s {', '.join(places)}, and it is to stay within one"
                 path = f"workloads.{name}.place.within"
@@ -110,22 +110,43 @@ def replicas_stay_under_per_node(placed: PlacementIndex) -> Iterator[Violation]:
                 yield Violation(rule="replicas_stay_under_per_node", text=text, subject=name, path=path)
 
 
+def replicas_stay_under_per_rack(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every w with per_rack, and each rack p:  |{a of w, not ended : rack_a = p}| ≤ per_rack_w"""
+    for name, ones in placed.going.items():
+        yield from _crowded(placed, name, "rack", placed.stack.workloads[name].place.per_rack, [one.node for one in ones])
+
+
+def replicas_stay_under_per_site(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every w with per_site, and each site p:  |{a of w, not ended : site_a = p}| ≤ per_site_w"""
+    for name, ones in placed.going.items():
+        yield from _crowded(placed, name, "site", placed.stack.workloads[name].place.per_site, [one.node for one in ones])
+
+
+def _crowded(placed: PlacementIndex, name: str, kind: str, most: int | None, nodes: list[str]) -> Iterator[Violation]:
+    """Racks, or sites, with more replicas of one workload than it may have there."""
+    if most is None:
+        return
+    for place, count in Counter(placed.place(node, kind) for node in nodes).items():
+        if count > most:
+            text = f"{count} replicas of {name} are in the {kind} {place}, and it may have {most} in one {kind}"
+            path = f"workloads.{name}.place.per_{kind}"
+            yield Violation(rule=f"replicas_stay_under_per_{kind}", text=text, subject=name, path=path)
+
+
 def workloads_stay_apart(placed: PlacementIndex) -> Iterator[Violation]:
     """For every two v ≠ w with apart, a of v and b of w, not ended:  p_a ≠ p_b, places of the larger kind that they name"""
-    on: dict[str, dict[str, list[str]]] = {}
-    for name, ones in placed.going.items():
-        for node in dict.fromkeys(one.node for one in ones if placed.stack.workloads[name].place.apart):
-            on.setdefault(placed.rack(node), {}).setdefault(node, []).append(name)
-    for nodes in on.values():
-        every = [(name, node) for node, names in nodes.items() for name in names]
-        for name, node in every:
-            whole = placed.stack.workloads[name].place.apart == "rack"
-            near = (one for one in (every if whole else ((other, node) for other in nodes[node])) if one[0] != name)
-            for other, there in near:
-                text = f"{name} on {node} is too near to {other} on {there}, and both are to be apart"
+    kinds = {name: kind for name in placed.going if (kind := placed.stack.workloads[name].place.apart)}
+    for kind in dict.fromkeys(kinds.values()):
+        there: dict[str, dict[str, str]] = {}  # in each place of this kind: who is there, and where
+        for name in kinds:
+            for one in placed.going[name]:
+                there.setdefault(placed.place(one.node, kind), {}).setdefault(name, one.node)
+        for nodes in there.values():
+            for name in (name for name in nodes if kinds[name] == kind and len(nodes) > 1):
+                other = next(other for other in nodes if other != name)
+                text = f"{name} on {nodes[name]} is too near to {other} on {nodes[other]}, and both are to be apart"
                 path = f"workloads.{name}.place.apart"
                 yield Violation(rule="workloads_stay_apart", text=text, subject=name, path=path)
-                break
 
 
 def labels_match_select(placed: PlacementIndex) -> Iterator[Violation]:
@@ -158,6 +179,8 @@ PLACED = (
     replicas_are_spread,
     replicas_stay_within,
     replicas_stay_under_per_node,
+    replicas_stay_under_per_rack,
+    replicas_stay_under_per_site,
     workloads_stay_apart,
     gangs_are_whole,
 )

@@ -83,13 +83,14 @@ class Network(Value):
     between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, in each direction.")
 
 
-Level = Literal["node", "rack"]
+#: Kinds of groups of nodes, the smallest first: each is in one of the next.
+Level = Literal["node", "rack", "site"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupRule:
-    """What a key of `place` demands of groups of nodes: each node alone, or each rack, as the key's value says.
+    """What a key of `place` demands of groups of nodes: each node alone, each rack or each site, as the key's value says.
 
     Of a key whose value is a number, that is `each`, and `level` says what a group is. The solver derives all that it does
     from this; `limits` has a rule of its own for each, of the name `judged`.
@@ -161,6 +162,22 @@ PER_NODE = GroupRule(
     leaves="with fewer of its replicas",
     bars=("hold", "{each} of its replicas already"),
 )
+PER_RACK = GroupRule(
+    rule="per_rack_holds",
+    judged="replicas_stay_under_per_rack",
+    text="at most {each} in one rack: no other rack has capacity",
+    leaves="with fewer of its replicas",
+    bars=("have", "{each} of its replicas in the rack already"),
+    level="rack",
+)
+PER_SITE = GroupRule(
+    rule="per_site_holds",
+    judged="replicas_stay_under_per_site",
+    text="at most {each} in one site: no other site has capacity",
+    leaves="with fewer of its replicas",
+    bars=("have", "{each} of its replicas in the site already"),
+    level="site",
+)
 APART = GroupRule(
     rule="apart_keeps_away",
     judged="workloads_stay_apart",
@@ -181,14 +198,25 @@ class Where(Value):
     """Where replicas may be placed."""
 
     select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
-    spread: Annotated[Level | None, SPREAD] = Field(default=None, description="No two replicas on the same node (or rack).")
-    within: Annotated[Level | None, WITHIN] = Field(default=None, description="All replicas on one node (or in one rack).")
+    spread: Annotated[Level | None, SPREAD] = Field(
+        default=None, description="No two replicas on the same node (or in the same rack or site)."
+    )
+    within: Annotated[Level | None, WITHIN] = Field(
+        default=None, description="All replicas on one node (or in one rack or site)."
+    )
     per_node: Annotated[int | None, PER_NODE] = Field(
         default=None, ge=1, le=100_000, description="At most so many replicas on one node (`--ntasks-per-node` of Slurm)."
     )
+    per_rack: Annotated[int | None, PER_RACK] = Field(
+        default=None, ge=1, le=100_000, description="At most so many replicas in one rack."
+    )
+    per_site: Annotated[int | None, PER_SITE] = Field(
+        default=None, ge=1, le=100_000, description="At most so many replicas in one site."
+    )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
-        description="No other workload with `apart` on the same node (or rack): for trainings that would share an uplink.",
+        description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
+        "share an uplink.",
     )
     numa: Literal["single"] | None = Field(
         default=None,
@@ -226,8 +254,7 @@ class Where(Value):
 
 def together(groups: Iterable[Group]) -> Level | None:
     """Have all replicas to be in one group of nodes, by these rules, and in one of which kind?"""
-    levels = {group.level for group in groups if group.of.together}
-    return "node" if "node" in levels else "rack" if levels else None
+    return min((group.level for group in groups if group.of.together), key=LEVELS.index, default=None)
 
 
 #: Of each key of `place` that has one, in their order.

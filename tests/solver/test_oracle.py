@@ -75,6 +75,8 @@ def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
     """The stack of before, and the one to solve: the same with other states and one other workload."""
     shapes = draw(st.lists(st.sampled_from(sorted(HARDWARE)), min_size=1, max_size=3))
     nodes = {f"n{i}": {"hardware": shape, "rack": draw(st.sampled_from(["r1", "r2"]))} for i, shape in enumerate(shapes)}
+    sites = {rack: draw(st.sampled_from([{}, {"site": "s"}])) for rack in ("r1", "r2")}
+    nodes = {name: node | sites[node["rack"]] for name, node in nodes.items()}
     works = {f"w{i}": request for i, request in enumerate(draw(st.lists(requests(), min_size=1, max_size=3)))}
     rest: dict[str, Any] = {
         "hardware": HARDWARE,

@@ -58,6 +58,12 @@ CASES: dict[str, list[Case]] = {
             of_those="of those without a replica of it the most that is free is 2 on n3",
         ),
         Case(
+            {"spread": "site"}, 2, 4, 1, judged="replicas_are_spread",
+            text="no two replicas on one site: no other site has capacity",
+            lacking="3 nodes: 2 lack GPUs, 1 holds a replica already",
+            others={"site": "s"},
+        ),
+        Case(
             {"spread": "rack"}, 2, 4, 1, judged="replicas_are_spread",
             text="no two replicas on one rack: no other rack has capacity",
             lacking="3 nodes: 2 lack GPUs, 1 holds a replica already",
@@ -65,6 +71,12 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "within_keeps_together": [
+        Case(
+            {"within": "site"}, 6, 2, 5, judged="replicas_stay_within",  # no node names one, so each rack is one
+            text="all in one site: no site fits all",
+            lacking="3 nodes: 2 lack GPUs, 1 is outside its site",
+            of_those="of those with its others in the site the most that is free is none",
+        ),
         Case(
             {"within": "node"}, 5, 2, 4, judged="replicas_stay_within",
             text="all in one node: no node fits all",
@@ -91,6 +103,28 @@ CASES: dict[str, list[Case]] = {
             of_those="of those with fewer of its replicas the most that is free is 2 on n3",
         ),
     ],
+    "per_rack_holds": [
+        Case(
+            {"per_rack": 3}, 7, 1, 5, judged="replicas_stay_under_per_rack",
+            text="at most 3 in one rack: no other rack has capacity",
+            lacking="3 nodes: 2 have 3 of its replicas in the rack already, 1 lacks GPUs",
+            of_those="of those with fewer of its replicas in the rack the most that is free is none",
+        ),
+    ],
+    "per_site_holds": [
+        Case(
+            {"per_site": 3}, 7, 1, 5, judged="replicas_stay_under_per_site",
+            text="at most 3 in one site: no other site has capacity",
+            lacking="3 nodes: 2 have 3 of its replicas in the site already, 1 lacks GPUs",
+            of_those="of those with fewer of its replicas in the site the most that is free is none",
+        ),
+        Case(
+            {"per_site": 3}, 7, 1, 3, judged="replicas_stay_under_per_site",
+            text="at most 3 in one site: no other site has capacity",
+            lacking="3 nodes: 3 have 3 of its replicas in the site already",
+            others={"site": "s"},
+        ),
+    ],
     "apart_keeps_away": [
         Case(
             {"apart": "node"}, 9, 1, 8, judged="workloads_stay_apart",
@@ -104,6 +138,12 @@ CASES: dict[str, list[Case]] = {
             text="no other workload with `apart` near it: each node with capacity is too near to one",
             lacking="3 nodes: 2 are too near to another workload with `apart`, 1 lacks GPUs",
             beside={"each": {"gpus": 4}, "place": {"apart": "node"}},
+        ),
+        Case(
+            {"apart": "site"}, 1, 2, 0, judged="workloads_stay_apart",
+            text="no other workload with `apart` near it: each node with capacity is too near to one",
+            lacking="3 nodes: 3 are too near to another workload with `apart`",
+            others={"site": "s"}, beside={"each": {"gpus": 4}, "place": {"apart": "node"}},
         ),
         Case(
             {"apart": "node"}, 5, 1, 2, judged="workloads_stay_apart",

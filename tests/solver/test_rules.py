@@ -181,6 +181,11 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
         },
         "racks": {"r1": {}, "r2": {}},
     }
+    sites = random.Random(f"sites {names} {seed}")
+    for rack in ("r1", "r2"):
+        site = sites.choice([{}, {"site": "s1"}, {"site": "s2"}])
+        for node in fleet["nodes"].values():
+            node.update(site if node["rack"] == rack else {})
     for name in names:
         (RULES | BUDGETS)[rng.choice(TOLD.get(name, [name]))](rng, fleet)
     nodes, works = fleet["nodes"], fleet["workloads"]

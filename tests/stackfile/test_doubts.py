@@ -43,6 +43,9 @@ def test_a_sound_file_has_no_warning() -> None:
         ("replicas: 4", "replicas: 5",
          "lab.yaml:10:80: workloads.chat.place.spread: 5 replicas on different nodes, and 4 can take them: the rest is always "
          "pending\n  hint: ask for 4, or leave `spread` out"),
+        ("spread: node", "per_site: 4",
+         "lab.yaml:10:82: workloads.chat.place.per_site: `per_site: 4` counts each rack as a site: no node names its site\n"
+         "  hint: give the nodes a `site`"),
         ("2026-11-22", "2026-11-21",
          "lab.yaml:6:19: limits.except[0]: expired on 2026-11-21: bo may add nothing above the common ceiling\n"
          "  hint: prolong it, or take it out"),

@@ -1,13 +1,13 @@
 """How many replicas of one workload fit, with everything else as it is, under a given set of rules?
 
 Exact by counting, because replicas of one workload are interchangeable: the most on each node, then in each rack
-(cheapest power first), then in all. On an empty fleet it bounds what any placement can reach.
+(cheapest power first), then in each site, then in all. On an empty fleet it bounds what any placement can reach.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.workload import GROUP_RULES, Level, together
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
 from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices
 
 Ints = npt.NDArray[np.int64]
+#: Site, rack and name of nodes that are counted together.
+Gathered = tuple[str, str, str]
 
 #: The rules of each level, in the order of the tuples that they bound.
 NODE_RULES, RACK_RULES, CEILING_RULES = (tuple(budget.rule for budget in level) for level in (NODE, RACK, CEILINGS))
@@ -40,7 +42,7 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     left = min(request.members - capacity.counts[request.name].total(), _by_ceiling(capacity, request, rules))
     if left <= 0:
         return 0
-    racks: dict[str, list[tuple[int, int]]] = {}
+    racks: dict[Gathered, list[tuple[int, int]]] = {}
     unbound, plain = 0, not request.together and not request.by_rack
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for host in capacity.snapshot.nodes.values():
@@ -55,9 +57,8 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
             unbound += cap if plain and host.rack not in capacity.racks else 0
             if unbound >= left:
                 return left
-    counts = [_in_rack(capacity, request, rack, found, rules) for rack, found in racks.items()]
-    total = max(counts, default=0) if _together(request, rules) else sum(counts)
-    return min(left, total)
+    counts = {group: _in_rack(capacity, request, group, found, rules) for group, found in racks.items()}
+    return min(left, _in_all(request, counts, rules))
 
 
 def _together(request: WorkloadRequest, rules: Set[str]) -> Level | None:
@@ -122,7 +123,7 @@ class Tally:
         self._stateless = frozenset(rules - {STATES})
         self._opened: set[str] = set()
         self._missing = request.members - capacity.counts[request.name].total()
-        self._found: dict[str, dict[str, tuple[int, int]]] = {}  # power and most replicas of each node, by group
+        self._found: dict[Gathered, dict[str, tuple[int, int]]] = {}  # power and most replicas of each node, by group
         for host in capacity.snapshot.nodes.values():
             self._count(host)
         self._most = {group: self._of(group) for group in self._found}
@@ -132,8 +133,8 @@ class Tally:
         """The most replicas that can be added now."""
         capacity, request = self.capacity, self.request
         left = min(self._missing, _by_ceiling(capacity, request, self.rules))
-        one = _together(request, self.rules)
-        return max(0, min(left, max(self._most.values(), default=0) if one else self._total))
+        plain = not (_together(request, self.rules) or _sited(request, self.rules))
+        return max(0, min(left, self._total if plain else _in_all(request, self._most, self.rules)))
 
     def counts(self, node: str) -> bool:
         """Is the node one of those that are counted?"""
@@ -142,9 +143,10 @@ class Tally:
     def changed(self, nodes: Iterable[str]) -> None:
         """Something came to these nodes or left them, or their racks have another budget."""
         hosts = [self.capacity.snapshot.nodes[name] for name in nodes]
-        if self.request.others:  # who comes to a node of a rack may be too near to all others of it
-            racks = {host.rack for host in hosts} - {None}
-            hosts += [host for host in self.capacity.snapshot.nodes.values() if host.rack in racks]
+        if self.request.others:  # who comes to a node of a rack, or site, may be too near to all others of it
+            away = self.capacity.snapshot.away
+            groups = {group_of(host, away) for host in hosts}
+            hosts += [host for host in self.capacity.snapshot.nodes.values() if group_of(host, away) in groups]
         for group in {self._count(host) for host in hosts}:
             self._total -= self._most[group]
             self._most[group] = self._of(group)
@@ -160,14 +162,14 @@ class Tally:
         self._opened.discard(node)
         self.changed((node,))
 
-    def _count(self, host: NodeCapacity) -> str:
+    def _count(self, host: NodeCapacity) -> Gathered:
         rules = self._stateless if host.name in self._opened else self.rules
         group = _gathered(self.request, host, rules)
         cap = on_node(self.capacity, self.request, host, rules, max(0, self._missing)) if self.counts(host.name) else 0
         self._found.setdefault(group, {})[host.name] = (host.power_of(self.request), cap)
         return group
 
-    def _of(self, group: str) -> int:
+    def _of(self, group: Gathered) -> int:
         found = [one for one in self._found[group].values() if one[1] > 0]
         return _in_rack(self.capacity, self.request, group, found, self.rules) if found else 0
 
@@ -224,13 +226,12 @@ class Ruled:
         for rule, most in self.caps.items():
             if rule in rules:
                 caps = np.minimum(caps, most)
-        racks: dict[str, list[tuple[int, int]]] = {}
+        racks: dict[Gathered, list[tuple[int, int]]] = {}
         for i in np.flatnonzero(caps > 0).tolist():
             host = self.nodes[i]
             racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), int(caps[i])))
-        counts = [_in_rack(capacity, request, rack, found, rules) for rack, found in racks.items()]
-        total = max(counts, default=0) if _together(request, rules) else sum(counts)
-        return min(left, total)
+        counts = {group: _in_rack(capacity, request, group, found, rules) for group, found in racks.items()}
+        return min(left, _in_all(request, counts, rules))
 
     def keeping_out(self) -> frozenset[frozenset[str]]:
         """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
@@ -267,15 +268,38 @@ def _ceilings(capacity: FreeCapacity, request: WorkloadRequest) -> Iterator[tupl
             yield budgets[i].rule, free[i] // need
 
 
-def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> str:
-    """Nodes that are counted together: those of a rack, or each alone."""
+def _sited(request: WorkloadRequest, rules: Set[str]) -> bool:
+    """Is any of the rules about sites?"""
+    return any(group.level == "site" for group in request.groups if group.of.rule in rules)
+
+
+def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> Gathered:
+    """Nodes that are counted together: those of a rack, or each alone; with their site where any rule is about sites."""
+    site = group_of(host, "site") if _sited(request, rules) else ""
     if _together(request, rules) == "node":
-        return f"{host.rack or ''}/{host.name}"
-    return f"{host.rack}/" if host.rack else f"/{host.name}"
+        return site, host.rack or "", host.name
+    return (site, host.rack, "") if host.rack else (site, "", host.name)
 
 
-def _in_rack(capacity: FreeCapacity, request: WorkloadRequest, key: str, found: list[tuple[int, int]], rules: Set[str]) -> int:
-    rack = key.split("/", maxsplit=1)[0]
+def _in_all(request: WorkloadRequest, counts: Mapping[Gathered, int], rules: Set[str]) -> int:
+    """The most in all, of so many in each rack: where all have to be together, those of the best group."""
+    together = _together(request, rules)
+    most = [
+        group.each for group in request.groups if group.level == "site" and group.of.rule in rules and group.each is not None
+    ]
+    found: Iterable[int] = counts.values()
+    if most or together == "site":
+        sites: dict[str, int] = {}
+        for (site, _, _), count in counts.items():
+            sites[site] = max(sites.get(site, 0), count) if together in ("node", "rack") else sites.get(site, 0) + count
+        found = [min([count, *most]) for count in sites.values()]
+    return max(found, default=0) if together else sum(found)
+
+
+def _in_rack(
+    capacity: FreeCapacity, request: WorkloadRequest, key: Gathered, found: list[tuple[int, int]], rules: Set[str]
+) -> int:
+    rack = key[1]
     most = sum(cap for _, cap in found)
     for group in request.groups:
         if group.each is not None and group.level == "rack" and group.of.rule in rules:

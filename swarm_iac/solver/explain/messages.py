@@ -10,7 +10,7 @@ from swarm_iac.model.resource import Noun
 from swarm_iac.model.workload import GROUP_RULES, PRIORITIES
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import (
     BUDGETS,
     CORES,
@@ -35,7 +35,7 @@ from swarm_iac.units import GpuCount, Watts
 HOLDERS = 4
 #: The rule that only a solve from the next placement gets past.
 KEEPS_DEVICES = "keeps_its_devices"
-#: Rules that keep other workloads away, from their rack where they say so.
+#: Rules that keep other workloads away, from their rack or site where they say so.
 _AWAY = {one.rule for one in GROUP_RULES if one.others}
 #: What one NUMA node has to have for a replica, in the order of `WorkloadRequest.on_one`.
 _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
@@ -296,10 +296,13 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
 
 def _in_the_way(capacity: FreeCapacity, rule: str, among: Iterable[str], places: Set[str]) -> set[str]:
     """Those of the nodes on which what is held counts for a rule."""
-    level = BUDGETS[rule].level if rule in BUDGETS else "rack" if rule in _AWAY else "node"
+    level = BUDGETS[rule].level if rule in BUDGETS else "node"
     if level in ("user", "team", "cluster"):
         return set(among)
-    nodes = capacity.snapshot.nodes
+    nodes, away = capacity.snapshot.nodes, capacity.snapshot.away
+    if rule in _AWAY:
+        groups = {group_of(nodes[node], away) for node in places}
+        return {node for node in among if group_of(nodes[node], away) in groups}
     racks = {nodes[node].rack for node in places} - {None} if level == "rack" else set()
     return {node for node in among if node in places or nodes[node].rack in racks}
 

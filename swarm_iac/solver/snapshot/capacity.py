@@ -18,7 +18,12 @@ from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, 
 
 
 def group_of(host: NodeCapacity, level: Level) -> str:
-    """The group of a rule of `place`: the node itself, or its rack; a node without a rack is a rack of its own."""
+    """The group of a rule of `place`: the node itself, its rack or its site.
+
+    A node without a rack is a rack of its own, and a rack without a site a site of its own.
+    """
+    if level == "site" and host.site is not None:
+        return f"site {host.site}"
     return f"node {host.name}" if level == "node" or host.rack is None else f"rack {host.rack}"
 
 
@@ -59,8 +64,8 @@ class FreeCapacity:
         self.held: dict[tuple[str, str], list[int]] = {}
         #: Replicas in each group of nodes, for workloads with rules on them: by workload and kind of group.
         self.groups: dict[tuple[str, Level], dict[str, int]] = {}
-        #: Replicas of those that keep others away, by the key that says so and the rack: of whom, on which node, from what.
-        self.away: dict[tuple[str, str], Counter[tuple[str, str, Level]]] = {}
+        #: Replicas of those that keep others away, by the key that says so and the group of nodes: of whom, from which kind.
+        self.away: dict[tuple[str, Level, str], Counter[tuple[str, Level]]] = {}
 
     def partial(self, node: str) -> dict[int, int]:
         """Cards of the node that are held in part: thousandths left of each."""
@@ -151,10 +156,11 @@ class FreeCapacity:
         return fit
 
     def near(self, request: WorkloadRequest, group: Group, host: NodeCapacity) -> bool:
-        """Is another workload that has the key on this node, or in its rack where one of the two says so?"""
+        """Is another workload that has the key in the same group of nodes, of the larger kind that the two say?"""
         return any(
-            name != request.name and (node == host.name or "rack" in (level, group.level))
-            for name, node, level in self.away.get((group.of.key, group_of(host, "rack")), ())
+            name != request.name and level in (group.level, other)
+            for level in LEVELS[LEVELS.index(group.level) :]
+            for name, other in self.away.get((group.of.key, level, group_of(host, level)), ())
         )
 
     def take(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: tuple[int, ...] = ()) -> None:
@@ -198,13 +204,12 @@ class FreeCapacity:
             if not found[group]:
                 del found[group]
         for rule in (rule for rule in request.groups if rule.of.others):
-            near, one = (
-                self.away.setdefault((rule.of.key, group_of(host, "rack")), Counter()),
-                (request.name, host.name, rule.level),
-            )
-            near[one] += count
-            if not near[one]:
-                del near[one]
+            one = request.name, rule.level
+            for level in LEVELS[LEVELS.index(rule.level) :]:
+                near = self.away.setdefault((rule.of.key, level, group_of(host, level)), Counter())
+                near[one] += count
+                if not near[one]:
+                    del near[one]
 
     def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[int]) -> int:
         """Put up to `count` parts on those of the cards `own`, one each, that still have capacity. Returns how many."""

@@ -187,6 +187,7 @@ def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, part
     return NodeCapacity(
         name=node.name,
         rack=node.rack,
+        site=node.site,
         labels=node.labelled,
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,

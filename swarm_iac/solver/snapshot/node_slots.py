@@ -78,7 +78,7 @@ class Slots:
         return np.maximum(caps, 0)
 
     def groups(self, level: Level) -> Ints:
-        """A number for each node: the same for nodes of one `node` or `rack`, in the order of first names."""
+        """A number for each node: the same for nodes of one `node`, `rack` or `site`, in the order of first names."""
         if level not in self._groups:
             known: dict[str, int] = {}
             found = [known.setdefault(group_of(host, level), len(known)) for host in self.nodes]

@@ -14,7 +14,7 @@ from operator import itemgetter
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Group, Level, Where
+from swarm_iac.model.workload import LEVELS, Group, Level, Where
 from swarm_iac.solver.snapshot.layout import (
     CORES,
     COUNTED,
@@ -94,7 +94,7 @@ class WorkloadRequest:
 
     @property
     def per_node(self) -> int | None:
-        """The most replicas that one node may have of it, by the rules on groups: a node is in one rack."""
+        """The most replicas that one node may have of it, by the rules on groups: a node is in one rack and one site."""
         return min((group.each for group in self.groups if group.each is not None), default=None)
 
     @property
@@ -104,8 +104,8 @@ class WorkloadRequest:
 
     @property
     def by_rack(self) -> bool:
-        """Does any rule bound how many replicas a rack has?"""
-        return any(group.each is not None and group.level == "rack" for group in self.groups)
+        """Does any rule bound how many replicas a rack or a site has?"""
+        return any(group.each is not None and group.level != "node" for group in self.groups)
 
     def scope_of(self, budget: Budget) -> str:
         """The scope of its chain that the budget bounds."""
@@ -133,6 +133,7 @@ class NodeCapacity:
 
     name: str
     rack: str | None
+    site: str | None
     labels: dict[str, str]
     state: str
     model: str | None
@@ -240,13 +241,19 @@ class Snapshot:
         return frozenset(name for name, request in self.requests.items() if request.groups)
 
     @functools.cached_property
+    def away(self) -> Level:
+        """The largest kind of groups from which any workload keeps others away."""
+        kinds = (group.level for request in self.requests.values() for group in request.groups if group.of.others)
+        return max(kinds, key=LEVELS.index, default="node")
+
+    @functools.cached_property
     def packings(self) -> dict[object, tuple[int, ...] | None]:
         """What `single.homes_of` knows already."""
         return {}
 
     @functools.cached_property
     def alike(self) -> dict[str, int]:
-        """A number for each node, the same for those that nothing but their name and rack tells apart."""
+        """A number for each node, the same for those that nothing but their name, rack and site tells apart."""
         known: dict[tuple[object, ...], int] = {}
         labels = {key for request in self.requests.values() for key in request.place.labels}
         return {

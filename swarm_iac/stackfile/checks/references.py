@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from swarm_iac.errors import Problem
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import DEPTH, Stack
-from swarm_iac.model.workload import LONGEST, Time, Workload
+from swarm_iac.model.workload import LEVELS, LONGEST, Time, Workload
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source
@@ -33,6 +33,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.prices()
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
+    checker.sites()
     return checker.problems
 
 
@@ -134,6 +135,22 @@ class _Checker:
                     path = f"nodes.{name}.labels.{key}"
                     self.say(path, f"its label {key} says {label}, and its {key} is {value}", "delete the label")
 
+    def sites(self) -> None:
+        """A rack is in one site, where a workload counts by site: those that are near each other are then in one group."""
+        if not any(group.level == "site" for one in self.stack.workloads.values() for group in one.place.groups):
+            return
+        first: dict[str, str] = {}
+        for name, node in self.stack.nodes.items():
+            other = self.stack.nodes[first.setdefault(node.rack, name)] if node.rack else node
+            if other.site != node.site:
+                where = [
+                    f"{one.name} of rack {one.rack} {f'is in {one.site}' if one.site else 'names no site'}"
+                    for one in (node, other)
+                ]
+                path = f"nodes.{name}.{'site' if node.site else 'rack'}"
+                self.say(path, f"{where[0]}, and {where[1]}: a rack is in one site", "give all nodes of a rack the same `site`")
+                return
+
     def models(self) -> None:
         """A machine has GPUs of one model."""
         for name, hardware in self.stack.hardware.items():
@@ -212,7 +229,11 @@ class _Checker:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
         for one in workload.place.groups:
             for other in workload.place.groups if one.of.together else ():
-                if other.each is not None and workload.members > other.each and one.level in ("node", other.level):
+                if (
+                    other.each is not None
+                    and workload.members > other.each
+                    and LEVELS.index(one.level) <= LEVELS.index(other.level)
+                ):
                     self.say(f"{path}.place.{one.of.key}", f"{one} contradicts {other}", "keep one of the two")
 
     def running(self, path: str, workload: Workload) -> None:

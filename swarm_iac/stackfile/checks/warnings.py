@@ -78,6 +78,9 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
                 yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
         for group in one.place.groups:
+            if group.level == "site" and not any(node.site for node in stack.nodes.values()):
+                words = f"{group} counts each rack as a site: no node names its site"
+                yield f"{path}.place.{group.of.key}", words, "give the nodes a `site`"
             most = (group.each or 0) * _places(stack, group.level, one)
             if 0 < most < one.members:
                 apart = f"on different {group.level}s, and {most} can take them"
@@ -87,7 +90,7 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
 
 
 def _places(stack: Stack, level: Level, request: Workload) -> int:
-    """How many nodes (or racks) are not given up, carry the labels that are asked for, and could hold a replica if empty.
+    """How many nodes (racks, sites) are not given up, carry the labels that are asked for, and could hold a replica if empty.
 
     Where there are enough, no more are counted.
     """
@@ -97,7 +100,8 @@ def _places(stack: Stack, level: Level, request: Workload) -> int:
         if node.state == "lost" or node.hardware not in able:
             continue
         if request.place.suits(node.labelled):
-            found.add(node.name if level == "node" else node.rack or f"no rack: {node.name}")
+            rack = node.rack or f"no rack: {node.name}"
+            found.add({"node": node.name, "rack": rack, "site": node.site or f"no site: {rack}"}[level])
             if len(found) >= request.members:
                 break
     return len(found)

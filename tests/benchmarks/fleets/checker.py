@@ -80,8 +80,10 @@ def suits(stack: Stack, workload: Workload, node: str) -> bool:
 
 
 def place(stack: Stack, node: str, kind: str | None) -> str:
-    """The node, or its rack, for `spread` and `within`; a node without a rack stands in one of its own."""
-    return stack.nodes[node].rack or f"alone {node}" if kind == "rack" else node
+    """The node, its rack or its site; a node without a rack stands in one of its own, a rack without a site too."""
+    one = stack.nodes[node]
+    rack = one.rack or f"alone {node}"
+    return (one.site or f"no site {rack}") if kind == "site" else rack if kind == "rack" else node
 
 
 def ceilings(stack: Stack, user: str, day: datetime.date | None) -> dict[str, int | None]:
@@ -293,18 +295,25 @@ def _shape(stack: Stack, name: str, ones: list[Allocation]) -> Iterator[Finding]
         yield Finding("within", f"{name} is in more than one {where.within}", names)
     if where.per_node and max(Counter(a.node for a in ones).values(), default=0) > where.per_node:
         yield Finding("per_node", f"{name} has more than {where.per_node} replicas on one node", names)
+    for kind, most in (("rack", where.per_rack), ("site", where.per_site)):
+        if most and max(Counter(place(stack, a.node, kind) for a in ones).values(), default=0) > most:
+            yield Finding(f"per_{kind}", f"{name} has more than {most} replicas in one {kind}", names)
 
 
 def _apart(stack: Stack, by_workload: dict[str, list[Allocation]]) -> Iterator[Finding]:
-    """No two workloads with `apart` on one node, nor in one rack where one of them says so."""
+    """No two workloads with `apart` on one node, nor in one rack or site where one of them says so."""
     ones = [a for name, every in by_workload.items() if stack.workloads[name].place.apart for a in every if not a.ended]
-    for rack in (False, True):
+    for kind in ("node", "rack", "site"):
         there: dict[str, set[str]] = defaultdict(set)
         for a in ones:
-            there[place(stack, a.node, "rack") if rack else a.node].add(a.workload)
+            there[place(stack, a.node, kind)].add(a.workload)
         for where, names in there.items():
-            if len(names) > 1 and (not rack or any(stack.workloads[name].place.apart == "rack" for name in names)):
-                yield Finding("apart", f"{', '.join(sorted(names))} are too near in {where}", frozenset(names))
+            if len(names) > 1 and (kind == "node" or any(stack.workloads[name].place.apart == kind for name in names)):
+                yield Finding(
+                    "apart",
+                    f"{', '.join(sorted(names))} are too near in {where}",
+                    frozenset(a.name for a in ones if a.workload in names),
+                )
 
 
 def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 
 from tests.benchmarks.fleets.draw import LABELS, chance, exception, read_shape, state, users, watts_of, weighted, written_shape
+from tests.benchmarks.fleets.draw_where import edited_where
 from tests.benchmarks.fleets.draw_workloads import beyond, gpus_of, workload
 from tests.benchmarks.fleets.written import Data, Drawn
 
@@ -31,6 +32,7 @@ def edited(drawn: Drawn, seed: int, number: int, attempt: int = 0) -> tuple[Draw
     teams = random.Random(f"edit of teams {seed} {number} {attempt}")
     if any("limits" in team for team in after.data["teams"].values()) and chance(teams, 0.25):
         words.append(_team(teams, after))
+    words += filter(None, [edited_where(after, seed, number, attempt)])
     return after, "; ".join(words)
 
 

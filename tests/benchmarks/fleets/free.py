@@ -106,6 +106,9 @@ class Free:
             return False
         if where.per_node and sum(a.node == node for a in others) >= where.per_node:
             return False
+        for kind, most in (("rack", where.per_rack), ("site", where.per_site)):
+            if most and sum(place(self.stack, a.node, kind) == place(self.stack, node, kind) for a in others) >= most:
+                return False
         if where.apart and any(self.near(name, node)):
             return False
         return not where.within or all(
@@ -113,11 +116,11 @@ class Free:
         )
 
     def near(self, name: str, node: str) -> Iterator[str]:
-        """The other workloads with `apart` that are on the node, or in its rack where one of the two says so."""
+        """The other workloads with `apart` that are on the node, or in its rack or site where one of the two says so."""
         own = self.stack.workloads[name].place.apart
         for other, ones in self.stands.items():
             says = self.stack.workloads[other].place.apart if other in self.stack.workloads and other != name else None
-            level = "rack" if "rack" in (own, says) else "node"
+            level = next((kind for kind in ("site", "rack") if kind in (own, says)), "node")
             if says and any(place(self.stack, a.node, level) == place(self.stack, node, level) for a in ones):
                 yield other
 

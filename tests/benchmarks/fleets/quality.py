@@ -274,7 +274,7 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
             continue
         where = workload.place
         key = (size(workload), workload.each.gpus, workload.each.gpu_power, tuple(sorted(where.select.items())))
-        plain = workload.gang is None and not (where.spread or where.within or where.per_node or where.apart)
+        plain = workload.gang is None and not where.groups
         if plain and key in known:
             continue
         found = _gang(stack, free, name, missing, nodes, done[name]) if workload.gang is not None else [

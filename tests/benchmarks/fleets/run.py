@@ -11,6 +11,7 @@ from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
 from tests.benchmarks.fleets import real
 from tests.benchmarks.fleets.case import Case, Row, save, solved
+from tests.benchmarks.fleets.draw_where import more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.written import Drawn, text_of
@@ -38,7 +39,7 @@ class Order:
 def run(order: Order) -> Iterator[Row]:
     """One row for each solve, and one for each file that was refused."""
     machines = random.Random(f"machines {order.seed}").randint(*order.machines)
-    drawn = real.drawn(order.file) if order.file else filled(order.seed, machines)
+    drawn = real.drawn(order.file) if order.file else more(filled(order.seed, machines), order.seed)
     last = Placement()
     for number in range(order.changes + 1):
         label: Row = {"seed": order.seed, "edit": number, "what": "from nothing"}

@@ -110,6 +110,9 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
         yield "hold a replica already"
     if where.per_node and sum(a.node == node for a in others) >= where.per_node:
         yield f"hold {where.per_node} of its replicas already"
+    for kind, most in (("rack", where.per_rack), ("site", where.per_site)):
+        if most and sum(place(stack, a.node, kind) == place(stack, node, kind) for a in others) >= most:
+            yield f"have {most} of its replicas in the {kind} already"
     if where.apart and any(free.near(name, node)):
         yield "are too near to another workload with `apart`"
     workload = stack.workloads[name]

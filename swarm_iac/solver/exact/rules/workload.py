@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from swarm_iac.model.workload import GroupRule
+import itertools
+
+from swarm_iac.model.workload import LEVELS, GroupRule
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.snapshot.capacity import group_of, held
@@ -30,9 +32,9 @@ def gang_is_whole_or_absent(fleet: FleetModel) -> None:
 
 
 def group_rule_holds(fleet: FleetModel, rule: GroupRule) -> None:
-    """For every w with the rule and every group g, a node or a rack:  Σ_{n∈g} x[w,n] ≤ each − fixed[w,g],  if each is bounded;
+    """For every w with the rule and every group g (node, rack or site):  Σ_{n∈g} x[w,n] ≤ each − fixed[w,g] if bounded;
 
-    x[w,n] ≤ top[w,n] · in[w,g(n)],  Σ_g in[w,g] ≤ 1,  if all have to be in one.  A node without a rack is a g alone.
+    x[w,n] ≤ top[w,n] · in[w,g(n)],  Σ_g in[w,g] ≤ 1,  if all have to be in one.  Whoever names no rack or site: `group_of`.
     """
     for name, nodes in fleet.by_request.items():
         for one in (one for one in fleet.request(name).groups if one.of is rule):
@@ -47,25 +49,27 @@ def group_rule_holds(fleet: FleetModel, rule: GroupRule) -> None:
 
 
 def others_stay_away(fleet: FleetModel, rule: GroupRule) -> None:
-    """For every node n:  Σ_w in[w,n] ≤ 1;  for every rack g with n and w that says rack:  in[w,g] + Σ_{v≠w} in[v,n] ≤ 1.
+    """For every node n:  Σ_w in[w,n] ≤ 1;  for every rack or site g and w that says so:  in[w,g] + Σ_{v≠w} in[v,n] ≤ 1, n ∈ g.
 
     in[w,·] ≥ x[w,n] / top[w,n], for all w with the rule. Near those that are fixed no x is a variable.
     """
     if not rule.others:
         return
     of = {name: one.level for name in fleet.by_request for one in fleet.request(name).groups if one.of is rule}
-    racks: dict[str, dict[str, list[str]]] = {}
-    for node, names in fleet.by_node.items():
-        if here := [name for name in names if name in of]:
-            racks.setdefault(group_of(fleet.node(node), "rack"), {})[node] = here
-    for rack, nodes in racks.items():
-        on = {(name, node): _used(fleet, name, node, [node]) for node, names in nodes.items() for name in names}
-        whole = {name for names in nodes.values() for name in names if of[name] == "rack"}
-        in_rack = {name: _used(fleet, name, rack, [node for node, names in nodes.items() if name in names]) for name in whole}
-        for node, names in nodes.items():
-            fleet.at_most([(on[name, node], 1) for name in names], 1)
-            for name in sorted(whole):
-                fleet.at_most([(in_rack[name], 1), *((on[other, node], 1) for other in names if other != name)], 1)
+    here = {node: mine for node, names in fleet.by_node.items() if (mine := [name for name in names if name in of])}
+    on = {(name, node): _used(fleet, name, node, [node]) for node, names in here.items() for name in names}
+    for node, names in here.items():
+        fleet.at_most([(on[name, node], 1) for name in names], 1)
+    for level in LEVELS[1:]:
+        groups: dict[str, list[str]] = {}
+        for node in here if level in of.values() else ():
+            groups.setdefault(group_of(fleet.node(node), level), []).append(node)
+        for group, nodes in groups.items():
+            whole = sorted({name for node in nodes for name in here[node] if of[name] == level})
+            used = {name: _used(fleet, name, group, [node for node in nodes if name in here[node]]) for name in whole}
+            fleet.at_most([(var, 1) for var in used.values()], 1)
+            for node, name in itertools.product(nodes, whole):
+                fleet.at_most([(used[name], 1), *((on[other, node], 1) for other in here[node] if other != name)], 1)
 
 
 def _used(fleet: FleetModel, name: str, group: str, nodes: list[str]) -> cp_model.IntVar:

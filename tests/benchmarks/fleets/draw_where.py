@@ -1,0 +1,74 @@
+"""Where else may workloads be? Sites, drawn from streams of their own: all else stays as it was drawn.
+
+Fleets of seeds below FIRST stay as they were: some are kept for what was answered wrong on them once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.benchmarks.fleets.draw import chance, weighted
+from tests.benchmarks.fleets.written import Data, Drawn
+
+FIRST = 200_000
+#: How often a fleet has a feature.
+SITES = 0.3
+
+
+def more(drawn: Drawn, seed: int) -> Drawn:
+    """The same fleet, some with more about where its workloads are."""
+    rng = random.Random(f"where {seed}")
+    if seed < FIRST:
+        return drawn
+    if chance(rng, SITES):
+        _one_site_each(drawn.data)
+        for one in drawn.data["workloads"].values():
+            if chance(rng, 0.2):
+                _by_site(rng, one)
+    return drawn
+
+
+def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
+    """An edit of the same, in words; nothing where the fleet has none of it."""
+    rng = random.Random(f"where {seed} {number} {attempt}")
+    edits: dict[Callable[[random.Random, Drawn], str], int] = {}
+    if _sited(drawn.data):
+        _one_site_each(drawn.data)
+        edits[_site] = 1
+    return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
+
+
+def members(one: Data) -> int:
+    """Replicas that are guaranteed."""
+    return int(one.get("gang") or str(one.get("replicas", 1)).split("..", maxsplit=1)[0])
+
+
+def _sited(data: Data) -> bool:
+    return any("site" in str(one.get("place", "")) for one in data["workloads"].values())
+
+
+def _one_site_each(data: Data) -> None:
+    """A rack is in the site of its first node."""
+    first: dict[str, str | None] = {}
+    for entry in data["nodes"].values():
+        site = first.setdefault(entry["rack"], entry.get("site")) if "rack" in entry else entry.get("site")
+        entry.pop("site", None)
+        if site:
+            entry["site"] = site
+
+
+def _by_site(rng: random.Random, one: Data) -> str:
+    place = {key: value for key, value in one.get("place", {}).items() if key in ("select", "numa")}
+    count = members(one)
+    choices: list[Data] = [{"apart": "site"}, {"apart": "rack"}, {"within": "site"}, {"per_site": 3, "per_rack": 2}]
+    choices += [{"spread": "site"}] if count <= 3 else []
+    choices += [{"per_site": 1 + count // 2}, {"per_rack": 1 + count // 2}, {"within": "site", "spread": "rack"}]
+    one["place"] = place | rng.choice(choices)
+    return f"place {one['place']}"
+
+
+def _site(rng: random.Random, drawn: Drawn) -> str:
+    data = drawn.data
+    name = rng.choice(list(data["workloads"]))
+    return f"{name}: {_by_site(rng, data['workloads'][name])}"
