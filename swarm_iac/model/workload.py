@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
 from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Account, Name, Value, with_former
 from swarm_iac.model.hardware import Gpus, GpusField
+from swarm_iac.model.place.where import Where
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
@@ -81,187 +80,6 @@ class Network(Value):
     egress: BitsPerSecond | None = Field(default=None, description="Bandwidth out, reserved and enforced.")
     ingress: BitsPerSecond | None = Field(default=None, description="Bandwidth in, reserved and enforced.")
     between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, in each direction.")
-
-
-#: Kinds of groups of nodes, the smallest first: each is in one of the next.
-Level = Literal["node", "rack", "site"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class GroupRule:
-    """What a key of `place` demands of groups of nodes: each node alone, each rack or each site, as the key's value says.
-
-    Of a key whose value is a number, that is `each`, and `level` says what a group is. The solver derives all that it does
-    from this; `limits` has a rule of its own for each, of the name `judged`.
-    """
-
-    rule: str  # its name in reasons
-    judged: str
-    each: int | None = None  # most replicas of the workload in one group
-    together: bool = False  # all replicas in one group
-    others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
-    text: str  # of a reason; {level} is the kind of group, {each} the most in one
-    leaves: str  # which nodes it leaves, as in "of those …"
-    bars: tuple[str, str]  # what it says of the others: a verb, and the rest
-    level: Level = "node"
-    key: str = ""  # in `place`; taken from there
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A rule on groups of nodes, as a workload has it."""
-
-    of: GroupRule
-    value: Level | int
-
-    @property
-    def level(self) -> Level:
-        """What a group is."""
-        return self.of.level if isinstance(self.value, int) else self.value
-
-    @property
-    def each(self) -> int | None:
-        """The most replicas in one group."""
-        return self.value if isinstance(self.value, int) else self.of.each
-
-    def left(self, held: dict[str, int], group: str) -> int | None:
-        """How many more replicas may go to a group, beside so many in each; None: any number."""
-        if self.of.together and held.keys() - {group}:
-            return 0
-        return None if self.each is None else max(0, self.each - held.get(group, 0))
-
-    def format(self, words: str) -> str:
-        """Words of the rule, about this."""
-        return words.format(level=self.level, each=self.each)
-
-    def __str__(self) -> str:
-        return f"`{self.of.key}: {self.value}`"
-
-
-SPREAD = GroupRule(
-    rule="spread_keeps_apart",
-    judged="replicas_are_spread",
-    each=1,
-    text="no two replicas on one {level}: no other {level} has capacity",
-    leaves="without a replica of it",
-    bars=("hold", "a replica already"),
-)
-WITHIN = GroupRule(
-    rule="within_keeps_together",
-    judged="replicas_stay_within",
-    together=True,
-    text="all in one {level}: no {level} fits all",
-    leaves="with its others",
-    bars=("are", "outside its {level}"),
-)
-PER_NODE = GroupRule(
-    rule="per_node_holds",
-    judged="replicas_stay_under_per_node",
-    text="at most {each} on one node: no other node has capacity",
-    leaves="with fewer of its replicas",
-    bars=("hold", "{each} of its replicas already"),
-)
-PER_RACK = GroupRule(
-    rule="per_rack_holds",
-    judged="replicas_stay_under_per_rack",
-    text="at most {each} in one rack: no other rack has capacity",
-    leaves="with fewer of its replicas",
-    bars=("have", "{each} of its replicas in the rack already"),
-    level="rack",
-)
-PER_SITE = GroupRule(
-    rule="per_site_holds",
-    judged="replicas_stay_under_per_site",
-    text="at most {each} in one site: no other site has capacity",
-    leaves="with fewer of its replicas",
-    bars=("have", "{each} of its replicas in the site already"),
-    level="site",
-)
-APART = GroupRule(
-    rule="apart_keeps_away",
-    judged="workloads_stay_apart",
-    others=True,
-    text="no other workload with `apart` near it: each node with capacity is too near to one",
-    leaves="without another workload with `apart`",
-    bars=("are", "too near to another workload with `apart`"),
-)
-
-
-def _hashable(value: Any) -> Hashable:
-    if isinstance(value, dict):
-        return tuple(sorted(value.items()))
-    return tuple(value) if isinstance(value, list) else value
-
-
-class Where(Value):
-    """Where replicas may be placed."""
-
-    select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
-    spread: Annotated[Level | None, SPREAD] = Field(
-        default=None, description="No two replicas on the same node (or in the same rack or site)."
-    )
-    within: Annotated[Level | None, WITHIN] = Field(
-        default=None, description="All replicas on one node (or in one rack or site)."
-    )
-    per_node: Annotated[int | None, PER_NODE] = Field(
-        default=None, ge=1, le=100_000, description="At most so many replicas on one node (`--ntasks-per-node` of Slurm)."
-    )
-    per_rack: Annotated[int | None, PER_RACK] = Field(
-        default=None, ge=1, le=100_000, description="At most so many replicas in one rack."
-    )
-    per_site: Annotated[int | None, PER_SITE] = Field(
-        default=None, ge=1, le=100_000, description="At most so many replicas in one site."
-    )
-    apart: Annotated[Level | None, APART] = Field(
-        default=None,
-        description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
-        "share an uplink.",
-    )
-    numa: Literal["single"] | None = Field(
-        default=None,
-        description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
-        "Kubernetes Topology Manager), else it is pending. What already runs on several stays.",
-    )
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(_hashable, self.__dict__.values())))
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The rules on groups of nodes that it has."""
-        return tuple(Group(rule, value) for rule in GROUP_RULES if (value := getattr(self, rule.key)))
-
-    @property
-    def together(self) -> Level | None:
-        """Have all replicas to be in one group of nodes, and in one of which kind?"""
-        return together(self.groups)
-
-    @property
-    def each_node(self) -> tuple[Hashable, ...]:
-        """All that it demands of a node whatever runs there: equal for workloads that suit the same nodes."""
-        return tuple(_hashable(getattr(self, key)) for key in _EACH_NODE)
-
-    @property
-    def labels(self) -> Iterable[str]:
-        """The labels that it looks at."""
-        return self.select
-
-    def suits(self, labels: Mapping[str, str]) -> bool:
-        """May replicas be on a node with these labels, whatever runs there?"""
-        return all(labels.get(label) == value for label, value in self.select.items())
-
-
-def together(groups: Iterable[Group]) -> Level | None:
-    """Have all replicas to be in one group of nodes, by these rules, and in one of which kind?"""
-    return min((group.level for group in groups if group.of.together), key=LEVELS.index, default=None)
-
-
-#: Of each key of `place` that has one, in their order.
-GROUP_RULES: tuple[GroupRule, ...] = tuple(
-    replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
-)
-_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", *(rule.key for rule in GROUP_RULES)})
 
 
 class Run(Value):

@@ -6,9 +6,10 @@ import pytest
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.hardware import Gpus, Hardware
+from swarm_iac.model.place.where import Where
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.state import Desired, Observed
-from swarm_iac.model.workload import Each, Where, Workload
+from swarm_iac.model.workload import Each, Workload
 from swarm_iac.plan import guards, steps
 from swarm_iac.plan.order.temporary_placement import may_be_placed
 from swarm_iac.units import Bytes, Cpus

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any, Literal, get_args, get_origin
 
+from swarm_iac.model.place.where import GROUP_RULES, Where
 from swarm_iac.model.resource import LIMITS, RESOURCES, Resource
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import GROUP_RULES, Where
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 
 HARDWARE: dict[str, dict[str, Any]] = {

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import NAMES
-from swarm_iac.model.workload import GROUP_RULES, PER_NODE, Group
+from swarm_iac.model.place.groups import PER_NODE, Group
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.lacking import lacking

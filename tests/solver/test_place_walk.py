@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.model.workload import GROUP_RULES, GroupRule
+from swarm_iac.model.place.groups import GroupRule
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.snapshot.suitability import FIT, NodeRule
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-WORKLOAD, SUITABILITY = Path("swarm_iac/model/workload.py"), Path("swarm_iac/solver/snapshot/suitability.py")
+WHERE, GROUPS = Path("swarm_iac/model/place/where.py"), Path("swarm_iac/model/place/groups.py")
+SUITABILITY = Path("swarm_iac/solver/snapshot/suitability.py")
 REQUESTS = Path("swarm_iac/limits/requests.py")
 JUDGED, TOLD = Path("tests/limits/test_rules.py"), Path("tests/solver/test_place.py")
 #: What is said where a row of the table is wrong in itself.
@@ -75,7 +77,7 @@ def replaced(text: str, node: ast.AST, by: str) -> str:
 
 def row_of(rule: GroupRule | NodeRule) -> tuple[Path, ast.Call]:
     """The row of the table, and its file."""
-    path, kind = (WORKLOAD, "GroupRule") if isinstance(rule, GroupRule) else (SUITABILITY, "NodeRule")
+    path, kind = (GROUPS, "GroupRule") if isinstance(rule, GroupRule) else (SUITABILITY, "NodeRule")
     name = rule.rule if isinstance(rule, GroupRule) else rule.name
     calls = (
         one for one in ast.walk(ast.parse(read(path))) if isinstance(one, ast.Call) and getattr(one.func, "id", "") == kind
@@ -104,7 +106,7 @@ def mutants(rule: GroupRule | NodeRule) -> Iterator[Mutant]:
     name = rule.rule if isinstance(rule, GroupRule) else rule.name
     path, row = row_of(rule)
     if isinstance(rule, GroupRule):
-        yield "its row", path, re.sub(rf"(    {rule.key}: )Annotated\[(.*?), [A-Z_]+\]", r"\1\2", read(path))
+        yield "its row", WHERE, re.sub(rf"(    {rule.key}: )Annotated\[(.*?), [A-Z_]+\]", r"\1\2", read(WHERE))
     else:
         yield "its row", path, replaced(read(path), row, "")
     yield "its rule in limits", REQUESTS, re.sub(rf"^    {rule.judged},\n", "", read(REQUESTS), flags=re.MULTILINE)

@@ -17,9 +17,9 @@ import pytest
 
 from swarm_iac.limits import Violation, judge
 from swarm_iac.limits.machines import NODE_RULES
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import GROUP_RULES
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
 from swarm_iac.solver.explain.counting import CEILING_RULES, STATES

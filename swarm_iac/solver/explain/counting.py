@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.workload import GROUP_RULES, Level, together
+from swarm_iac.model.place.groups import Level, together
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
 from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest

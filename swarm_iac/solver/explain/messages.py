@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.resource import Noun
-from swarm_iac.model.workload import GROUP_RULES, PRIORITIES
+from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of

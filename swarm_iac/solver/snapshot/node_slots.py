@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.workload import Level
+from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.place.groups import LEVELS, Group, Level
+from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import LEVELS, Group, Level, Where
 from swarm_iac.solver.snapshot.layout import (
     CORES,
     COUNTED,

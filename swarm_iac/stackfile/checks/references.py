@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.stack import DEPTH, Stack
-from swarm_iac.model.workload import LEVELS, LONGEST, Time, Workload
+from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source

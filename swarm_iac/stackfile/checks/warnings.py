@@ -10,9 +10,10 @@ from typing import Any
 from swarm_iac.errors import Problem
 from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
+from swarm_iac.model.place.groups import Level
 from swarm_iac.model.resource import LIMITS, RESOURCES
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Level, Workload
+from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from swarm_iac.model.workload import GROUP_RULES
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.exact.rules import ceilings, gpu_parts, node, numa, rack, workload
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK

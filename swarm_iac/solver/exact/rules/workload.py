@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from swarm_iac.model.workload import LEVELS, GroupRule
+from swarm_iac.model.place.groups import LEVELS, GroupRule
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.snapshot.capacity import group_of, held

@@ -1,0 +1,1 @@
+"""Where may the replicas of a workload be placed?"""

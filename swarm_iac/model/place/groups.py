@@ -1,0 +1,116 @@
+"""What may a workload demand of groups of nodes: of each node, rack or site?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+#: Kinds of groups of nodes, the smallest first: each is in one of the next.
+Level = Literal["node", "rack", "site"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupRule:
+    """What a key of `place` demands of groups of nodes: each node alone, each rack or each site, as the key's value says.
+
+    Of a key whose value is a number, that is `each`, and `level` says what a group is. The solver derives all that it does
+    from this; `limits` has a rule of its own for each, of the name `judged`.
+    """
+
+    rule: str  # its name in reasons
+    judged: str
+    each: int | None = None  # most replicas of the workload in one group
+    together: bool = False  # all replicas in one group
+    others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
+    text: str  # of a reason; {level} is the kind of group, {each} the most in one
+    leaves: str  # which nodes it leaves, as in "of those …"
+    bars: tuple[str, str]  # what it says of the others: a verb, and the rest
+    level: Level = "node"
+    key: str = ""  # in `place`; taken from there
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A rule on groups of nodes, as a workload has it."""
+
+    of: GroupRule
+    value: Level | int
+
+    @property
+    def level(self) -> Level:
+        """What a group is."""
+        return self.of.level if isinstance(self.value, int) else self.value
+
+    @property
+    def each(self) -> int | None:
+        """The most replicas in one group."""
+        return self.value if isinstance(self.value, int) else self.of.each
+
+    def left(self, held: dict[str, int], group: str) -> int | None:
+        """How many more replicas may go to a group, beside so many in each; None: any number."""
+        if self.of.together and held.keys() - {group}:
+            return 0
+        return None if self.each is None else max(0, self.each - held.get(group, 0))
+
+    def format(self, words: str) -> str:
+        """Words of the rule, about this."""
+        return words.format(level=self.level, each=self.each)
+
+    def __str__(self) -> str:
+        return f"`{self.of.key}: {self.value}`"
+
+
+SPREAD = GroupRule(
+    rule="spread_keeps_apart",
+    judged="replicas_are_spread",
+    each=1,
+    text="no two replicas on one {level}: no other {level} has capacity",
+    leaves="without a replica of it",
+    bars=("hold", "a replica already"),
+)
+WITHIN = GroupRule(
+    rule="within_keeps_together",
+    judged="replicas_stay_within",
+    together=True,
+    text="all in one {level}: no {level} fits all",
+    leaves="with its others",
+    bars=("are", "outside its {level}"),
+)
+PER_NODE = GroupRule(
+    rule="per_node_holds",
+    judged="replicas_stay_under_per_node",
+    text="at most {each} on one node: no other node has capacity",
+    leaves="with fewer of its replicas",
+    bars=("hold", "{each} of its replicas already"),
+)
+PER_RACK = GroupRule(
+    rule="per_rack_holds",
+    judged="replicas_stay_under_per_rack",
+    text="at most {each} in one rack: no other rack has capacity",
+    leaves="with fewer of its replicas",
+    bars=("have", "{each} of its replicas in the rack already"),
+    level="rack",
+)
+PER_SITE = GroupRule(
+    rule="per_site_holds",
+    judged="replicas_stay_under_per_site",
+    text="at most {each} in one site: no other site has capacity",
+    leaves="with fewer of its replicas",
+    bars=("have", "{each} of its replicas in the site already"),
+    level="site",
+)
+APART = GroupRule(
+    rule="apart_keeps_away",
+    judged="workloads_stay_apart",
+    others=True,
+    text="no other workload with `apart` near it: each node with capacity is too near to one",
+    leaves="without another workload with `apart`",
+    bars=("are", "too near to another workload with `apart`"),
+)
+
+
+def together(groups: Iterable[Group]) -> Level | None:
+    """Have all replicas to be in one group of nodes, by these rules, and in one of which kind?"""
+    return min((group.level for group in groups if group.of.together), key=LEVELS.index, default=None)

@@ -1,0 +1,83 @@
+"""Where may replicas be placed? The keys of `place`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from swarm_iac.model.base import Name, Value
+from swarm_iac.model.place.groups import APART, PER_NODE, PER_RACK, PER_SITE, SPREAD, WITHIN, Group, GroupRule, Level, together
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Where(Value):
+    """Where replicas may be placed."""
+
+    select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
+    spread: Annotated[Level | None, SPREAD] = Field(
+        default=None, description="No two replicas on the same node (or in the same rack or site)."
+    )
+    within: Annotated[Level | None, WITHIN] = Field(
+        default=None, description="All replicas on one node (or in one rack or site)."
+    )
+    per_node: Annotated[int | None, PER_NODE] = Field(
+        default=None, ge=1, le=100_000, description="At most so many replicas on one node (`--ntasks-per-node` of Slurm)."
+    )
+    per_rack: Annotated[int | None, PER_RACK] = Field(
+        default=None, ge=1, le=100_000, description="At most so many replicas in one rack."
+    )
+    per_site: Annotated[int | None, PER_SITE] = Field(
+        default=None, ge=1, le=100_000, description="At most so many replicas in one site."
+    )
+    apart: Annotated[Level | None, APART] = Field(
+        default=None,
+        description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
+        "share an uplink.",
+    )
+    numa: Literal["single"] | None = Field(
+        default=None,
+        description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
+        "Kubernetes Topology Manager), else it is pending. What already runs on several stays.",
+    )
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(_hashable, self.__dict__.values())))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The rules on groups of nodes that it has."""
+        return tuple(Group(rule, value) for rule in GROUP_RULES if (value := getattr(self, rule.key)))
+
+    @property
+    def together(self) -> Level | None:
+        """Have all replicas to be in one group of nodes, and in one of which kind?"""
+        return together(self.groups)
+
+    @property
+    def each_node(self) -> tuple[Hashable, ...]:
+        """All that it demands of a node whatever runs there: equal for workloads that suit the same nodes."""
+        return tuple(_hashable(getattr(self, key)) for key in _EACH_NODE)
+
+    @property
+    def labels(self) -> Iterable[str]:
+        """The labels that it looks at."""
+        return self.select
+
+    def suits(self, labels: Mapping[str, str]) -> bool:
+        """May replicas be on a node with these labels, whatever runs there?"""
+        return all(labels.get(label) == value for label, value in self.select.items())
+
+
+#: Of each key of `place` that has one, in their order.
+GROUP_RULES: tuple[GroupRule, ...] = tuple(
+    replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
+)
+_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", *(rule.key for rule in GROUP_RULES)})
