@@ -46,7 +46,7 @@ _NODES = """\
 as wide as the lower end is written. One entry may name at most 10,000 nodes.
 
 **Later entries refine earlier ones.** An entry with `hardware` defines nodes; two of these may not name the same node. An
-entry without `hardware` changes nodes defined above it, key by key; its labels are added to theirs.
+entry without `hardware` changes nodes defined above it, key by key; its labels and taints are added to theirs.
 
 **`{name}`** in `ssh` is the node's name: `ssh: "root@{name}.example.org"`. Every node needs an `ssh` in the end. Without a
 `state` it is `ready`.
@@ -54,6 +54,16 @@ entry without `hardware` changes nodes defined above it, key by key; its labels 
 **`site`** is where the node is, as a name. For `place`, a node is in one rack and a rack in one site: a node without a rack
 is a rack of its own, and a rack without a site a site of its own. Where a workload counts by site, a rack in two sites is a
 mistake.
+
+**`taints`** keep new work off a node unless it tolerates all of them (`place.tolerate`), as taints of Kubernetes with the
+effect NoSchedule do. What already runs there stays, also when it restarts or changes its size; nothing else comes, and what
+belongs to another user now is new. A taint may be reserved for teams: workloads of other users that tolerate it are a mistake
+in the file.
+
+    gpu-[01-08]: {hardware: h100, ssh: "root@{name}.example.org", taints: {dedicated: research}}
+    gpu-[07-08]: {taints: {dedicated: {value: research, teams: [research]}}}
+
+    fine: {user: ada, each: {gpus: 8}, place: {tolerate: {dedicated: research}}}      # or "*": any value of the key
 
 **`state`** is `ready`, `cordon` (no new work, running work stays), `drain` (all work leaves) or `lost` (given up: its work
 may start elsewhere). An entry with a `state` replaces `reason` and `drain_by` from above as well. With **`drain_by`**, a

@@ -35,7 +35,12 @@ NAMES = frozenset((*(rule.__name__ for rule in RULES), *machines.NODE_RULES)) - 
 
 
 #: What allocations that stand where they ran are excused from.
-_EXCUSED = (requests.states_allow, numa.numa_covers_devices, numa.replicas_are_on_one_numa_node)
+_EXCUSED = (
+    requests.states_allow,
+    requests.taints_keep_new_work_away,
+    numa.numa_covers_devices,
+    numa.replicas_are_on_one_numa_node,
+)
 
 
 def excused(stack: Stack, placement: Placement, kept: frozenset[str]) -> frozenset[str]:
@@ -54,9 +59,9 @@ def judge(
 ) -> tuple[Violation, ...]:
     """All violations, in the order of RULES; empty when the placement may stand.
 
-    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned one, bound to fewer NUMA
-    nodes than their devices lie on, and on several where one is asked for. `held` tells what each that ran anywhere held
-    then: so much may stand above the limit of its user, of a team or of the cluster.
+    `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned or tainted one, bound to
+    fewer NUMA nodes than their devices lie on, and on several where one is asked for. `held` tells what each that ran
+    anywhere held then: so much may stand above the limit of its user, of a team or of the cluster.
     Without `today`, every exception to a limit holds.
     """
     placed = PlacementIndex(stack, placement, today, kept, held)

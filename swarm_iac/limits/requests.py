@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.resource import RESOURCES, demand_of, held_of
+from swarm_iac.model.stack import Stack
 
 
 def everything_is_known(placed: PlacementIndex) -> Iterator[Violation]:
@@ -160,6 +161,36 @@ def labels_match_select(placed: PlacementIndex) -> Iterator[Violation]:
                 yield Violation(rule="labels_match_select", text=text, subject=one.name, path=path)
 
 
+def taints_keep_new_work_away(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every a ∉ kept of w, not ended, and (k, v) ∈ taints(node_a):  tolerate_w[k] ∈ {v, *}, and team_w ∈ teams_k,v ≠ ∅
+
+    Whose taint names no teams is for all. What ran there before the taint came stays.
+    """
+    stack = placed.stack
+    tainted = [one for ones in placed.going.values() for one in ones if stack.nodes[one.node].taints]
+    for one in (one for one in tainted if one.name not in placed.kept):
+        workload = stack.workloads[one.workload]
+        for key, taint in stack.nodes[one.node].taints.items():
+            value = f"{key}: {taint.value}"
+            if workload.place.tolerate.get(key) not in ("*", taint.value):
+                text = f"{one.name} is on {one.node}, and does not tolerate its taint {value}"
+            elif taint.teams and not _inside(stack, workload.user, taint.teams):
+                text = f"{one.name} is on {one.node}, whose taint {value} is for {', '.join(taint.teams)} alone"
+            else:
+                continue
+            path = f"workloads.{one.workload}.place.tolerate"
+            yield Violation(rule="taints_keep_new_work_away", text=text, subject=one.name, path=path)
+            break
+
+
+def _inside(stack: Stack, user: str, teams: tuple[str, ...]) -> bool:
+    """Is the user in one of the teams, or in one that is inside of them?"""
+    within = set(teams)
+    while more := {name for name, team in stack.teams.items() if team.parent in within} - within:
+        within |= more
+    return any(user in stack.teams[name].users for name in within & stack.teams.keys())
+
+
 def states_allow(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a that has not ended:  state(node_a) = ready, or cordon and a ∈ kept"""
     for one in (one for ones in placed.going.values() for one in ones):
@@ -176,6 +207,7 @@ ASKED = (everything_is_known, indices_are_unique, sizes_equal_request)
 PLACED = (
     states_allow,
     labels_match_select,
+    taints_keep_new_work_away,
     replicas_are_spread,
     replicas_stay_within,
     replicas_stay_under_per_node,

@@ -11,6 +11,7 @@ from pydantic import Field, create_model, model_validator
 from swarm_iac.model import resource
 from swarm_iac.model.base import Account, Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
+from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
@@ -126,6 +127,7 @@ class Node(Value):
         description="How it is reached: user@host[:port], or `local` for this machine. `{name}` is the node's name.",
     )
     labels: dict[Name, str] = Field(default={}, description="Labels that `place.select` can ask for.")
+    taints: dict[Name, TaintField] = Field(default={}, description="Keep new work off it that does not tolerate them.")
     state: NodeState = Field(
         default="ready", description="ready | cordon (no new work) | drain (all work leaves) | lost (given up)."
     )
@@ -200,6 +202,10 @@ class Stack(Value):
         """Name of the allocation on its node: that of the workload it was renamed from, where there is one."""
         workload = self.workloads[allocation.workload].renamed_from or allocation.workload
         return f"{workload}-{allocation.index}"
+
+    def teams_of(self, user: str) -> tuple[str, ...]:
+        """The team of a user and those that it is inside of, innermost first."""
+        return next((self.line_of(name) for name, team in self.teams.items() if user in team.users), ())
 
     def users(self) -> frozenset[str]:
         """All known users."""

@@ -169,6 +169,17 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("states_allow", {"nodes__n1__state": "cordon"}, lambda s: [put(s, "free-0", "n1")]),
     ("labels_match_select", {ON + "select": {"disk": "slow"}}, lambda s: pair(s)[:1]),
     ("labels_match_select", {ON + "select": {"rack": "r2"}}, lambda s: pair(s)[:1]),
+    ("taints_keep_new_work_away", {"nodes__n1__taints": {"for": "a"}}, lambda s: pair(s)[:1]),
+    ("taints_keep_new_work_away", {"nodes__n1__taints": {"for": "a"}, ON + "tolerate": {"for": "b"}}, lambda s: pair(s)[:1]),
+    (
+        "taints_keep_new_work_away",
+        {
+            "nodes__n1__taints": {"for": {"value": "a", "teams": ["b"]}},
+            ON + "tolerate": {"for": "*"},
+            "teams__b": {"users": []},
+        },
+        lambda s: pair(s)[:1],
+    ),
     ("replicas_are_spread", {ON + "spread": "node"}, lambda s: pair(s, "n1", "n1")),
     ("replicas_are_spread", {ON + "spread": "rack"}, pair),
     ("replicas_stay_within", {ON + "within": "node"}, pair),
@@ -242,6 +253,7 @@ def test_every_rule_has_a_case_and_an_equation() -> None:
         {"nodes__n1__state": "cordon"},
         {ON + "select": {"disk": "slow"}},
         {ON + "spread": "node"},
+        {"nodes__n1__taints": {"for": "a"}},
         {ON + "numa": "single"},
         {"limits__user__gpus": 1, "limits__user__memory": "1 GB"},
         {"limits__user__storage": "150 GB"},
@@ -272,6 +284,16 @@ def test_who_comes_finds_the_disk_less_the_files_of_finished_jobs() -> None:
 def test_what_was_there_may_stay_on_a_cordoned_node() -> None:
     of = stack(nodes__n1__state="cordon")
     assert rules(of, put(of, "free-0", "n1"), kept=frozenset({"free-0"})) == []
+
+
+def test_what_was_there_may_stay_beside_a_taint_and_what_tolerates_it_may_come() -> None:
+    of = stack(nodes__n1__taints={"for": "a"})
+    assert rules(of, put(of, "free-0", "n1"), kept=frozenset({"free-0"})) == []
+    for value in ("a", "*"):
+        of = stack(
+            nodes__n1__taints={"for": {"value": "a", "teams": ["a"]}}, workloads__free__place={"tolerate": {"for": value}}
+        )
+        assert rules(of, put(of, "free-0", "n1")) == []
 
 
 def test_what_ran_keeps_fewer_numa_nodes_than_its_devices_lie_on_and_never_more_memory() -> None:

@@ -48,6 +48,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     where = draw(st.sampled_from([{}, {}, *PLACES]))
     if draw(st.integers(0, 4)) == 0:
         where = where | {"numa": "single"}
+    if draw(st.integers(0, 3)) == 0:
+        where = where | {"tolerate": {"for": draw(st.sampled_from(["a", "*"]))}}
     for row in (row for row in RESOURCES if row.name not in OWN):
         request = asking(request, row, count) if (count := draw(st.sampled_from([0, 0, 2, 4]))) else request
     return request | ({"place": where} if where else {})
@@ -87,7 +89,8 @@ def fleets(draw: st.DrawFn) -> tuple[Stack, Stack]:
     }
     before = stack_of(nodes, works, **rest)
     state = st.sampled_from(["ready", "ready", "ready", "cordon", "drain"])
-    states = {name: node | {"state": draw(state)} for name, node in nodes.items()}
+    taints = st.sampled_from([{}, {}, {}, {"taints": {"for": "a"}}])
+    states = {name: node | {"state": draw(state)} | draw(taints) for name, node in nodes.items()}
     now = stack_of(states, works | {"w0": draw(requests())}, **rest)
     return before, now
 

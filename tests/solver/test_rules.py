@@ -115,7 +115,20 @@ def _numa(rng: random.Random, fleet: dict[str, Any]) -> None:
 
 
 def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
-    fleet["after"] = {rng.choice(sorted(fleet["nodes"])): {"state": rng.choice(["cordon", "drain", "lost"])}}
+    fleet.setdefault("after", {})[rng.choice(sorted(fleet["nodes"]))] = {"state": rng.choice(["cordon", "drain", "lost"])}
+
+
+def _taints(rng: random.Random, fleet: dict[str, Any]) -> None:
+    """Some nodes are tainted from the start, some later; some taints are reserved, and some workloads tolerate them."""
+    fleet["teams"] = {"a": {"users": ["ada"]}, "b": {"users": ["bo"]}}
+    taints = ({"for": "a"}, {"for": "b"}, {"for": {"value": "a", "teams": ["b"]}}, {"for": "a", "fan": "yes"})
+    later = fleet.setdefault("after", {})
+    for name in rng.sample(sorted(fleet["nodes"]), 2):
+        (fleet["nodes"][name] if rng.random() < 0.5 else later.setdefault(name, {}))["taints"] = rng.choice(taints)
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        request = fleet["workloads"][name]
+        tolerate = rng.choice([{"for": "a"}, {"for": "*"}, {"for": "*", "fan": "*"}])
+        request["place"] = request.get("place", {}) | {"tolerate": tolerate}
 
 
 #: A team, and one around it.
@@ -140,6 +153,7 @@ RULES: dict[str, Rule] = {
     "single_fits_numa_node": _numa,
     "gang_is_whole_or_absent": _gang,
     "selector_matches": _request("place", {"select": {"zone": "a"}}),
+    "taints_are_tolerated": _taints,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
     "gpu_memory_suffices": _each("gpus", {"count": 1, "memory": "60 GB"}, {"count": 2, "memory": "60 GB"}),
     "node_is_ready": _state,

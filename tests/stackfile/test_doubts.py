@@ -46,6 +46,9 @@ def test_a_sound_file_has_no_warning() -> None:
         ("spread: node", "per_site: 4",
          "lab.yaml:10:82: workloads.chat.place.per_site: `per_site: 4` counts each rack as a site: no node names its site\n"
          "  hint: give the nodes a `site`"),
+        ("place: {spread: node}", "place: {tolerate: {fan: broken}}",
+         "lab.yaml:10:88: workloads.chat.place.tolerate.fan: tolerates fan: broken, and no node has a taint 'fan'\n"
+         "  hint: delete it"),
         ("2026-11-22", "2026-11-21",
          "lab.yaml:6:19: limits.except[0]: expired on 2026-11-21: bo may add nothing above the common ceiling\n"
          "  hint: prolong it, or take it out"),
@@ -73,6 +76,15 @@ def test_a_sound_file_has_no_warning() -> None:
 def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:
     assert old in STACK
     assert told(STACK.replace(old, new)) == [warning]
+
+
+def test_a_toleration_that_is_misspelt_gets_a_hint() -> None:
+    tainted = STACK.replace("tuning: capped, ssh", "tuning: capped, taints: {dedicated: research}, ssh")
+    for wrong, near in (("{dedicatde: research}", "dedicated"), ("{dedicated: reserch}", "research")):
+        (warning,) = told(tainted.replace("place: {spread: node}", f"place: {{tolerate: {wrong}}}"))
+        assert f"did you mean {near!r}?" in warning or f"did you mean {near}?" in warning
+    for right in ("{dedicated: research}", '{dedicated: "*"}'):
+        assert told(tainted.replace("place: {spread: node}", f"place: {{tolerate: {right}}}")) == []
 
 
 def test_a_cap_that_some_work_brings_bounds_only_that_work() -> None:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from swarm_iac.model.base import Name, Value
 from swarm_iac.model.place.groups import APART, PER_NODE, PER_RACK, PER_SITE, SPREAD, WITHIN, Group, GroupRule, Level, together
+from swarm_iac.model.place.taints import ANY, Taint, Tolerated
 
 
 def _hashable(value: Any) -> Hashable:
@@ -22,6 +23,10 @@ class Where(Value):
     """Where replicas may be placed."""
 
     select: dict[Name, str] = Field(default={}, description="Labels a node must carry; `site` and `rack` count as labels.")
+    tolerate: dict[Name, Tolerated] = Field(
+        default={},
+        description='Taints of nodes that it may be on nonetheless, as in `{dedicated: research}`; `"*"`: any value.',
+    )
     spread: Annotated[Level | None, SPREAD] = Field(
         default=None, description="No two replicas on the same node (or in the same rack or site)."
     )
@@ -65,6 +70,10 @@ class Where(Value):
     def each_node(self) -> tuple[Hashable, ...]:
         """All that it demands of a node whatever runs there: equal for workloads that suit the same nodes."""
         return tuple(_hashable(getattr(self, key)) for key in _EACH_NODE)
+
+    def tolerates(self, taints: Mapping[str, Taint], teams: tuple[str, ...]) -> bool:
+        """May replicas of a user in these teams come to a node with these taints?"""
+        return all(self.tolerate.get(key) in (taint.value, ANY) and taint.admits(teams) for key, taint in taints.items())
 
     @property
     def labels(self) -> Iterable[str]:

@@ -33,7 +33,7 @@ def may_be_placed(stack: Stack, runs_as: str, node: str) -> bool:
     found = next((one for name, one in stack.workloads.items() if (one.renamed_from or name) == runs_as), None)
     if home is None or found is None or home.state != "ready":
         return False
-    if not found.place.suits(home.labelled):
+    if not found.place.suits(home.labelled) or not found.place.tolerates(home.taints, stack.teams_of(found.user)):
         return False
     request, hardware = found.each.gpus, stack.hardware_of(node)
     memory = request.memory is None or request.memory <= hardware.gpu_memory

@@ -6,16 +6,18 @@ Found by counting, with everything else where it stands. A relaxation is a guess
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from swarm_iac.model.edit import Edit, changed
+from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resource import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.explain.conflict import GANG, without
-from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, Tally, on_node, reach
+from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import request_of
@@ -112,7 +114,9 @@ class Relaxations:
     def _where(self, rule: str) -> Iterator[Relaxation]:
         """Placement requirements that can be dropped."""
         workload = self.stack.workloads[self.request.name]
-        if key := "numa" if rule == NUMA_RULE else PLACE.get(rule):
+        if rule == TAINTS:
+            yield from self._tolerated()
+        elif key := "numa" if rule == NUMA_RULE else PLACE.get(rule):
             yield from self._dropped(key)
             if key == "numa" and self.request.need[GPUS] > 1:
                 yield from self._less(NODE[GPUS])
@@ -124,6 +128,18 @@ class Relaxations:
             most = self.request.gpu_memory
             for less in sorted({b.gpu_memory for b in self.capacity.snapshot.nodes.values() if 0 < b.gpu_memory < most}):
                 yield self._request("each.gpus.memory", str(Bytes(less)), 1000 * (most - less) // most)
+
+    def _tolerated(self) -> Iterator[Relaxation]:
+        """One taint more is tolerated, of those that its user may tolerate; the fewest nodes are opened first."""
+        counts = Counter(
+            (key, taint.value)
+            for host in self.capacity.snapshot.nodes.values()
+            for key, taint in host.taints.items()
+            if taint.admits(self.request.teams) and not self.request.place.tolerates({key: taint}, self.request.teams)
+        )
+        for (key, value), count in counts.items():
+            other = key in self.request.place.tolerate  # it tolerates another value already, and a key has one
+            yield self._request(f"place.tolerate.{key}", ANY if other else value, 800 + 10 * count)
 
     def _dropped(self, key: str) -> Iterator[Relaxation]:
         """A key of `place` is left out, or one entry of it."""
@@ -145,7 +161,8 @@ class Relaxations:
     def _asking(self, request: tuple[str, object]) -> WorkloadRequest:
         edit = Edit(path=f"{self.here}.{request[0]}", value=request[1])
         asked = request_of(self.request.name, changed(self.stack, edit).workloads[self.request.name])
-        return replace(asked, members=self.request.members, wanted=self.request.wanted, chain=self.request.chain)
+        mine = self.request
+        return replace(asked, members=mine.members, wanted=mine.wanted, chain=mine.chain, teams=mine.teams)
 
     def _fewer(self) -> Iterator[Relaxation]:
         """As many replicas, or members, as fit."""

@@ -25,6 +25,7 @@ from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.repair.greedy import Overqualification, candidates
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import open_to
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
 Terms = list[tuple[cp_model.IntVar, int]]
@@ -66,7 +67,7 @@ class FleetModel:
         tops = {}
         for host in candidates(self.task, request):
             top = min(self.task.base.most(request, host), self.task.free[request.name])
-            if host.state != "ready":
+            if not open_to(request, host):
                 top = min(top, self.task.home(request.name, host.name))
             if top > 0:
                 tops[host.name] = top

@@ -19,7 +19,7 @@ from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
 from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices
+from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices, open_to
 
 Ints = npt.NDArray[np.int64]
 #: Site, rack and name of nodes that are counted together.
@@ -34,8 +34,11 @@ GROUPED = tuple(rule.rule for rule in GROUP_RULES)
 NUMA_RULE = "single_fits_numa_node"
 EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *GROUPED, NUMA_RULE))
 assert len(EVERY.difference(CEILING_RULES)) < 63, "a set of rules about nodes is the bits of one int64"
-#: The rule about the state of nodes.
+#: The rules about the state of nodes, and about their taints.
 STATES = "node_is_ready"
+TAINTS = "taints_are_tolerated"
+#: Rules that keep only new replicas away.
+CLOSED = {STATES, TAINTS}
 
 
 def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EVERY, home: Counter[str] | None = None) -> int:
@@ -77,7 +80,7 @@ def on_node(
     """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
     unfit = hindering(capacity.snapshot, request)[host.name]
     if unfit and (out := unfit & rules):
-        if out != {STATES} or host.state != "cordon" or not home:
+        if out - CLOSED or host.state not in ("ready", "cordon") or not home:
             return 0
         fit = min(fit, home[host.name])
     free = capacity.free[host.name]
@@ -329,7 +332,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
     for name, request in snapshot.requests.items():
         home = snapshot.home(name)
         wide = sum(n for node, n in home.items() if node in snapshot.nodes and _stays_wide(request, snapshot.nodes[node]))
-        if any(node in snapshot.nodes and snapshot.nodes[node].state == "cordon" for node in home):
+        if any(node in snapshot.nodes and not open_to(request, snapshot.nodes[node]) for node in home):
             count = reach(empty, request, home=home)
         else:
             key = (

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES
+from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES, TAINTS
 from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAM, USER
@@ -30,6 +30,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("Topology", frozenset({NUMA_RULE})),
     ("Resources", frozenset((*(one.shown_as for one in (*NODE, *RACK)), KEEPS_DEVICES))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
+    ("Taints", frozenset({TAINTS})),
 )
 
 
@@ -54,7 +55,7 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
     if unfit := hindering(capacity.snapshot, request)[host.name]:
         for one in FIT:
             if one.lacks and one.name in unfit:
-                return "have", one.lacks
+                return "have", one.lacks if isinstance(one.lacks, str) else one.lacks(request, host)
     if host.state != "ready":
         return "are", _STATES.get(host.state, host.state)
     if lack := _lack(capacity, request, host):

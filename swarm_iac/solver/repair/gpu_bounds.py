@@ -24,6 +24,7 @@ from swarm_iac.solver.repair.kinds import kind_of, kinds_of, problem_of
 from swarm_iac.solver.repair.relaxation import Stand, relaxed_bound
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 from swarm_iac.solver.snapshot.value import size
 
@@ -175,7 +176,7 @@ def _beside(
     shape = {name: h for h, names in enumerate(nodes) for name in names}
     on: dict[str, Counter[int]] = {}
     for (name, node), count in counts.items():
-        if name in number and node in shape:
+        if name in number and node in shape and open_to(snapshot.requests[name], snapshot.nodes[node]):
             on.setdefault(node, Counter())[number[name]] += count
     elsewhere = _elsewhere(snapshot)
     placed, reached = by_workload(counts), Counter[int]()
@@ -194,7 +195,9 @@ def _beside(
             at_least[number[name]] += max(0, _ran(snapshot, snapshot.requests[name]) - elsewhere[name])
     rows += [Row(-least, ((k, -1),)) for k, least in sorted(at_least.items())]
     for a in classified.stay.values():
-        if a.workload in kept and a.workload in number and a.node in shape:
+        if a.workload not in kept or a.workload not in number or a.node not in shape:
+            continue
+        if open_to(snapshot.requests[a.workload], snapshot.nodes[a.node]):
             stand[number[a.workload], shape[a.node]] += 1
     with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
     columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
@@ -233,6 +236,12 @@ def _problem(
 
 
 def _elsewhere(snapshot: Snapshot) -> dict[str, int]:
-    """How many of each workload may stay on cordoned nodes, which columns do not see."""
-    cordoned = {name for name, host in snapshot.nodes.items() if host.state == "cordon"}
-    return {name: sum(count for node, count in snapshot.home(name).items() if node in cordoned) for name in snapshot.requests}
+    """How many of each workload may stay on nodes that are closed to it, where columns do not see it."""
+    nodes = snapshot.nodes
+    return {
+        name: sum(
+            count for node, count in snapshot.home(name).items()
+            if node in nodes and may_stay(request, nodes[node]) and not open_to(request, nodes[node])
+        )
+        for name, request in snapshot.requests.items()
+    }  # fmt: skip

@@ -16,7 +16,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay, suits
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 
 #: Who comes first of one priority: less is sooner.
@@ -282,7 +282,7 @@ def _fill(
         if left <= 0 or slots.capacity.by_ceiling(request) <= 0:
             break
         fit = min(slots.capacity.most(request, host), left)
-        if keep or host.state != "ready":
+        if keep or not open_to(request, host):
             fit = min(fit, task.home(request.name, host.name) - picked[request.name, host.name])
         own = task.own_cards(request.name, host.name)
         if own and fit > 0:

@@ -183,6 +183,7 @@ def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[in
             host.model,
             host.gpu_memory,
             host.numa,
+            host.tainted,
             tuple(host.labels.get(key) for key in keys),
         )
         if like not in known:

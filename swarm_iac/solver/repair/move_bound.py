@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.keeping import EPSILON, MOVE, Column, fewest_moves
-from swarm_iac.solver.columns.problem import Keep, Problem, Shape
+from swarm_iac.solver.columns.problem import Keep, Pattern, Problem, Shape
 from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, suited
 from swarm_iac.solver.repair.replica_moves import rearranged
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.suitability import open_to
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 
 #: Rounds of pricing.
@@ -73,31 +74,33 @@ def _change(snapshot: Snapshot, classified: Classified, counts: Pairs) -> _Chang
         if placed[a.workload]:
             could[a.workload] += 1
             stand[a.node][number[a.workload]] += 1
+    only: dict[str, Counter[int]] = {name: Counter() for name in snapshot.nodes}  # who may stay, on nodes closed to more of it
+    for a in (*classified.stay.values(), *classified.soft.values()):
+        if placed[a.workload] and not open_to(snapshot.requests[a.workload], snapshot.nodes[a.node]):
+            only[a.node][number[a.workload]] += 1
     now: dict[str, Counter[int]] = {name: Counter() for name in snapshot.nodes}
     for (name, node), count in counts.items():
         now[node][number[name]] += count
     suits = suited([group[0] for group in groups])
-    alike: dict[tuple[object, ...], list[str]] = {}
+    alike: dict[tuple[tuple[int, ...], tuple[int, ...], Pattern, Pattern], list[str]] = {}
     for name, host in snapshot.nodes.items():
         if host.state in ("ready", "cordon"):
-            alike.setdefault((host.state, host.capacity, suits(host), tuple(sorted(stand[name].items()))), []).append(name)
+            stood, closed = (tuple(sorted(each[name].items())) for each in (stand, only))
+            fits = {*(k for k, _ in closed), *(suits(host) if host.state == "ready" else ())}
+            alike.setdefault((host.capacity, tuple(sorted(fits)), stood, closed), []).append(name)
     nodes = tuple(map(tuple, alike.values()))
-    stands = tuple(tuple(sorted(stand[names[0]].items())) for names in nodes)
     shapes = []
-    for names, pattern in zip(nodes, stands, strict=True):
-        host = snapshot.nodes[names[0]]
-        cordoned = host.state == "cordon"
-        capacities = tuple(host.capacity[i] // step for i, step in zip(dims, steps, strict=True))
-        fits = tuple(k for k, _ in pattern) if cordoned else suits(host)
-        keeps = tuple(Keep(k, n, MOVE) for k, n in pattern)
-        shapes.append(Shape(len(names), host.capacity[GPUS], capacities, fits, pattern if cordoned else (), keeps))
+    for (has, able, stood, closed), names in alike.items():
+        capacities = tuple(has[i] // step for i, step in zip(dims, steps, strict=True))
+        keeps = tuple(Keep(k, n, MOVE) for k, n in stood)
+        shapes.append(Shape(len(names), has[GPUS], capacities, able, closed, keeps))
     columns = [(h, tuple(sorted(now[name].items()))) for h, names in enumerate(nodes) for name in names if now[name]]
-    stood = sum(stand.values(), Counter[int]())
+    stands = sum(stand.values(), Counter[int]())
     return _Change(
         problem=Problem(kinds, tuple(shapes), ()),
         nodes=nodes,
         number=number,
-        wanted=[kind.count - stood[k] for k, kind in enumerate(kinds)],
+        wanted=[kind.count - stands[k] for k, kind in enumerate(kinds)],
         columns=columns,
         stopped=sum(max(0, count - placed[name]) for name, count in could.items()),
     )

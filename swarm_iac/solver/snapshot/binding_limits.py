@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, POWER, RACK, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits_but_state
+from swarm_iac.solver.snapshot.suitability import could_stand
 
 
 def without_slack(snapshot: Snapshot) -> Snapshot:
@@ -66,7 +66,7 @@ def _most(snapshot: Snapshot, nodes: list[tuple[NodeCapacity, int]]) -> tuple[in
             continue
         left, worst = request.members, 0
         for i, (host, count) in enumerate(nodes):
-            if suits_but_state(request, host) and (top := _top(request, host)):
+            if could_stand(request, host) and (top := _top(request, host)):
                 left -= min(left, top * count)  # on whichever of them it draws the most, also where others could hold all
                 watts = host.power_of(request)
                 worst = max(worst, watts)

@@ -19,7 +19,7 @@ from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, ITSELF, MACHINE, NODE, POWER
 from swarm_iac.solver.snapshot.scopes import ceiling_of, paths_of, scopes_of
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import classify
 
 
@@ -28,6 +28,9 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
     ceilings, chains = scopes_of(stack, today)
     limited = _limited(stack, ceilings.values())
     requests = {name: request_of(name, one, chains[one.user], limited) for name, one in sorted(stack.workloads.items())}
+    if any(taint.teams for node in stack.nodes.values() for taint in node.taints.values()):
+        teams = {user: stack.teams_of(user) for user in {one.user for one in stack.workloads.values()}}
+        requests = {name: replace(request, teams=teams[request.user]) for name, request in requests.items()}
     singles = any(request.single for request in requests.values())
     capacities = _Capacities(stack)
     nodes = {name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
@@ -124,7 +127,7 @@ def _wanted_of(
         host = nodes.get(one.node)
         if host is None or not may_stay(requests[one.workload], host):
             return (2, one.index)
-        return (int(host.state == "cordon"), one.index)
+        return (int(not open_to(requests[one.workload], host)), one.index)
 
     stay = {name: sorted(ones.values(), key=leaves)[: requests[name].members] for name, ones in sorted(found.items())}
     return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
@@ -189,6 +192,7 @@ def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, part
         rack=node.rack,
         site=node.site,
         labels=node.labelled,
+        taints=node.taints,
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,

@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import LEVELS, Group, Level
+from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
@@ -69,6 +70,7 @@ class WorkloadRequest:
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
     single: bool = False  # has each replica to be on one NUMA node?
+    teams: tuple[str, ...] = ()  # of its user, and those around it, where a taint names teams
     #: The scopes whose limits count its replicas: its user, the teams around that which have limits, the cluster.
     chain: tuple[str, ...] = ()
     #: Of `need` and `usage` what is not 0, with its place: most of it is, and they are gone through most often.
@@ -86,7 +88,7 @@ class WorkloadRequest:
         object.__setattr__(self, "groups", self.place.groups)
         object.__setattr__(self, "select", tuple(sorted(self.place.select.items())))
         object.__setattr__(self, "chain", self.chain or (of_user(self.user), CLUSTER))
-        object.__setattr__(self, "asked", (self.model, self.gpu_memory, *self.place.each_node))
+        object.__setattr__(self, "asked", (self.model, self.gpu_memory, self.teams, *self.place.each_node))
 
     @property
     def together(self) -> Level | None:
@@ -136,6 +138,7 @@ class NodeCapacity:
     rack: str | None
     site: str | None
     labels: dict[str, str]
+    taints: dict[str, Taint]
     state: str
     model: str | None
     gpu_memory: int
@@ -143,6 +146,11 @@ class NodeCapacity:
     power: int
     #: GPUs, cores and memory of each NUMA node; empty where no workload asks for one.
     parts: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def tainted(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """What `taints_are_tolerated` looks at."""
+        return tuple((key, one.value, one.teams) for key, one in sorted(self.taints.items())) if self.taints else ()
 
     @property
     def numa(self) -> tuple[object, ...]:
@@ -265,6 +273,7 @@ class Snapshot:
                     one.gpu_memory,
                     one.capacity,
                     one.parts,
+                    one.tainted,
                     *(one.labels.get(key) for key in sorted(labels)),
                 ),
                 len(known),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,14 @@ def node_is_ready(request: WorkloadRequest, host: NodeCapacity) -> bool:
 def selector_matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless label_n[k] = v for every (k, v) in select_w; site and rack count as labels."""
     return not request.select or all(host.labels.get(key) == value for key, value in request.select)
+
+
+def taints_are_tolerated(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """x[w,n] = 0 unless tolerate_w[k] ∈ {v, *} for every taint (k, v) of n, and its user is in one of its teams, if it has any.
+
+    What already stands there may stay.
+    """
+    return not host.taints or request.place.tolerates(host.taints, request.teams)
 
 
 def gpu_model_matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -51,7 +60,7 @@ class NodeRule:
     fits: Callable[[WorkloadRequest, NodeCapacity], bool]
     judged: str  # in `limits`
     leaves: str  # which nodes it leaves, as in "of those …"
-    lacks: str = ""  # what the others have; of their state, see `lacking`
+    lacks: str | Callable[[WorkloadRequest, NodeCapacity], str] = ""  # what the others have; of their state, see `lacking`
     path: str = ""  # of the key of the workload that it comes from
     text: Callable[[Snapshot, WorkloadRequest], str] | None = None  # of a reason, where `messages` has none of its own
 
@@ -68,12 +77,41 @@ def _selected(snapshot: Snapshot, request: WorkloadRequest) -> str:
     return f"asks for nodes with {labels}; {have}"
 
 
+def keeping_off(request: WorkloadRequest, host: NodeCapacity) -> list[str]:
+    """The taints of a node that keep the workload off it, as in `dedicated: research`."""
+    found = []
+    for key, taint in sorted(host.taints.items()):
+        if not request.place.tolerates({key: taint}, request.teams):
+            only = f" for {' and '.join(taint.teams)} alone" if not taint.admits(request.teams) else ""
+            found.append(f"{key}: {taint.value}{only}")
+    return found
+
+
+def _first_taint(request: WorkloadRequest, host: NodeCapacity) -> str:
+    return f"the taint {keeping_off(request, host)[0]}"
+
+
+def _untolerated(snapshot: Snapshot, request: WorkloadRequest) -> str:
+    nodes = snapshot.nodes.values()
+    counts = Counter(taint for host in nodes if _matches(request, host) for taint in keeping_off(request, host))
+    counts = counts or Counter(taint for host in nodes for taint in keeping_off(request, host))
+    most = [f"{taint} on {count} of {len(nodes)} nodes" for taint, count in counts.most_common(_TAINTS)]
+    more = f" and {len(counts) - _TAINTS} more" if len(counts) > _TAINTS else ""
+    return f"taints keep it off nodes: {', '.join(most)}{more}"
+
+
+#: So many taints are named in a reason.
+_TAINTS = 3
 #: In the order in which a node is looked at.
 FIT = (
     NodeRule(fits=node_is_ready, judged="states_allow", leaves="that are ready"),
     NodeRule(
         fits=selector_matches, path="place.select", judged="labels_match_select",
         leaves="with its labels", lacks="other labels", text=_selected,
+    ),
+    NodeRule(
+        fits=taints_are_tolerated, path="place.tolerate", judged="taints_keep_new_work_away",
+        leaves="whose taints it tolerates", lacks=_first_taint, text=_untolerated,
     ),
     NodeRule(
         fits=gpu_model_matches, path="each.gpus", judged="gpus_match_request",
@@ -102,9 +140,14 @@ def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return host.state == "ready" and suits_but_state(request, host)
 
 
+def open_to(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """May anything new of it come there, labels and sizes aside? Where not, what stands there may stay all the same."""
+    return host.state == "ready" and taints_are_tolerated(request, host)
+
+
 def suits_but_state(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """Would it suit if the node were ready?"""
-    return _matches(request, host) and numa_node_suffices(request, host)
+    return _matches(request, host) and taints_are_tolerated(request, host) and numa_node_suffices(request, host)
 
 
 def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -115,12 +158,19 @@ def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 
 #: What holds for those that stay as well.
-_LASTING = tuple(one.fits for one in FIT if one.fits not in (node_is_ready, numa_node_suffices))
+_LASTING = tuple(one.fits for one in FIT if one.fits not in (node_is_ready, taints_are_tolerated, numa_node_suffices))
 
 
 def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May a replica that is placed there stay? Also over several NUMA nodes: nobody is stopped by a rule that came later."""
+    """May a replica that is placed there stay? Also over several NUMA nodes, and beside a taint: nobody is stopped by a rule
+    that came later.
+    """
     return host.state in ("ready", "cordon") and _matches(request, host)
+
+
+def could_stand(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """Could it stand there, be it new or from before?"""
+    return _matches(request, host) and (bool(host.taints) or numa_node_suffices(request, host))
 
 
 def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozenset[str]]:
@@ -135,6 +185,7 @@ def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozens
                 host.model,
                 host.gpu_memory,
                 host.numa,
+                host.tainted,
                 *(host.labels.get(label) for label in request.place.labels),
             )
             if like not in known:

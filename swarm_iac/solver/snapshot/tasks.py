@@ -17,7 +17,7 @@ from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import CORES, GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to
 from swarm_iac.solver.snapshot.value import loads, size
 
 Pairs = Counter[tuple[str, str]]
@@ -93,7 +93,7 @@ def classify(snapshot: Snapshot) -> Classified:
             if host is None or not may_stay(request, host):
                 continue
             if allocation.user not in (None, request.user):  # it restarts under another account
-                if host.state != "cordon":
+                if open_to(request, host):
                     classified.soft[allocation.name] = allocation
                 continue
             gpus = taken.setdefault((host.name, "gpu"), set())

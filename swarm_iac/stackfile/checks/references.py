@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from swarm_iac.errors import Problem
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import LEVELS
+from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
@@ -27,6 +28,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.teams()
     checker.exceptions()
     checker.nodes(shape)
+    checker.taints(shape)
     checker.models()
     checker.labels_of_nodes()
     checker.huge_pages()
@@ -34,6 +36,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.prices()
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
+        checker.tolerations(f"workloads.{name}", workload)
     checker.sites()
     return checker.problems
 
@@ -151,6 +154,36 @@ class _Checker:
                 path = f"nodes.{name}.{'site' if node.site else 'rack'}"
                 self.say(path, f"{where[0]}, and {where[1]}: a rack is in one site", "give all nodes of a rack the same `site`")
                 return
+
+    def taints(self, shape: StackFile) -> None:
+        """The teams that taints name exist. Told at the entry, not for each node of a range."""
+        if "teams" in self.sections:
+            return
+        for key, entry in shape.nodes.items():
+            for taint, one in entry.taints.items():
+                for i, team in enumerate(one.teams):
+                    if team not in self.stack.teams:
+                        place = self.source.document.at(("nodes", key, "taints", taint, "teams", i))
+                        hint = nearest(team, self.stack.teams) or "list it under `teams:`"
+                        path = f"nodes.{key}.taints.{taint}.teams[{i}]"
+                        self.problems.append(Problem(place, path, f"there is no team {team!r}", hint))
+
+    def tolerations(self, path: str, workload: Workload) -> None:
+        """What it tolerates is not reserved for other teams."""
+        if self.sections & {"nodes", "teams"} or workload.user not in self.users:
+            return
+        mine = self.stack.teams_of(workload.user)
+        for key, value in workload.place.tolerate.items():
+            named = [
+                node.taints[key]
+                for node in self.stack.nodes.values()
+                if key in node.taints and value in (ANY, node.taints[key].value)
+            ]
+            if named and not any(taint.admits(mine) for taint in named):
+                teams = ", ".join(sorted({team for taint in named for team in taint.teams}))
+                message = f"{workload.user} is in the team {mine[0]}, and {key}: {named[0].value} is reserved for {teams}"
+                hint = "delete the toleration, or add the team to `teams` of the taint"
+                self.say(f"{path}.place.tolerate.{key}", message, hint)
 
     def models(self) -> None:
         """A machine has GPUs of one model."""

@@ -11,10 +11,12 @@ from swarm_iac.errors import Problem
 from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.place.groups import Level
+from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resource import LIMITS, RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
+from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
 
 #: What no machine has: as much is there as `limits` say.
@@ -24,7 +26,14 @@ _POOLS = tuple(row for row in RESOURCES if row.capacity is None and not row.itse
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
     """One warning for each, in the order of the file. `today`: an exception whose last day is before it has expired."""
     stack, source = loaded.stack, loaded.source
-    found = [*_hardware(stack), *_workloads(stack), *_exceptions(stack, today), *_teams(stack), *_racks(stack)]
+    found = [
+        *_hardware(stack),
+        *_workloads(stack),
+        *_tolerations(stack),
+        *_exceptions(stack, today),
+        *_teams(stack),
+        *_racks(stack),
+    ]
     return tuple(sorted((*(_at(source, *one) for one in found), *_former(source))))
 
 
@@ -88,6 +97,21 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 several = f"with at most {group.each} on one {group.level}, and {most} fit"
                 words = f"{one.members} replicas {apart if group.each == 1 else several}: the rest is always pending"
                 yield f"{path}.place.{group.of.key}", words, f"ask for {most}, or leave `{group.of.key}` out"
+
+
+def _tolerations(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """What is tolerated and nowhere to be found, perhaps since it is misspelt."""
+    taints: dict[str, set[str]] = {}
+    for node in stack.nodes.values():
+        for key, taint in node.taints.items():
+            taints.setdefault(key, set()).add(taint.value)
+    for name, one in stack.workloads.items():
+        for key, value in one.place.tolerate.items():
+            values = taints.get(key, set())
+            if value not in values and not (values and value == ANY):
+                words = f"tolerates {key}: {value}, and no node has {'this taint' if values else f'a taint {key!r}'}"
+                hint = nearest(value, values) if values else nearest(key, taints)
+                yield f"workloads.{name}.place.tolerate.{key}", words, hint or "delete it"
 
 
 def _places(stack: Stack, level: Level, request: Workload) -> int:

@@ -101,7 +101,8 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
     for name, node in stack.nodes.items():
         tuning = stack.tuning_of(name)
         pages = [f"huge pages {tuning.hugepages}"] if tuning.hugepages else []
-        nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power), *pages]
+        taints = [f"taint {key}: {one.value} {' '.join(one.teams)}" for key, one in sorted(node.taints.items())]
+        nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power), *pages, *taints]
     limits = stack.limits.model_dump(mode="json", exclude={"exceptions"})
     held = [one.model_dump(mode="json", exclude={"reason", "until"}) for one in stack.limits.exceptions if today <= one.until]
     workloads = {

@@ -51,14 +51,14 @@ def merge(document: Document, entries: dict[str, NodeEntry]) -> Nodes:
             mine = values.setdefault(name, {"name": name})
             if "state" in written:  # a state of its own has its own reason and deadline
                 mine = values[name] = {key: value for key, value in mine.items() if key not in ("reason", "drain_by")}
-            labels = mine.get("labels", {}) | written.get("labels", {})
-            mine |= written
-            if labels:
-                mine["labels"] = labels
+            tables = {table: mine.get(table, {}) | written.get(table, {}) for table in ("labels", "taints")}
+            mine |= written | {table: found for table, found in tables.items() if found}
             places = result.places.setdefault(name, {"": at})
             places |= where
             for label in written.get("labels", ()):
                 places[f"labels.{label}"] = document.at(("nodes", key, "labels", label))
+            for taint in written.get("taints", ()):
+                places[f"taints.{taint}"] = document.at(("nodes", key, "taints", taint))
     _build(document, values, makers, result)
     return result
 

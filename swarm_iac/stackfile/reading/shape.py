@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
+from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team
 from swarm_iac.model.workload import Workload
@@ -29,6 +30,10 @@ class NodeEntry(Value):
     )
     labels: dict[Name, str] = Field(
         default={}, description="Labels that `place.select` can ask for; entries add to each other."
+    )
+    taints: dict[Name, TaintField] = Field(
+        default={},
+        description="Keep new work off that does not tolerate them, as in `{dedicated: research}`; entries add to each other.",
     )
     state: NodeState | None = Field(
         default=None, description="ready | cordon (no new work) | drain (all work leaves) | lost (given up)."

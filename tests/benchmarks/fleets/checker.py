@@ -79,6 +79,16 @@ def suits(stack: Stack, workload: Workload, node: str) -> bool:
     return model and int(gpus.memory or 0) <= int(hardware.gpu_memory)
 
 
+def untolerated(stack: Stack, workload: Workload, node: str) -> list[str]:
+    """The taints of the node that keep new replicas away: not tolerated, or reserved for teams of which its user is in none."""
+    found = []
+    for key, taint in stack.nodes[node].taints.items():
+        mine = {*around(stack, workload.user)} & {*taint.teams}
+        if workload.place.tolerate.get(key) not in (taint.value, "*") or (taint.teams and not mine):
+            found.append(f"{key}: {taint.value}")
+    return found
+
+
 def place(stack: Stack, node: str, kind: str | None) -> str:
     """The node, its rack or its site; a node without a rack stands in one of its own, a rack without a site too."""
     one = stack.nodes[node]
@@ -180,6 +190,8 @@ def one_by_one(stack: Stack, allocations: list[Allocation], before: dict[str, Al
         stays = a.name in before and before[a.name].node == a.node
         if state in ("drain", "lost") or (state == "cordon" and not stays):
             yield Finding("state", f"{a.name} is on {a.node}, which is {state}", only)
+        if not (stays and before[a.name].user in (None, workload.user)) and (taints := untolerated(stack, workload, a.node)):
+            yield Finding("taint", f"{a.name} is new on {a.node}, which has the taint {taints[0]}", only)
 
 
 def together(stack: Stack, allocations: list[Allocation], last: Placement) -> Iterator[Finding]:

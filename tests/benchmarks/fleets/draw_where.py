@@ -1,4 +1,4 @@
-"""Where else may workloads be? Sites, drawn from streams of their own: all else stays as it was drawn.
+"""Where else may workloads be? Sites and taints, drawn from streams of their own: all else stays as it was drawn.
 
 Fleets of seeds below FIRST stay as they were: some are kept for what was answered wrong on them once.
 """
@@ -13,7 +13,8 @@ from tests.benchmarks.fleets.written import Data, Drawn
 
 FIRST = 200_000
 #: How often a fleet has a feature.
-SITES = 0.3
+SITES, TAINTS = 0.3, 0.3
+_TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
 
 
 def more(drawn: Drawn, seed: int) -> Drawn:
@@ -26,6 +27,15 @@ def more(drawn: Drawn, seed: int) -> Drawn:
         for one in drawn.data["workloads"].values():
             if chance(rng, 0.2):
                 _by_site(rng, one)
+    if chance(rng, TAINTS):
+        for entry in drawn.data["nodes"].values():
+            if chance(rng, 0.2):
+                _tainted(rng, drawn.data, entry)
+        for one in drawn.data["workloads"].values():
+            if chance(rng, 0.3):
+                _tolerant(rng, one)
+                if not _allowed(drawn.data, one):
+                    del one["place"]["tolerate"]
     return drawn
 
 
@@ -36,6 +46,8 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
     if _sited(drawn.data):
         _one_site_each(drawn.data)
         edits[_site] = 1
+    if any("taints" in entry for entry in drawn.data["nodes"].values()):
+        edits |= {_taint: 2, _toleration: 1}
     return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
 
 
@@ -72,3 +84,49 @@ def _site(rng: random.Random, drawn: Drawn) -> str:
     data = drawn.data
     name = rng.choice(list(data["workloads"]))
     return f"{name}: {_by_site(rng, data['workloads'][name])}"
+
+
+def _tainted(rng: random.Random, data: Data, entry: Data) -> str:
+    taints: Data = dict(rng.choice(_TAINTS))
+    if "dedicated" in taints and chance(rng, 0.3):
+        teams = rng.sample(list(data["teams"]), 1)
+        taints["dedicated"] = {"value": taints["dedicated"], "teams": teams}
+    entry["taints"] = taints
+    return f"taints {taints}"
+
+
+def _tolerant(rng: random.Random, one: Data) -> str:
+    place = one.get("place", {})
+    tolerate = rng.choice([{"dedicated": "a"}, {"dedicated": "*"}, {"fan": "*"}, {"dedicated": "*", "fan": "broken"}])
+    one["place"] = place | {"tolerate": tolerate}
+    return f"tolerate {tolerate}"
+
+
+def _allowed(data: Data, one: Data) -> bool:
+    """Is what it tolerates not reserved for other teams?"""
+    for key, value in one["place"]["tolerate"].items():
+        taints = [entry["taints"][key] for entry in data["nodes"].values() if key in entry.get("taints", ())]
+        every = [taint if isinstance(taint, dict) else {"value": taint, "teams": []} for taint in taints]
+        named = [taint["teams"] for taint in every if value in ("*", taint["value"])]
+        mine = {team for team, each in data["teams"].items() if one["user"] in each["users"]}
+        if named and not any(not teams or mine & {*teams} for teams in named):
+            return False
+    return True
+
+
+def _taint(rng: random.Random, drawn: Drawn) -> str:
+    """A taint comes to a node, or all of its taints go."""
+    name = rng.choice(list(drawn.data["nodes"]))
+    entry = drawn.data["nodes"][name]
+    if entry.pop("taints", None):
+        return f"{name}: no taints"
+    return f"{name}: {_tainted(rng, drawn.data, entry)}"
+
+
+def _toleration(rng: random.Random, drawn: Drawn) -> str:
+    name = rng.choice(list(drawn.data["workloads"]))
+    one = drawn.data["workloads"][name]
+    if "tolerate" in one.get("place", {}):
+        del one["place"]["tolerate"]
+        return f"{name}: tolerates nothing"
+    return f"{name}: {_tolerant(rng, one)}"

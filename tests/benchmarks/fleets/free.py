@@ -12,7 +12,18 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
-from tests.benchmarks.fleets.checker import RESOURCES, around, ceilings, held, parts, place, size, suits, team_ceilings
+from tests.benchmarks.fleets.checker import (
+    RESOURCES,
+    around,
+    ceilings,
+    held,
+    parts,
+    place,
+    size,
+    suits,
+    team_ceilings,
+    untolerated,
+)
 
 _HUGE = 1 << 62
 
@@ -172,6 +183,7 @@ class Free:
         workload = self.stack.workloads[name]
         return (
             suits(self.stack, workload, node)
+            and not untolerated(self.stack, workload, node)
             and self.capacity(workload, node)
             and self.apart(name, node)
             and self.devices(workload, node) is not None

@@ -28,6 +28,7 @@ from tests.benchmarks.fleets.checker import (
     still_asked,
     suits,
     together,
+    untolerated,
     user_ceilings,
     wanted,
 )
@@ -54,7 +55,8 @@ def surplus(stack: Stack, last: Placement) -> frozenset[str]:
         workload, node = stack.workloads.get(a.workload), stack.nodes.get(a.node)
         if workload is not None:
             good = node is not None and node.state in ("ready", "cordon") and suits(stack, workload, a.node)
-            rank = 0 if workload.gang is not None else 2 if not good else int(node is not None and node.state == "cordon")
+            closed = node is not None and good and (node.state == "cordon" or bool(untolerated(stack, workload, a.node)))
+            rank = 0 if workload.gang is not None else 2 if not good else int(closed)
             found[a.workload].append((rank, a.index, a.name))
     return frozenset(
         name for of, ones in found.items() for _, _, name in sorted(ones)[wanted(stack.workloads[of]) - done[of] :]
@@ -273,7 +275,14 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
         if workload.gang is not None and could[name] > left:
             continue
         where = workload.place
-        key = (size(workload), workload.each.gpus, workload.each.gpu_power, tuple(sorted(where.select.items())))
+        key = (
+            size(workload),
+            workload.each.gpus,
+            workload.each.gpu_power,
+            tuple(sorted(where.select.items())),
+            tuple(sorted(where.tolerate.items())),
+            workload.user,
+        )
         plain = workload.gang is None and not where.groups
         if plain and key in known:
             continue
@@ -294,7 +303,7 @@ def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[s
         return []
     groups: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
-        if suits(stack, workload, node):
+        if suits(stack, workload, node) and not untolerated(stack, workload, node):
             groups[place(stack, node, workload.place.within) if workload.place.within else ""].append(node)
     for group in groups.values():
         put: list[Allocation] = []

@@ -11,7 +11,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
-from tests.benchmarks.fleets.checker import parts, place, size
+from tests.benchmarks.fleets.checker import parts, place, size, untolerated
 from tests.benchmarks.fleets.free import Free
 
 #: After the machine's own vCPUs, memory, storage, out and in come those of `limits.node`.
@@ -60,6 +60,8 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
     labels = {"site": one.site, "rack": one.rack} | one.labels
     if any(labels.get(key) != value for key, value in workload.place.select.items()):
         yield "have other labels"
+    if taints := untolerated(stack, workload, node):
+        yield f"have the taint {min(taints)}"
     request = workload.each.gpus
     if request.count and request.model is not None and hardware.gpus.model not in request.model.split("|"):
         yield "have another GPU model"

@@ -67,6 +67,10 @@ def _ceilings(stack: Stack, name: str, rule: str, path: str) -> Stack | None:
 
 def _request(stack: Stack, name: str, rule: str) -> Stack | None:
     request = stack.workloads[name]
+    if rule == "taints_are_tolerated":
+        return stack.model_copy(
+            update={"nodes": {key: node.model_copy(update={"taints": {}}) for key, node in stack.nodes.items()}}
+        )
     if rule in _PLACE:
         return with_workload(stack, name, {"place": request.place.model_copy(update=_PLACE[rule])})
     if rule in _GPUS:
@@ -90,7 +94,7 @@ _SENTENCES = {
     r"holds GPU|is held by": "gpus_fit_node", r"its uplink carries": "egress_fits_uplink",
     r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
     r"asks for \S+: ": "selector_matches", r"asks for \S+, and": "gpu_model_matches", r"to be spread": "spread_keeps_apart",
-    r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
+    r"does not tolerate|whose taint": "taints_are_tolerated", r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
     r"may have \d+ on one node": "per_node_holds",
     r"may have \d+ in one rack": "per_rack_holds", r"may have \d+ in one site": "per_site_holds",
     r"both are to be apart": "apart_keeps_away", r"node \S+ carries": "node_stays_under_limits",
