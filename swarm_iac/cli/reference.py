@@ -158,6 +158,12 @@ From both, `swarm why` and `swarm plan` estimate when pending work could start. 
 
     fine: {user: ada, time: {expected: 6 h, limit: 12 h}, stop: {grace: 10 min}, each: {gpus: 8}, run: {command: train}}
 
+**`movable: false`** keeps a running replica where it is: no change and no rebalance moves it to place or to improve something
+else, as if `solve.moves` were 0 for it. It leaves its node only if that is drained, lost or no longer suits it, by a change of
+its own, or if a **higher priority** takes its slot: then it stops, is pending with the code `Moves`, and the next change may
+place it elsewhere. It counts for a change, not for a placement: a lock that shows it on another node is not refused. `swarm
+why`, `plan` and `rebalance` name what is not moved where it is in the way. Parts of a GPU cannot have it.
+
 `env` values `secret:NAME` are read on the node, from `/etc/swarm/secrets/NAME`, which only root can read and operators
 fill. They never appear in a stack, lock, state or log.
 """

@@ -194,6 +194,10 @@ class Workload(Value):
         description="After a reboot. start: by itself; wait: until the next `swarm up`, as it may run elsewhere by then. "
         "Default: services and reservations start, jobs and gangs wait.",
     )
+    movable: bool = Field(
+        default=True,
+        description="false: while it runs, no change and no rebalance moves its replicas for others; see above.",
+    )
     hold: bool = Field(
         default=False, description="A finished job keeps its GPUs, memory and bandwidth; it always keeps its files."
     )

@@ -50,6 +50,11 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
             values.append(sum(min(most[a.name], placed[a.name]) for a in requests))
     stayed = {n: sum(c for (m, _), c in stays.items() if m == n) for n, _ in stays}
     moves = sum(min(c, placed[n]) for n, c in stayed.items()) - sum(min(counts[p], c) for p, c in stays.items())
+    moves += 10**6 * sum(  # whoever is not movable is not moved, whatever the budget
+        min(stayed[name], placed[name]) > sum(min(counts[pair], count) for pair, count in stays.items() if pair[0] == name)
+        for name in stayed
+        if not snapshot.requests[name].movable
+    )
     moves += sum(recarded(snapshot, classified, counts, node) for node in snapshot.nodes)
     eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
     load = value.loads(snapshot)

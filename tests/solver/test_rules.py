@@ -131,6 +131,11 @@ def _taints(rng: random.Random, fleet: dict[str, Any]) -> None:
         request["place"] = request.get("place", {}) | {"tolerate": tolerate}
 
 
+def _movable(rng: random.Random, fleet: dict[str, Any]) -> None:
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        fleet["workloads"][name]["movable"] = False
+
+
 #: A team, and one around it.
 TEAM = (*TEAMS[0], *TEAMS[1])
 #: What a machine of HARDWARE has too little of for all, in ONE; pinned cores are asked for in another way.
@@ -154,6 +159,7 @@ RULES: dict[str, Rule] = {
     "gang_is_whole_or_absent": _gang,
     "selector_matches": _request("place", {"select": {"zone": "a"}}),
     "taints_are_tolerated": _taints,
+    "immovable_stay": _movable,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
     "gpu_memory_suffices": _each("gpus", {"count": 1, "memory": "60 GB"}, {"count": 2, "memory": "60 GB"}),
     "node_is_ready": _state,

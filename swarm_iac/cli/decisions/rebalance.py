@@ -56,6 +56,9 @@ def tried(now: Decision, today: datetime.date, progress: Following) -> tuple[Dec
 def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableType]:
     """The curve as text."""
     names = gained(points)
+    if firm := sorted(name for name, one in now.stack.workloads.items() if not one.movable):
+        more = f" and {len(firm) - 5} more" if len(firm) > 5 else ""
+        yield Text(f"Not moved, since they say `movable: false`: {', '.join(firm[:5])}{more}.")
     if not names:
         yield Text("Moving running work gains nothing: the placement is as good without moves as with any number.")
         return

@@ -23,7 +23,7 @@ from swarm_iac.solver.explain.counting import (
     keeping_out,
     reach,
 )
-from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, over_limit
+from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, TEAM, USER, beyond_chain, of_chain
@@ -178,14 +178,28 @@ class Causes:
         capacity, rules = self.known[alike]
         if alike in self.explained and self.explained[alike][1]:
             return _renamed(*self.explained[alike], request.name)
-        self.explained[alike] = request.name, _reasons(capacity, request, rules, lower=capacity is not self.capacity)
+        found = _reasons(capacity, request, rules, lower=capacity is not self.capacity)
+        self.explained[alike] = request.name, found and (*found, *self._immovable(capacity, request))
         return self.explained[alike][1] or self._unspent(request)
+
+    def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
+        """The fewest of those that are not moved without whom there would be a place, if there are any."""
+        firm = {name for name in capacity.snapshot.immovable if capacity.counts[name] and name != request.name}
+        on = _rules(request)
+        if not firm or forbidden(without(capacity, firm), request, on):
+            return ()
+        for name in sorted(firm):
+            if not forbidden(without(capacity, firm - {name}), request, on):
+                firm.discard(name)
+        return (not_moved(capacity.snapshot, firm),) if firm else ()
 
     def _unspent(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """Capacity was left. One that ran may use it only by a move, and those are counted."""
         snapshot = self.before
         ran = sum(allocation.workload == request.name for allocation in self.classified.stay.values())
         counts = Counter({(n, node): k for n, each in self.capacity.counts.items() for node, k in each.items()})
+        if self.capacity.counts[request.name].total() < ran and not request.movable:
+            return (slot_lost(request),)
         spent = moves_of(snapshot, self.classified, counts)
         if self.capacity.counts[request.name].total() < ran and spent + 1 > snapshot.stack.solve.moves:
             return (budget_spent(snapshot, spent),)

@@ -291,7 +291,8 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
     what = " and ".join(dict.fromkeys(named)) or f"{sum(counts[node] for node in on)} places"
     more = f" and {len(on) - 4} more" if len(on) > 4 else ""
     priority = next(key for key, value in PRIORITIES.items() if value == other.priority)
-    text = f"{name} ({priority}, user {other.user}) holds {what} on {', '.join(on[:4])}{more}"
+    firm = "" if other.movable else ", and is not moved (`movable: false`)"
+    text = f"{name} ({priority}, user {other.user}) holds {what} on {', '.join(on[:4])}{more}{firm}"
     return Reason(rule="holds", text=text, path=f"workloads.{name}")
 
 
@@ -346,6 +347,21 @@ def budget_spent(snapshot: Snapshot, spent: int) -> Reason:
     allowed = snapshot.stack.solve.moves
     text = f"lost its slot; placing it elsewhere would exceed `solve.moves`: {spent} of {allowed} are used"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")
+
+
+def not_moved(snapshot: Snapshot, names: Iterable[str]) -> Reason:
+    """Who holds enough for it, and stays."""
+    some = sorted(names)
+    hold = "holds enough for it, and is" if len(some) == 1 else "hold enough for it, and are"
+    text = f"{' and '.join(some[:3])} {hold} not moved"
+    more = f" ({len(some) - 3} more)" if len(some) > 3 else ""
+    return Reason(rule="immovable_stay", text=f"{text} (`movable: false`){more}", path=f"workloads.{some[0]}.movable")
+
+
+def slot_lost(request: WorkloadRequest) -> Reason:
+    """Why it has no other place in this change, although there is capacity."""
+    text = "lost its slot to a higher priority, and is not moved (`movable: false`); the next change may place it elsewhere"
+    return Reason(rule="moves_stay_in_budget", text=text, path=f"workloads.{request.name}.movable")
 
 
 def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:

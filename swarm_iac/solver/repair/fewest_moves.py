@@ -38,13 +38,17 @@ def moves_goal(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Goa
 
 
 def moves_of(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
-    """Replicas that could stay and stand elsewhere: on another node, or with a part of another GPU."""
-    return moved(classified, counts) + gpu_reassignments(snapshot, classified, counts)
+    """Replicas that could stay and are elsewhere: on another node, or with a part of another GPU.
+
+    One that is not movable counts as more than any budget.
+    """
+    forbidden = moved(classified, counts, snapshot.immovable) if snapshot.immovable else 0
+    return moved(classified, counts) + gpu_reassignments(snapshot, classified, counts) + NEVER * forbidden
 
 
-def moved(classified: Classified, counts: Pairs) -> int:
-    """Replicas that could stay and stand on another node."""
-    stay = Counter((a.workload, a.node) for a in classified.stay.values())
+def moved(classified: Classified, counts: Pairs, among: frozenset[str] | None = None) -> int:
+    """Replicas, of some workloads or of all, that could stay and are on another node."""
+    stay = Counter((a.workload, a.node) for a in classified.stay.values() if among is None or a.workload in among)
     placed = by_workload(counts)
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())
     return sum(min(count, placed[name]) for name, count in by_workload(stay).items()) - kept

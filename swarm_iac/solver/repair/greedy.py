@@ -117,7 +117,8 @@ def one_pass(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[],
         )
         if like in full and request.name not in homes:
             continue
-        picked, moved = _best(task, slots, request, homes.get(request.name, []), overqualification, budget)
+        most = budget if request.movable else 0
+        picked, moved = _best(task, slots, request, homes.get(request.name, []), overqualification, most)
         if not picked and task.pairs is None and not (request.gang or request.groups):
             full.add(like)
         for (_, node), count in picked.items():

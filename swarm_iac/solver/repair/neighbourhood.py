@@ -86,7 +86,8 @@ class _Weights:
                 nodes = self.capacity.snapshot.nodes.values()
                 self.capacities[alike] = any(suits(other, host) and self.capacity.fits(other, host) for host in nodes)
             capacity = self.capacities[alike]
-            self.known[other.name] = MOVED if capacity else (STOPPED if other.priority < self.request.priority else STUCK)
+            stays = STOPPED if other.priority < self.request.priority else STUCK
+            self.known[other.name] = MOVED if capacity and other.movable else stays
         return self.known[other.name]
 
 

@@ -166,6 +166,7 @@ def request_of(name: str, workload: Workload, chain: tuple[str, ...] = (), limit
         place=workload.place,
         power=None if each.gpu_power is None else int(each.gpu_power),
         share=int(each.gpus.share),
+        movable=workload.movable,
         single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
         chain=chain,
     )

@@ -69,6 +69,7 @@ class WorkloadRequest:
     place: Where
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
+    movable: bool = True  # may its replicas leave their nodes for others?
     single: bool = False  # has each replica to be on one NUMA node?
     teams: tuple[str, ...] = ()  # of its user, and those around it, where a taint names teams
     #: The scopes whose limits count its replicas: its user, the teams around that which have limits, the cluster.
@@ -248,6 +249,11 @@ class Snapshot:
     def grouped(self) -> frozenset[str]:
         """The workloads that have rules on groups of nodes."""
         return frozenset(name for name, request in self.requests.items() if request.groups)
+
+    @functools.cached_property
+    def immovable(self) -> frozenset[str]:
+        """The workloads whose replicas leave their nodes for nobody of their priority, or below."""
+        return frozenset(name for name, request in self.requests.items() if not request.movable)
 
     @functools.cached_property
     def away(self) -> Level:

@@ -25,7 +25,7 @@ def selector_matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
 def taints_are_tolerated(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless tolerate_w[k] ∈ {v, *} for every taint (k, v) of n, and its user is in one of its teams, if it has any.
 
-    What already stands there may stay.
+    What already runs there may stay.
     """
     return not host.taints or request.place.tolerates(host.taints, request.teams)
 
@@ -141,7 +141,7 @@ def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 
 def open_to(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May anything new of it come there, labels and sizes aside? Where not, what stands there may stay all the same."""
+    """May anything new of it come there, labels and sizes aside? Where not, what runs there may stay all the same."""
     return host.state == "ready" and taints_are_tolerated(request, host)
 
 
@@ -169,7 +169,7 @@ def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 
 def could_stand(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """Could it stand there, be it new or from before?"""
+    """Could it be placed there, be it new or from before?"""
     return _matches(request, host) and (bool(host.taints) or numa_node_suffices(request, host))
 
 

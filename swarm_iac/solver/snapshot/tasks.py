@@ -77,7 +77,8 @@ def same_size(request: WorkloadRequest, allocation: Allocation) -> bool:
 def classify(snapshot: Snapshot) -> Classified:
     """Which running allocations may stay? What no longer fits beside the others may not.
 
-    Tried by priority, then the largest first: what is lost is the least of it. Equals by their place in the file.
+    Tried by priority, then what is not to be moved, then the largest first: what is lost is the least of it. Equals by their
+    place in the file.
     """
     capacity = FreeCapacity(snapshot, numa=False)  # who runs over several NUMA nodes is not stopped for it
     taken: dict[tuple[str, str], set[int]] = {}
@@ -85,7 +86,7 @@ def classify(snapshot: Snapshot) -> Classified:
     load, place = loads(snapshot), {name: i for i, name in enumerate(snapshot.stack.workloads)}
     order = sorted(
         snapshot.requests.values(),
-        key=lambda request: (-request.priority, -size(request), -load[request.name], place[request.name]),
+        key=lambda request: (-request.priority, request.movable, -size(request), -load[request.name], place[request.name]),
     )
     for request in order:
         for allocation in snapshot.running.get(request.name, ()):
@@ -155,7 +156,7 @@ def around(
     left = Counter(counts)
     movable = {pair for pair in counts if pair[0] in gangs or (pair[1] in nodes and not snapshot.requests[pair[0]].gang)}
     stay: Pairs = Counter()
-    moved = 0
+    moved, lost = 0, set[str]()  # who is not movable and was stopped has no other place in this change
     for allocation in classified.stay.values():
         pair = (allocation.workload, allocation.node)
         if pair in movable:
@@ -165,10 +166,13 @@ def around(
             base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], 1, allocation.cards)
         else:
             moved += 1
+            if not snapshot.requests[pair[0]].movable:
+                lost.add(pair[0])
     for pair, count in sorted(left.items()):
         if count and pair not in movable:
             base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], count)
     free = {n: rest for n, request in snapshot.requests.items() if (rest := request.members - base.counts[n].total()) > 0}
+    free = {name: rest for name, rest in free.items() if name not in lost}
     return Task(
         snapshot=snapshot,
         base=base,

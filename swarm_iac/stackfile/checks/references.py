@@ -259,6 +259,9 @@ class _Checker:
             elif getattr(each, field) is not None and each.gpus.share < WHOLE:
                 message = f"a GPU that is shared runs as its node says, and this replica has {each.gpus.share} of one"
                 self.say(f"{path}.each.{field}", message, f"set `{field}` in the node's `tuning`, or ask for a whole GPU")
+        if not workload.movable and each.gpus.count and each.gpus.share < WHOLE:
+            hint = "ask for a whole GPU, or leave `movable` out"
+            self.say(f"{path}.movable", "a part of a GPU changes its card when others need that, so it is movable", hint)
         if workload.network.between is not None and workload.gang is None:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
         for one in workload.place.groups:

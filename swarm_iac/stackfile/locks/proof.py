@@ -91,7 +91,7 @@ def explained(placement: Placement, proof: Proof | None) -> Placement:
 
 
 def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
-    """Digests of all that a placement is decided from on a day, by part: nodes, limits, workloads, solve, on_grow.
+    """Digests of all that a placement is decided from on a day, by part: nodes, limits, workloads, solve, on_grow, movable.
 
     What a rack has is written out as it is, key by key, so that a change of it can be named.
     Left out is what moves nothing: how a workload runs, how a node is reached, what is only tuned.
@@ -114,6 +114,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         for key, value in rack.model_dump(mode="json", exclude_none=True).items()
     }
     stop = sorted(name for name, one in stack.workloads.items() if one.on_grow == "stop")
+    firm = sorted(name for name, one in stack.workloads.items() if not one.movable)
     return {
         "nodes": digest(nodes),
         "limits": digest([limits, held, *_teams(stack)]),
@@ -121,6 +122,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         "solve": digest([stack.solve.moves, stack.solve.stops, stack.solve.effort]),
         **racks,
         **({_ON_GROW: digest(stop)} if stop else {}),
+        **({"movable": digest(firm)} if firm else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""Where else may workloads be? Sites and taints, drawn from streams of their own: all else stays as it was drawn.
+"""Where else may workloads be? Sites, taints, and what is not moved, drawn from streams of their own: all else stays as it was drawn.
 
 Fleets of seeds below FIRST stay as they were: some are kept for what was answered wrong on them once.
 """
@@ -13,7 +13,7 @@ from tests.benchmarks.fleets.written import Data, Drawn
 
 FIRST = 200_000
 #: How often a fleet has a feature.
-SITES, TAINTS = 0.3, 0.3
+SITES, TAINTS, FIRM = 0.3, 0.3, 0.3
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
 
 
@@ -22,21 +22,28 @@ def more(drawn: Drawn, seed: int) -> Drawn:
     rng = random.Random(f"where {seed}")
     if seed < FIRST:
         return drawn
+    data = drawn.data
     if chance(rng, SITES):
-        _one_site_each(drawn.data)
-        for one in drawn.data["workloads"].values():
-            if chance(rng, 0.2):
-                _by_site(rng, one)
+        _one_site_each(data)
+        for one in _some(rng, data, 0.2):
+            _by_site(rng, one)
     if chance(rng, TAINTS):
-        for entry in drawn.data["nodes"].values():
+        for entry in data["nodes"].values():
             if chance(rng, 0.2):
-                _tainted(rng, drawn.data, entry)
-        for one in drawn.data["workloads"].values():
-            if chance(rng, 0.3):
-                _tolerant(rng, one)
-                if not _allowed(drawn.data, one):
-                    del one["place"]["tolerate"]
+                _tainted(rng, data, entry)
+        for one in _some(rng, data, 0.3):
+            _tolerant(rng, one)
+            if not _allowed(data, one):
+                del one["place"]["tolerate"]
+    if chance(rng, FIRM):
+        for one in _some(rng, {"workloads": {k: v for k, v in data["workloads"].items() if k not in drawn.shares}}, 0.4):
+            one["movable"] = False
     return drawn
+
+
+def _some(rng: random.Random, data: Data, often: float) -> list[Data]:
+    """So many of the workloads."""
+    return [one for one in data["workloads"].values() if chance(rng, often)]
 
 
 def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
@@ -48,6 +55,8 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         edits[_site] = 1
     if any("taints" in entry for entry in drawn.data["nodes"].values()):
         edits |= {_taint: 2, _toleration: 1}
+    if any("movable" in one for one in drawn.data["workloads"].values()):
+        edits[_movable] = 1
     return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
 
 
@@ -130,3 +139,14 @@ def _toleration(rng: random.Random, drawn: Drawn) -> str:
         del one["place"]["tolerate"]
         return f"{name}: tolerates nothing"
     return f"{name}: {_tolerant(rng, one)}"
+
+
+def _movable(rng: random.Random, drawn: Drawn) -> str:
+    name = rng.choice(list(drawn.data["workloads"]))
+    one = drawn.data["workloads"][name]
+    if one.pop("movable", None) is not None:
+        return f"{name}: movable"
+    if name in drawn.shares:
+        return ""
+    one["movable"] = False
+    return f"{name}: not movable"

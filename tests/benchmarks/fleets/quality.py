@@ -104,7 +104,10 @@ def counted_moves(stays: Staying, now: Placement, stack: Stack) -> list[Allocati
 
 
 def moves_in_budget(stack: Stack, moved: list[Allocation]) -> Iterator[Finding]:
-    """Not more than `solve.moves`."""
+    """Not more than `solve.moves`, and nobody who is not to be moved."""
+    for a in moved:
+        if not stack.workloads[a.workload].movable:
+            yield Finding("movable", f"{a.name} left {a.node}, and it is not movable", frozenset({a.name}))
     if len(moved) > stack.solve.moves:
         names = frozenset(a.name for a in moved)
         yield Finding(
@@ -274,6 +277,8 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
             continue
         if workload.gang is not None and could[name] > left:
             continue
+        if not workload.movable and could[name] > len(placed[name]) - done[name]:
+            continue  # one that lost its slot waits for the next change
         where = workload.place
         key = (
             size(workload),

@@ -12,7 +12,15 @@ def moves_stay_in_budget(fleet: FleetModel, keeping: Keeping) -> None:
     stay_w counts replicas that could stay where they are; what has to leave (drain, lost, another size) is not in it,
     and what is stopped is no move.
     """
+    immovable_stay(fleet, keeping)
     if fleet.task.budget is None:
         return
     if terms := keeping.moves():
         fleet.model.add(sum(var * sign for var, sign in terms) <= fleet.task.budget)
+
+
+def immovable_stay(fleet: FleetModel, keeping: Keeping) -> None:
+    """For every w that is not movable:  min(stay_w, placed_w) − Σ_n kept[w,n] ≤ 0;  it may be stopped."""
+    for name, stayed in keeping.stayed.items():
+        if not fleet.request(name).movable:
+            fleet.model.add(stayed <= sum(var for (one, _), var in keeping.kept.items() if one == name))

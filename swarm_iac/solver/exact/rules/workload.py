@@ -34,7 +34,7 @@ def gang_is_whole_or_absent(fleet: FleetModel) -> None:
 def group_rule_holds(fleet: FleetModel, rule: GroupRule) -> None:
     """For every w with the rule and every group g (node, rack or site):  Σ_{n∈g} x[w,n] ≤ each − fixed[w,g] if bounded;
 
-    x[w,n] ≤ top[w,n] · in[w,g(n)],  Σ_g in[w,g] ≤ 1,  if all have to be in one.  Whoever names no rack or site: `group_of`.
+    x[w,n] ≤ top[w,n] · in[w,g(n)],  Σ_g in[w,g] ≤ 1,  if all have to be in one.  Groups: see `group_of`.
     """
     for name, nodes in fleet.by_request.items():
         for one in (one for one in fleet.request(name).groups if one.of is rule):
