@@ -158,6 +158,10 @@ From both, `swarm why` and `swarm plan` estimate when pending work could start. 
 
     fine: {user: ada, time: {expected: 6 h, limit: 12 h}, stop: {grace: 10 min}, each: {gpus: 8}, run: {command: train}}
 
+**`place.away_from`** keeps a workload off nodes (racks, sites) with a replica of another one, and that one off its nodes as
+well. It holds for what runs too, as `apart` and `spread` do: if two that run together are separated, the one of lower priority
+leaves, else the smaller one. A name that the file does not have is a mistake.
+
 **`movable: false`** keeps a running replica where it is: no change and no rebalance moves it to place or to improve something
 else, as if `solve.moves` were 0 for it. It leaves its node only if that is drained, lost or no longer suits it, by a change of
 its own, or if a **higher priority** takes its slot: then it stops, is pending with the code `Moves`, and the next change may

@@ -161,6 +161,20 @@ def labels_match_select(placed: PlacementIndex) -> Iterator[Violation]:
                 yield Violation(rule="labels_match_select", text=text, subject=one.name, path=path)
 
 
+def workloads_keep_away(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every w, kind s and v ∈ away_from_w,s, v ≠ w, a of w and b of v, not ended:  p_a ≠ p_b, places of kind s"""
+    for name, ones in placed.going.items():
+        for kind, others in placed.stack.workloads[name].place.away_from.items():
+            here = {placed.place(one.node, kind): one.node for one in ones}
+            for other in (other for other in others if other != name):
+                near = next((one.node for one in placed.going.get(other, ()) if placed.place(one.node, kind) in here), None)
+                if near is not None:
+                    where = here[placed.place(near, kind)]
+                    text = f"{name} on {where} is too near to {other} on {near}: it is to be away from it, by {kind}"
+                    path = f"workloads.{name}.place.away_from.{kind}"
+                    yield Violation(rule="workloads_keep_away", text=text, subject=name, path=path)
+
+
 def taints_keep_new_work_away(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a ∉ kept of w, not ended, and (k, v) ∈ taints(node_a):  tolerate_w[k] ∈ {v, *}, and team_w ∈ teams_k,v ≠ ∅
 
@@ -214,5 +228,6 @@ PLACED = (
     replicas_stay_under_per_rack,
     replicas_stay_under_per_site,
     workloads_stay_apart,
+    workloads_keep_away,
     gangs_are_whole,
 )

@@ -26,7 +26,7 @@ def _values(key: str) -> list[Any]:
 
 #: What a workload may say about groups of nodes.
 GROUPED: dict[str, list[dict[str, Any]]] = {
-    rule.rule: [{rule.key: value} for value in _values(rule.key)] for rule in GROUP_RULES
+    rule.rule: [{rule.key: value} for value in _values(rule.key)] for rule in GROUP_RULES if not rule.named
 }
 PLACES = [place for places in GROUPED.values() for place in places]
 #: What tiny fleets count in, by unit: a GPU, a vCPU, a GB, a Gbit/s.

@@ -52,6 +52,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         where = where | {"tolerate": {"for": draw(st.sampled_from(["a", "*"]))}}
     for row in (row for row in RESOURCES if row.name not in OWN):
         request = asking(request, row, count) if (count := draw(st.sampled_from([0, 0, 2, 4]))) else request
+    if draw(st.integers(0, 3)) == 0:
+        where = where | {"away_from": {draw(st.sampled_from(["node", "rack"])): [draw(st.sampled_from(["w0", "w1"]))]}}
     if draw(st.integers(0, 3)) == 0 and not isinstance(gpus, dict):
         request["movable"] = False
     return request | ({"place": where} if where else {})

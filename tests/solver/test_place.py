@@ -154,6 +154,22 @@ CASES: dict[str, list[Case]] = {
             beside={"each": {"gpus": 4}, "place": {"apart": "rack"}},
         ),
     ],
+    "away_from_keeps_off": [
+        Case(
+            {"away_from": {"node": ["beside"]}}, 5, 1, 4, judged="workloads_keep_away",
+            text="kept away from beside: each node with capacity has a replica of it",
+            lacking="3 nodes: 2 lack GPUs, 1 is too near to beside",
+            of_those="of those without beside the most that is free is none",
+            beside={"each": {"gpus": 4}},
+        ),
+        Case(
+            {"away_from": {"rack": ["beside"]}}, 3, 1, 2, judged="workloads_keep_away",
+            text="kept away from beside: each rack with capacity has a replica of it",
+            lacking="3 nodes: 2 are too near to beside, 1 lacks GPUs",
+            of_those="of those without beside in the rack the most that is free is none",
+            beside={"each": {"gpus": 4}},
+        ),
+    ],
     "selector_matches": [
         Case(
             {"select": {"zone": "b"}}, 1, 4, 0, judged="labels_match_select",

@@ -131,6 +131,13 @@ def _taints(rng: random.Random, fleet: dict[str, Any]) -> None:
         request["place"] = request.get("place", {}) | {"tolerate": tolerate}
 
 
+def _away_from(rng: random.Random, fleet: dict[str, Any]) -> None:
+    for name in rng.sample(sorted(fleet["workloads"]), rng.choice([1, 2])):
+        others = sorted({"w0", "w2"} - {name})  # those that are there before and after
+        away = {rng.choice(["node", "node", "rack", "site"]): rng.sample(others, 1)}
+        fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"away_from": away}
+
+
 def _movable(rng: random.Random, fleet: dict[str, Any]) -> None:
     for name in rng.sample(sorted(fleet["workloads"]), 2):
         fleet["workloads"][name]["movable"] = False
@@ -159,6 +166,7 @@ RULES: dict[str, Rule] = {
     "gang_is_whole_or_absent": _gang,
     "selector_matches": _request("place", {"select": {"zone": "a"}}),
     "taints_are_tolerated": _taints,
+    "away_from_keeps_off": _away_from,
     "immovable_stay": _movable,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
     "gpu_memory_suffices": _each("gpus", {"count": 1, "memory": "60 GB"}, {"count": 2, "memory": "60 GB"}),

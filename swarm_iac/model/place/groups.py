@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 #: Kinds of groups of nodes, the smallest first: each is in one of the next.
 Level = Literal["node", "rack", "site"]
@@ -24,7 +24,8 @@ class GroupRule:
     each: int | None = None  # most replicas of the workload in one group
     together: bool = False  # all replicas in one group
     others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
-    text: str  # of a reason; {level} is the kind of group, {each} the most in one
+    named: bool = False  # only of those that are named, by either of the two
+    text: str  # of a reason; {level} is the kind of group, {each} the most in one, {names} whom it keeps away
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
     level: Level = "node"
@@ -37,6 +38,7 @@ class Group:
 
     of: GroupRule
     value: Level | int
+    names: frozenset[str] = frozenset()  # whom it keeps away, where they are named
 
     @property
     def level(self) -> Level:
@@ -56,7 +58,7 @@ class Group:
 
     def format(self, words: str) -> str:
         """Words of the rule, about this."""
-        return words.format(level=self.level, each=self.each)
+        return words.format(level=self.level, each=self.each, names=" and ".join(sorted(self.names)))
 
     def __str__(self) -> str:
         return f"`{self.of.key}: {self.value}`"
@@ -109,6 +111,21 @@ APART = GroupRule(
     leaves="without another workload with `apart`",
     bars=("are", "too near to another workload with `apart`"),
 )
+AWAY_FROM = GroupRule(
+    rule="away_from_keeps_off",
+    judged="workloads_keep_away",
+    key="away_from",
+    others=True,
+    named=True,
+    text="kept away from {names}: each {level} with capacity has a replica of it",
+    leaves="without {names}",
+    bars=("are", "too near to {names}"),
+)
+
+
+def read_away_from(value: Any) -> Any:
+    """`[chat]` means on the same node; else a list for each kind of group."""
+    return {"node": value} if isinstance(value, (list, tuple)) else value
 
 
 def together(groups: Iterable[Group]) -> Level | None:

@@ -6,10 +6,24 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Name, Value
-from swarm_iac.model.place.groups import APART, PER_NODE, PER_RACK, PER_SITE, SPREAD, WITHIN, Group, GroupRule, Level, together
+from swarm_iac.model.place.groups import (
+    APART,
+    AWAY_FROM,
+    PER_NODE,
+    PER_RACK,
+    PER_SITE,
+    SPREAD,
+    WITHIN,
+    Group,
+    GroupRule,
+    Level,
+    read_away_from,
+    together,
+)
 from swarm_iac.model.place.taints import ANY, Taint, Tolerated
 
 
@@ -17,6 +31,13 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, dict):
         return tuple(sorted(value.items()))
     return tuple(value) if isinstance(value, list) else value
+
+
+class _OrList:
+    """Lets the schema take the list for nodes alone, too."""
+
+    def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(source), {"type": "array", "items": {"type": "string"}}]}
 
 
 class Where(Value):
@@ -47,6 +68,10 @@ class Where(Value):
         description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
         "share an uplink.",
     )
+    away_from: Annotated[dict[Level, tuple[Name, ...]], BeforeValidator(read_away_from), _OrList(), AWAY_FROM] = Field(
+        default={},
+        description="Not on a node with a replica of these workloads, nor they with one of it: `[chat]`, or `{rack: [chat]}`.",
+    )
     numa: Literal["single"] | None = Field(
         default=None,
         description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
@@ -58,8 +83,8 @@ class Where(Value):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The rules on groups of nodes that it has."""
-        return tuple(Group(rule, value) for rule in GROUP_RULES if (value := getattr(self, rule.key)))
+        """The rules on groups of nodes that it has, but for those that name other workloads."""
+        return tuple(Group(rule, value) for rule in GROUP_RULES if not rule.named and (value := getattr(self, rule.key)))
 
     @property
     def together(self) -> Level | None:

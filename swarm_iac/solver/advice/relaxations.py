@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from swarm_iac.model.edit import Edit, changed
+from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resource import Noun
 from swarm_iac.model.stack import Stack
@@ -20,7 +21,7 @@ from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.from_stack import request_of
+from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
 from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget, of_chain
 from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest
@@ -116,7 +117,13 @@ class Relaxations:
     def _where(self, rule: str) -> Iterator[Relaxation]:
         """Placement requirements that can be dropped."""
         workload = self.stack.workloads[self.request.name]
-        if rule == TAINTS:
+        if rule == AWAY_FROM.rule:
+            for name, other in self.stack.workloads.items():
+                for level, names in other.place.away_from.items():
+                    if name == self.request.name or self.request.name in names:
+                        apart = Edit(path=f"workloads.{name}.place.away_from.{level}", value=None)
+                        yield Relaxation("request", apart, 700 if name == self.request.name else 3000, whole=False)
+        elif rule == TAINTS:
             yield from self._tolerated()
         elif key := "numa" if rule == NUMA_RULE else PLACE.get(rule):
             yield from self._dropped(key)
@@ -162,9 +169,9 @@ class Relaxations:
 
     def _asking(self, request: tuple[str, object]) -> WorkloadRequest:
         edit = Edit(path=f"{self.here}.{request[0]}", value=request[1])
-        asked = request_of(self.request.name, changed(self.stack, edit).workloads[self.request.name])
-        mine = self.request
-        return replace(asked, members=mine.members, wanted=mine.wanted, chain=mine.chain, teams=mine.teams)
+        stack, mine = changed(self.stack, edit), self.request
+        asked, foes = request_of(mine.name, stack.workloads[mine.name]), foes_of(stack).get(mine.name, ())
+        return replace(asked, members=mine.members, wanted=mine.wanted, chain=mine.chain, teams=mine.teams, foes=foes)
 
     def _fewer(self) -> Iterator[Relaxation]:
         """As many replicas, or members, as fit."""

@@ -69,7 +69,7 @@ def _barred(
     for group in request.groups:
         if group.of.rule in rules:
             out = {b.name for b in nodes if left(capacity, request, group, b) == 0}
-            yield f"{group.of.leaves}{f' in the {group.level}' if group.level != 'node' else ''}", out
+            yield f"{group.format(group.of.leaves)}{f' in the {group.level}' if group.level != 'node' else ''}", out
     if request.single and NUMA_RULE in rules:
         yield "with it free on one NUMA node", {b.name for b in nodes if by_numa(capacity, request, b, 1) < 1}
 

@@ -218,7 +218,8 @@ class Ruled:
         return found
 
     def _cap(self, rule: str, found: list[int]) -> None:
-        self.caps[rule] = np.array(found, dtype=np.int64)
+        caps = np.array(found, dtype=np.int64)
+        self.caps[rule] = np.minimum(caps, self.caps[rule]) if rule in self.caps else caps
 
     def reach(self, rules: Set[str] = EVERY) -> int:
         """The most replicas that can be added."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.resource import Noun
@@ -60,7 +61,15 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
     if rule in (NUMA_RULE, "numa_node_suffices"):
         return _numa(capacity, request, rule)
     text, path = _asked(capacity, request, rule)
+    if rule == AWAY_FROM.rule and not request.place.away_from:  # another one says so
+        here = f"workloads.{namer(capacity.snapshot, request)}"
     return Reason(rule=rule, text=text, path=f"{here}.{path}")
+
+
+def namer(snapshot: Snapshot, request: WorkloadRequest) -> str:
+    """The first workload that is to be away from this one."""
+    every = snapshot.stack.workloads.items()
+    return next(name for name, one in every if any(request.name in names for names in one.place.away_from.values()))
 
 
 def _asked(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> tuple[str, str]:

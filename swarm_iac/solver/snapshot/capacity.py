@@ -156,7 +156,13 @@ class FreeCapacity:
         return fit
 
     def near(self, request: WorkloadRequest, group: Group, host: NodeCapacity) -> bool:
-        """Is another workload that has the key in the same group of nodes, of the larger kind that the two say?"""
+        """Is another workload that has the key in the same group of nodes, of the larger kind that the two say?
+
+        Or any of those that are named, in the same group?
+        """
+        if group.of.named:
+            place = group_of(host, group.level)
+            return any(place in self.groups.get((name, group.level), ()) for name in group.names)
         return any(
             name != request.name and level in (group.level, other)
             for level in LEVELS[LEVELS.index(group.level) :]
@@ -203,7 +209,7 @@ class FreeCapacity:
             found[group] = found.get(group, 0) + count
             if not found[group]:
                 del found[group]
-        for rule in (rule for rule in request.groups if rule.of.others):
+        for rule in (rule for rule in request.groups if rule.of.others and not rule.of.named):
             one = request.name, rule.level
             for level in LEVELS[LEVELS.index(rule.level) :]:
                 near = self.away.setdefault((rule.of.key, level, group_of(host, level)), Counter())

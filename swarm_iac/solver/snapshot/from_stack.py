@@ -12,6 +12,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.place.groups import LEVELS, Level
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resource import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Node, Stack
@@ -31,6 +32,8 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
     if any(taint.teams for node in stack.nodes.values() for taint in node.taints.values()):
         teams = {user: stack.teams_of(user) for user in {one.user for one in stack.workloads.values()}}
         requests = {name: replace(request, teams=teams[request.user]) for name, request in requests.items()}
+    if foes := foes_of(stack):
+        requests = {name: replace(request, foes=foes.get(name, ())) for name, request in requests.items()}
     singles = any(request.single for request in requests.values())
     capacities = _Capacities(stack)
     nodes = {name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
@@ -131,6 +134,23 @@ def _wanted_of(
 
     stay = {name: sorted(ones.values(), key=leaves)[: requests[name].members] for name, ones in sorted(found.items())}
     return {name: tuple(sorted(ones, key=lambda a: a.index)) for name, ones in stay.items() if ones}
+
+
+Foes = tuple[tuple[Level, frozenset[str]], ...]
+
+
+def foes_of(stack: Stack) -> dict[str, Foes]:
+    """For each workload, by kind of group: whom it is kept away from, or who from it."""
+    found: dict[str, dict[Level, set[str]]] = {}
+    for name, work in stack.workloads.items():
+        for level, others in work.place.away_from.items():
+            for other in others:
+                if other in stack.workloads and other != name:
+                    found.setdefault(name, {}).setdefault(level, set()).add(other)
+                    found.setdefault(other, {}).setdefault(level, set()).add(name)
+    return {
+        name: tuple((level, frozenset(levels[level])) for level in LEVELS if level in levels) for name, levels in found.items()
+    }
 
 
 def _limited(stack: Stack, ceilings: Iterable[tuple[int, ...]]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.place.groups import LEVELS, Group, Level
+from swarm_iac.model.place.groups import AWAY_FROM, LEVELS, Group, Level
 from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
@@ -70,6 +70,8 @@ class WorkloadRequest:
     power: int | None  # per GPU [W]; None: the node's
     share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
     movable: bool = True  # may its replicas leave their nodes for others?
+    #: By kind of group, the workloads that are kept away from it, or it from them.
+    foes: tuple[tuple[Level, frozenset[str]], ...] = ()
     single: bool = False  # has each replica to be on one NUMA node?
     teams: tuple[str, ...] = ()  # of its user, and those around it, where a taint names teams
     #: The scopes whose limits count its replicas: its user, the teams around that which have limits, the cluster.
@@ -86,7 +88,8 @@ class WorkloadRequest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "needs", _some(self.need))
         object.__setattr__(self, "uses", _some(self.usage))
-        object.__setattr__(self, "groups", self.place.groups)
+        named = tuple(Group(AWAY_FROM, level, names) for level, names in self.foes)
+        object.__setattr__(self, "groups", (*self.place.groups, *named))
         object.__setattr__(self, "select", tuple(sorted(self.place.select.items())))
         object.__setattr__(self, "chain", self.chain or (of_user(self.user), CLUSTER))
         object.__setattr__(self, "asked", (self.model, self.gpu_memory, self.teams, *self.place.each_node))

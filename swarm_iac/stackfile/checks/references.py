@@ -37,6 +37,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
         checker.tolerations(f"workloads.{name}", workload)
+        checker.away_from(name, workload)
     checker.sites()
     return checker.problems
 
@@ -170,7 +171,7 @@ class _Checker:
 
     def tolerations(self, path: str, workload: Workload) -> None:
         """What it tolerates is not reserved for other teams."""
-        if self.sections & {"nodes", "teams"} or workload.user not in self.users:
+        if not workload.place.tolerate or self.sections & {"nodes", "teams"} or workload.user not in self.users:
             return
         mine = self.stack.teams_of(workload.user)
         for key, value in workload.place.tolerate.items():
@@ -184,6 +185,21 @@ class _Checker:
                 message = f"{workload.user} is in the team {mine[0]}, and {key}: {named[0].value} is reserved for {teams}"
                 hint = "delete the toleration, or add the team to `teams` of the taint"
                 self.say(f"{path}.place.tolerate.{key}", message, hint)
+
+    def away_from(self, name: str, workload: Workload) -> None:
+        """Whom it is to be away from exists, and is another one."""
+        for level, others in workload.place.away_from.items():
+            for other in others:
+                path = f"workloads.{name}.place.away_from.{level}"
+                if other == name:
+                    hint = f"write `spread: {level}` to keep its own replicas from each other"
+                    self.say(path, f"{name} cannot be away from itself", hint)
+                elif other not in self.stack.workloads and ("workloads", other) not in self.touched:
+                    to = next((key for key, one in self.stack.workloads.items() if one.renamed_from == other), "")
+                    now = f"{other} is called {to} now" if to else ""
+                    near = nearest(other, self.stack.workloads.keys() - {name}) if len(self.problems) < COMPARED else ""
+                    hint = now or near or "delete it"
+                    self.say(path, f"there is no workload {other!r}", hint)
 
     def models(self) -> None:
         """A machine has GPUs of one model."""

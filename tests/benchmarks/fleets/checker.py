@@ -212,6 +212,7 @@ def together(stack: Stack, allocations: list[Allocation], last: Placement) -> It
     for name, ones in workloads.items():
         yield from _shape(stack, name, ones)
     yield from _apart(stack, workloads)
+    yield from _away(stack, workloads)
 
 
 def parts(total: int, numa: int) -> list[range]:
@@ -326,6 +327,16 @@ def _apart(stack: Stack, by_workload: dict[str, list[Allocation]]) -> Iterator[F
                     f"{', '.join(sorted(names))} are too near in {where}",
                     frozenset(a.name for a in ones if a.workload in names),
                 )
+
+
+def _away(stack: Stack, by_workload: dict[str, list[Allocation]]) -> Iterator[Finding]:
+    """No replica near one of a workload that it is to be away from."""
+    for name, ones in by_workload.items():
+        for kind, others in stack.workloads[name].place.away_from.items():
+            for a in (a for a in ones if not a.ended):
+                for b in (b for other in others if other != name for b in by_workload.get(other, ()) if not b.ended):
+                    if place(stack, a.node, kind) == place(stack, b.node, kind):
+                        yield Finding("away_from", f"{a.name} and {b.name} are in one {kind}", frozenset({a.name, b.name}))
 
 
 def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Where else may workloads be? Sites, taints, and what is not moved, drawn from streams of their own: all else stays as it was drawn.
+"""Where else may workloads be? Sites, taints, what is not moved, and who is kept from whom, drawn from streams of their own: all else stays as it was drawn.
 
 Fleets of seeds below FIRST stay as they were: some are kept for what was answered wrong on them once.
 """
@@ -13,7 +13,7 @@ from tests.benchmarks.fleets.written import Data, Drawn
 
 FIRST = 200_000
 #: How often a fleet has a feature.
-SITES, TAINTS, FIRM = 0.3, 0.3, 0.3
+SITES, TAINTS, FIRM, AWAY = 0.3, 0.3, 0.3, 0.3
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
 
 
@@ -38,6 +38,9 @@ def more(drawn: Drawn, seed: int) -> Drawn:
     if chance(rng, FIRM):
         for one in _some(rng, {"workloads": {k: v for k, v in data["workloads"].items() if k not in drawn.shares}}, 0.4):
             one["movable"] = False
+    if chance(rng, AWAY) and len(data["workloads"]) > 1:
+        for _ in range(len(data["workloads"]) // 6 + 1):
+            _away(rng, drawn)
     return drawn
 
 
@@ -57,6 +60,12 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         edits |= {_taint: 2, _toleration: 1}
     if any("movable" in one for one in drawn.data["workloads"].values()):
         edits[_movable] = 1
+    away = [one for one in drawn.data["workloads"].values() if "away_from" in one.get("place", {})]
+    for one in away:  # those that went are no longer named
+        named = {kind: [each for each in names if each in drawn.data["workloads"]] for kind, names in _levels(one).items()}
+        one["place"]["away_from"] = {kind: names for kind, names in named.items() if names}
+    if away and len(drawn.data["workloads"]) > 1:
+        edits[_away] = 2
     return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
 
 
@@ -150,3 +159,18 @@ def _movable(rng: random.Random, drawn: Drawn) -> str:
         return ""
     one["movable"] = False
     return f"{name}: not movable"
+
+
+def _levels(one: Data) -> Data:
+    away = one["place"]["away_from"]
+    return away if isinstance(away, dict) else {"node": away}
+
+
+def _away(rng: random.Random, drawn: Drawn) -> str:
+    works = drawn.data["workloads"]
+    name = rng.choice(list(works))
+    others = [other for other in works if other != name]
+    chosen = rng.sample(others, min(len(others), rng.choice([1, 1, 2])))
+    away = rng.choice([chosen, {"node": chosen}, {"rack": chosen}])
+    works[name]["place"] = works[name].get("place", {}) | {"away_from": away}
+    return f"{name}: away from {away}"

@@ -120,7 +120,7 @@ class Free:
         for kind, most in (("rack", where.per_rack), ("site", where.per_site)):
             if most and sum(place(self.stack, a.node, kind) == place(self.stack, node, kind) for a in others) >= most:
                 return False
-        if where.apart and any(self.near(name, node)):
+        if (where.apart and any(self.near(name, node))) or any(self.foes(name, node)):
             return False
         return not where.within or all(
             place(self.stack, a.node, where.within) == place(self.stack, node, where.within) for a in others
@@ -134,6 +134,20 @@ class Free:
             level = next((kind for kind in ("site", "rack") if kind in (own, says)), "node")
             if says and any(place(self.stack, a.node, level) == place(self.stack, node, level) for a in ones):
                 yield other
+
+    def foes(self, name: str, node: str) -> Iterator[str]:
+        """The other workloads that are too near, of those that are to be away from it, or it from them."""
+        own = self.stack.workloads[name].place.away_from
+        for other, ones in self.stands.items():
+            theirs = self.stack.workloads[other].place.away_from if other in self.stack.workloads else {}
+            for kind in ("node", "rack", "site"):
+                both = other in own.get(kind, ()) or name in theirs.get(kind, ())
+                if (
+                    both
+                    and other != name
+                    and any(place(self.stack, a.node, kind) == place(self.stack, node, kind) for a in ones)
+                ):
+                    yield other
 
     def capacity(self, workload: Workload, node: str) -> bool:
         """Have the node and its rack what one replica needs, devices aside?"""

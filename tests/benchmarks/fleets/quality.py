@@ -288,7 +288,8 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
             tuple(sorted(where.tolerate.items())),
             workload.user,
         )
-        plain = workload.gang is None and not where.groups
+        named = any(name in each for one in stack.workloads.values() for each in one.place.away_from.values())
+        plain = workload.gang is None and not where.groups and not where.away_from and not named
         if plain and key in known:
             continue
         found = _gang(stack, free, name, missing, nodes, done[name]) if workload.gang is not None else [

@@ -26,6 +26,7 @@ _PLACE = {
     "per_rack_holds": {"per_rack": None},
     "per_site_holds": {"per_site": None},
     "apart_keeps_away": {"apart": None},
+    "away_from_keeps_off": {"away_from": {}},
     "single_fits_numa_node": {"numa": None},
     "numa_node_suffices": {"numa": None},
 }
@@ -71,6 +72,10 @@ def _request(stack: Stack, name: str, rule: str) -> Stack | None:
         return stack.model_copy(
             update={"nodes": {key: node.model_copy(update={"taints": {}}) for key, node in stack.nodes.items()}}
         )
+    if rule == "away_from_keeps_off":
+        for other, one in stack.workloads.items():
+            if name in {each for names in one.place.away_from.values() for each in names}:
+                stack = with_workload(stack, other, {"place": one.place.model_copy(update={"away_from": {}})})
     if rule in _PLACE:
         return with_workload(stack, name, {"place": request.place.model_copy(update=_PLACE[rule])})
     if rule in _GPUS:
@@ -97,7 +102,7 @@ _SENTENCES = {
     r"does not tolerate|whose taint": "taints_are_tolerated", r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
     r"may have \d+ on one node": "per_node_holds",
     r"may have \d+ in one rack": "per_rack_holds", r"may have \d+ in one site": "per_site_holds",
-    r"both are to be apart": "apart_keeps_away", r"node \S+ carries": "node_stays_under_limits",
+    r"both are to be apart": "apart_keeps_away", r"it is to be away from": "away_from_keeps_off", r"node \S+ carries": "node_stays_under_limits",
     r"team \S+ holds": "team_stays_under_limits",
     r"the cluster carries": "cluster_stays_under_limits", r"user \S+ holds": "user_stays_under_limits",
 }  # fmt: skip

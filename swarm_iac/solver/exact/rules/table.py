@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     workload.gang_is_whole_or_absent,
     *(partial(workload.group_rule_holds, rule=rule) for rule in GROUP_RULES),
     *(partial(workload.others_stay_away, rule=rule) for rule in GROUP_RULES),
+    workload.named_stay_away,
     *_on_nodes(),
     *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),
     ceilings.ceilings_hold,

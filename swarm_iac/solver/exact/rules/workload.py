@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from swarm_iac.model.place.groups import LEVELS, GroupRule
+from swarm_iac.model.place.groups import LEVELS, GroupRule, Level
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.snapshot.capacity import group_of, held
@@ -53,7 +53,7 @@ def others_stay_away(fleet: FleetModel, rule: GroupRule) -> None:
 
     in[w,·] ≥ x[w,n] / top[w,n], for all w with the rule. Near those that are fixed no x is a variable.
     """
-    if not rule.others:
+    if not rule.others or rule.named:
         return
     of = {name: one.level for name in fleet.by_request for one in fleet.request(name).groups if one.of is rule}
     here = {node: mine for node, names in fleet.by_node.items() if (mine := [name for name in names if name in of])}
@@ -70,6 +70,32 @@ def others_stay_away(fleet: FleetModel, rule: GroupRule) -> None:
             fleet.at_most([(var, 1) for var in used.values()], 1)
             for node, name in itertools.product(nodes, whole):
                 fleet.at_most([(used[name], 1), *((on[other, node], 1) for other in here[node] if other != name)], 1)
+
+
+def named_stay_away(fleet: FleetModel) -> None:
+    """For every two v, w of which one is to be away from the other, and every group g of that kind:  in[v,g] + in[w,g] ≤ 1"""
+    known: dict[tuple[str, str], cp_model.IntVar] = {}
+    pairs = {
+        (min(name, other), max(name, other), one.level)
+        for name in fleet.by_request
+        for one in fleet.request(name).groups
+        for other in one.names
+        if other in fleet.by_request
+    }
+
+    def used(name: str, level: Level) -> dict[str, cp_model.IntVar]:
+        groups: dict[str, list[str]] = {}
+        for node in fleet.by_request[name]:
+            groups.setdefault(group_of(fleet.node(node), level), []).append(node)
+        for group, nodes in groups.items():
+            if (name, f"{level} {group}") not in known:
+                known[name, f"{level} {group}"] = _used(fleet, name, group, nodes)
+        return {group: known[name, f"{level} {group}"] for group in groups}
+
+    for name, other, level in sorted(pairs):
+        one, two = used(name, level), used(other, level)
+        for group in one.keys() & two.keys():
+            fleet.at_most([(one[group], 1), (two[group], 1)], 1)
 
 
 def _used(fleet: FleetModel, name: str, group: str, nodes: list[str]) -> cp_model.IntVar:
