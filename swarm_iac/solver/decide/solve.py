@@ -187,11 +187,26 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
     ones = found.placement.allocations
     if not snapshot.singles or not split(snapshot, classified, ones):
         return found
-    counts = unsplit(snapshot, classified, Counter((a.workload, a.node) for a in ones), watch.ended)
-    goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves_goal(snapshot, classified, counts))
+    before: Pairs = Counter((a.workload, a.node) for a in ones)
+    counts = unsplit(snapshot, classified, before, watch.ended)
+    placed = goals_of_large(snapshot, counts, most, Bounds())
+    if all(by_workload(counts)[name] >= by_workload(before)[name] for name in snapshot.running):
+        placed = _still_bounded(placed, found.proof.goals)
+    goals = (*placed, moves_goal(snapshot, classified, counts))
     return _large_solution(
         snapshot, classified, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"}
     )
+
+
+def _still_bounded(goals: tuple[Goal, ...], before: tuple[Goal, ...]) -> tuple[Goal, ...]:
+    """With the bounds of another placement: each holds where no goal about placing before it is worse than there."""
+    known, holds, told = {goal.name: goal for goal in before}, True, []
+    for goal in goals:
+        old = known.get(goal.name)
+        bound = min(goal.bound, old.bound) if old and holds else goal.bound
+        told.append(goal.model_copy(update={"bound": max(goal.value, bound)}))
+        holds = holds and old is not None and goal.value >= old.value
+    return tuple(told)
 
 
 def _with_failures(solution: Solution, failures: Sequence[str]) -> Solution:

@@ -16,13 +16,15 @@ from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
 
 
-def restored(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
-    """`counts`, and all that fits beside it, without a move more than the budget has left."""
+def restored(
+    snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool], barred: frozenset[str] = frozenset()
+) -> Pairs:
+    """`counts`, and all that fits beside it but what is `barred`, without a move more than the budget has left."""
     placed = by_workload(counts)
     free = {
         name: request.members - placed[name]
         for name, request in snapshot.requests.items()
-        if placed[name] < request.members and not (request.gang and placed[name])
+        if placed[name] < request.members and not (request.gang and placed[name]) and name not in barred
     }
     if not free:
         return counts

@@ -18,10 +18,11 @@ from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixe
 
 
 def split(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:
-    """Those of `single` that are on several NUMA nodes, and do not merely stay as they were."""
+    """Those of `single` that are on several NUMA nodes, and do not merely stay as they were: where they run, they may."""
+    at_home = {name: a.node for name, a in classified.stay.items()}
     return [
         a for a in ones
-        if snapshot.requests[a.workload].single and a.name not in classified.stay
+        if snapshot.requests[a.workload].single and at_home.get(a.name) != a.node
         if len(a.numa) > 1 or snapshot.stack.hardware_of(a.node).split(a.cards, a.cpus)
     ]  # fmt: skip
 
@@ -37,9 +38,14 @@ def unsplit(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Cal
 
 
 def _elsewhere(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
-    less = _without(snapshot, classified, counts)
-    more = restored(snapshot, classified, less, stop)
-    return less if split(snapshot, classified, assemble(snapshot, classified, more)) else more
+    """Who comes out split again waits, and others take what that leaves."""
+    less, barred = _without(snapshot, classified, counts), frozenset[str]()
+    while True:
+        more = restored(snapshot, classified, less, stop, barred)
+        less = _without(snapshot, classified, more)
+        if less == more or stop():
+            return less
+        barred |= {name for name, _ in more - less}
 
 
 def _without(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
