@@ -55,6 +55,17 @@ def test_a_reserved_taint_is_for_its_teams_alone() -> None:
     assert "is for research alone" in found[0].text
 
 
+def test_a_team_inside_one_that_a_taint_names_may_come_too() -> None:
+    teams = TEAMS | {"lab": {"users": ["di"], "parent": "research"}, "around": {"users": ["ed"]}}
+    teams["research"] = {"users": ["ada"], "parent": "around"}
+    request = {"place": {"tolerate": {"dedicated": "research"}}, "each": {"gpus": 2}}
+    users = {"one": "ada", "two": "di", "three": "ed", "four": "bo"}
+    works = {name: {"user": user, **request} for name, user in users.items()}
+    stack = stack_of({"n1": RESERVED}, works, teams=teams)
+    found = solve(stack).placement
+    assert {one.workload for one in found.going()} == {"one", "two"} and judge(stack, found) == ()
+
+
 @pytest.mark.parametrize("change", [{}, {"each": {"gpus": 4}}, {"each": {"gpus": 8, "memory": "9 GB"}}])
 def test_what_runs_stays_beside_a_new_taint_also_in_another_size(change: dict[str, Any]) -> None:
     last = solve(fleet({"n1": {}, "n2": {}}, w={"replicas": 2, **WHOLE})).placement

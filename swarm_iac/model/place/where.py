@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Name, Value
@@ -37,7 +37,7 @@ class _OrList:
     """Lets the schema take the list for nodes alone, too."""
 
     def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [handler(source), {"type": "array", "items": {"type": "string"}}]}
+        return {"anyOf": [handler(source), {"type": "array", "items": TypeAdapter(Name).json_schema()}]}
 
 
 class Where(Value):

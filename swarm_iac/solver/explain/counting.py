@@ -275,7 +275,7 @@ def _ceilings(capacity: FreeCapacity, request: WorkloadRequest) -> Iterator[tupl
 
 def _sited(request: WorkloadRequest, rules: Set[str]) -> bool:
     """Is any of the rules about sites?"""
-    return any(group.level == "site" for group in request.groups if group.of.rule in rules)
+    return bool(request.groups) and any(group.level == "site" for group in request.groups if group.of.rule in rules)
 
 
 def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> Gathered:
