@@ -237,6 +237,8 @@ def _shape(schema: Schema, path: str, shape: Schema, *, top: bool = False) -> It
         reference = _reference(value)
         if reference:
             below.setdefault(reference, []).append(f"{path}.{key}" + ("[]" if value.get("type") == "array" else ""))
+        elif entry := _reference(_entries(value)):
+            below.setdefault(entry, []).append(f"{path}.{key}.KEY")
     for reference, paths in below.items():
         yield from _shape(schema, "`, `".join(paths), schema["$defs"][reference])
 
@@ -245,6 +247,12 @@ def _reference(value: Schema) -> str:
     """Name of the shape that a value is, or that each of its items is; empty for a plain value."""
     parts = [value, value.get("items", {}), *value.get("anyOf", ())]
     return next((part["$ref"].rpartition("/")[2] for part in parts if "$ref" in part), "")
+
+
+def _entries(value: Schema) -> Schema:
+    """What each entry of a table by name is."""
+    found = next(iter(value.get("patternProperties", {}).values()), value.get("additionalProperties", {}))
+    return found if isinstance(found, Mapping) else {}
 
 
 def _resolved(schema: Schema, value: Schema) -> Schema:
@@ -301,8 +309,7 @@ def _plain(part: Schema) -> str:
     if kind == "integer":
         return "a whole number" + _range(part.get("minimum"), part.get("maximum"))
     if kind == "object":
-        entries = next(iter(part.get("patternProperties", {}).values()), part.get("additionalProperties", {}))
-        return "a table by name, see below" if "$ref" in entries else "a table of names and values"
+        return "a table by name, see below" if _reference(_entries(part)) else "a table of names and values"
     return "`true`, `false`" if kind == "boolean" else _text(part)
 
 
