@@ -126,7 +126,7 @@ def _allowed(data: Data, one: Data) -> bool:
         taints = [entry["taints"][key] for entry in data["nodes"].values() if key in entry.get("taints", ())]
         every = [taint if isinstance(taint, dict) else {"value": taint, "teams": []} for taint in taints]
         named = [taint["teams"] for taint in every if value in ("*", taint["value"])]
-        mine = {team for team, each in data["teams"].items() if one["user"] in each["users"]}
+        mine = {team for team, each in data["teams"].items() if one["user"] in each.get("users", ())}
         if named and not any(not teams or mine & {*teams} for teams in named):
             return False
     return True
