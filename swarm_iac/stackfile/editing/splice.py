@@ -53,7 +53,7 @@ def drop(text: str, path: tuple[str, ...], key: str) -> str:
     alone = not text[_line_start(text, start) : start].strip()
     if not alone and (not behind or text[end : end + 1] in (" ", "\r", "\n")):
         start = len(text[:start].rstrip(" "))
-    if alone and not text[end : _line_end(text, end)].strip():
+    if alone and text[end : _line_end(text, end)].strip()[:1] in ("", "#"):  # a line of its own goes with its comment
         start, end = _line_start(text, start), _line_end(text, end)
     text = text[:start] + text[end:]
     before = None if behind or not number else _COMMA.match(text, _end(mapping.value[number - 1][1]))
