@@ -29,7 +29,7 @@ class Quantity(int):
     def parse(cls, value: object) -> Self:
         """Read `value`: text with a unit, 0, or an instance. Raises ValueError saying what was expected."""
         if isinstance(value, cls):
-            return value
+            return value if type(value) is cls else cls(int(value))  # of a range what is guaranteed
         if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
             raise ValueError(f"expected {cls.kind} such as {cls.example!r}")
         match = _TEXT.fullmatch(str(value)) if len(str(value)) <= 40 else None
@@ -182,6 +182,120 @@ class GpuCount(Thousandths):
 
     kind = "a number of GPUs"
     example = "2"
+
+
+def span(least: int, most: int) -> str:
+    """`2..8`, `1..10 Gbit/s`, `500 Mbit/s..2 Gbit/s`; one value where both ends are equal."""
+    low, high = str(least), str(most)
+    if least == most:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number if unit == high.partition(' ')[2] else low}..{high}"
+
+
+class Range(Quantity):
+    """`2..8`: the lower end is guaranteed, the upper one is a ceiling. One value alone: both ends are equal.
+
+    As a number it is its lower end, which is all that anything is counted by. Each range is of a quantity: `of`.
+    """
+
+    of: ClassVar[type[Quantity]]
+    range_example: ClassVar[str] = ""
+
+    #: None where both ends are equal, as in most requests: those cost no more than a number does.
+    _most: int | None = None
+
+    @classmethod
+    def between(cls, least: int, most: int) -> Self:
+        """The range with these ends."""
+        new = cls(least)
+        if most != least:
+            new._most = int(most)
+        return new
+
+    @property
+    def least(self) -> Quantity:
+        """What is guaranteed."""
+        return self.of(int(self))
+
+    @property
+    def most(self) -> Quantity:
+        """The ceiling."""
+        return self.of(int(self) if self._most is None else self._most)
+
+    @property
+    def open(self) -> bool:
+        """May it use more than is guaranteed?"""
+        return self._most is not None
+
+    def lowered(self, amount: int) -> Self:
+        """The same with a smaller guarantee. One value falls as a whole, and without a guarantee there is no ceiling."""
+        return type(self)(amount) if self._most is None or not amount else self.between(amount, self._most)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Range):
+            return self._most == other._most and int(self) == int(other)
+        return self._most is None and int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return int.__hash__(self) if self._most is None else hash((int(self), self._most))
+
+    def __str__(self) -> str:
+        return super().__str__() if self._most is None else span(self.least, self.most)
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read `value`: as the quantity, or text such as `2..8`. Raises ValueError saying what was expected."""
+        if not isinstance(value, str) or ".." not in value:
+            plain = isinstance(value, cls.of) and not isinstance(value, cls)
+            return cls(int(value)) if plain else super().parse(value)  # type: ignore[call-overload]
+        low, _, high = (part.strip() for part in value.partition(".."))
+        shown = repr(value[:60])
+        for end, text in (("lower", low), ("upper", high)):
+            if not text:
+                raise ValueError(f"{shown} has no {end} end; write a range like {cls.range_example!r}, or one value for both")
+        ends = [_TEXT.fullmatch(text) if len(text) <= 40 else None for text in (low, high)]
+        units = [match[2] if match else "" for match in ends]
+        if units[1] and not units[0]:  # 1..10 Gbit/s
+            if cls.bare:
+                raise ValueError(f"{shown} has a unit at one end; write both alike, as in {cls.range_example!r}")
+            low += f" {units[1]}" if ends[0] else ""
+        least, most = cls.of.parse(low), cls.of.parse(high)
+        if least > most:
+            raise ValueError(f"{shown}: the lower end is above the upper one; write {span(most, least)!r}")
+        if not least:
+            raise ValueError(f"{shown} guarantees nothing; write a lower end above 0, as in {cls.range_example!r}")
+        return cls.between(int(least), int(most))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        names = "|".join(re.escape(unit) for unit in cls.units if unit)
+        number, unit = r"[0-9]+(\.[0-9]+)?\s*", rf"({names})?"
+        last = unit if cls.bare else rf"({names})"
+        text = {
+            "type": "string",
+            "pattern": rf"^\s*{number}{unit}\s*\.\.\s*{number}{last}\s*$",
+            "examples": [cls.range_example],
+        }
+        one = super().__get_pydantic_json_schema__(schema, handler)
+        return {"anyOf": [*one["anyOf"], text]}
+
+
+class CpuRange(Range, Cpus):
+    """vCPUs of a replica: so many at least, and so many at most while others leave them idle."""
+
+    of = Cpus
+    range_example = "2..8"
+
+
+class BandwidthRange(Range, BitsPerSecond):
+    """Bandwidth of a replica, in the same way."""
+
+    of = BitsPerSecond
+    range_example = "1..10 Gbit/s"
 
 
 _PRICE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,4})?)\s*([A-Z]{3})/h\s*")

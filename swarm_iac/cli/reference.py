@@ -149,6 +149,14 @@ most frameworks can be held to it (`torch.cuda.set_per_process_memory_fraction`,
 and prices count a part as much as it is. Clocks and power of a shared card are those of its node, so `gpu_clock` and
 `gpu_power` need whole GPUs. A part has up to three decimals, and a change of it is a restart.
 
+**A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
+Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the kernel
+while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself); what is
+idle is shared in proportion to the guarantees. Both ends change without a restart, and a change of the
+upper one never moves anything. `vcpus: 4` is `4..4`: its upper end is 4 as well. Pinned cores are lent to nobody, so `pinned`
+takes no range. Size thread pools by the upper end, which a job finds in `cpu.max` of its cgroup, as in a container: threads
+too many wait their turn, and threads that do not exist borrow nothing.
+
 **`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts from zero. `time: 12 h`
 is the limit alone: by then the run is over. The node enforces it without the controller: `stop.grace` before the limit the
 job gets `stop.signal`, as at any stop, and at the limit it is killed. A job that needs ten minutes to save writes
@@ -188,7 +196,7 @@ These are part of the design; a file that uses them is either refused (an unknow
 |---|---|
 | `datasets`, a workload's `data` | refused |
 | `variants` | refused |
-| ranges of `memory` and of bandwidth, such as `1..10 Gbit/s` | refused |
+| ranges of `memory` and of `io`, such as `64..128 GB` | refused |
 | `on_shrink` | refused |
 | parts of a GPU (MIG) | refused |
 | the upper end of `replicas: 2..6` | the lower end is placed |
@@ -292,7 +300,8 @@ def _takes(value: Schema) -> str:
     quantity = next((_BY_EXAMPLE[example] for example in examples if example in _BY_EXAMPLE), None)
     if quantity:
         table = ", or a table, see below" if _reference(value) else ""
-        return f"[{quantity.kind}](#units), as in `{quantity.example}`{table}"
+        ranges = "".join(f", or a range, `{example}`" for example in examples if ".." in example)
+        return f"[{quantity.kind}](#units), as in `{quantity.example}`{ranges}{table}"
     if value.get("type") == "array":
         return f"a list of {_takes(value['items']).partition(' ')[2]}s" if "$ref" not in value["items"] else "a list, see below"
     if _reference(value):

@@ -19,7 +19,7 @@ from swarm_iac.model.base import value_at
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.step import Verb
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
+from swarm_iac.units import BandwidthRange, BitsPerSecond, Bytes, Cpus, GpuCount, Range, span
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
@@ -114,6 +114,8 @@ class Enforced:
     unlimited: bool = False
     #: Other values that fall and rise with it.
     beside: tuple[str, ...] = ()
+    #: Path of what may be used while others leave it idle, where that is more. Nobody reserves it, so nobody waits for it.
+    ceiling: str = ""
     #: Can it change while the workload runs?
     live: bool = True
     #: Is it shown in the line of an allocation that comes or goes?
@@ -133,7 +135,13 @@ class Enforced:
         if len(self.at) > 1:
             sections = {path.partition(".")[0] for path in self.at}
             return {one: getattr(new, one) for one in sections} if self.amount(new) < self.amount(old) else {}
-        return {path: self._least(value_at(old, path), value_at(new, path)) for path in (*self.at, *self.beside)}
+        found = {path: self._least(value_at(old, path), value_at(new, path)) for path in (*self.at, *self.beside)}
+        return found | ({self.ceiling: self._most(new, next(iter(found.values())))} if self.ceiling else {})
+
+    def _most(self, new: AllocationState, kept: int | None) -> int | None:
+        """The new ceiling, above what is kept: None where it is not."""
+        most = value_at(new, self.ceiling) or self.amount(new)
+        return most if kept is not None and most > kept else None
 
     def _least(self, *values: int | None) -> int | None:
         known = [value for value in values if value is not None]
@@ -159,6 +167,8 @@ class Resource(Noun):
     capacity: Capacity | None = None
     #: What one replica takes of the machine's, in its units; None: all that it asks for.
     taken: Callable[[Workload], int] | None = None
+    #: The most that it may use while others leave it idle; None: no more than it asks for. Nothing is counted by this.
+    ceiling: Callable[[Workload], int] | None = None
     limit: LimitKey | None = None
     uplink: Uplink | None = None
     #: How a node enforces it; None: it does not.
@@ -208,17 +218,34 @@ class Resource(Noun):
         value = getattr(one, self.measured or self.field)
         return len(value) if isinstance(value, tuple) else int.__int__(value)
 
+    def may_use(self, one: Allocation, workload: Workload) -> int:
+        """The most that one allocation may use: what it holds, or the ceiling of a range."""
+        held = self.held(one)
+        most = self.ceiling(workload) if self.ceiling and held else 0
+        return most if most > max(held, self.demand(workload)) else held
+
+    def span(self, one: Allocation, workload: Workload) -> str:
+        """What one allocation holds, and may use: `2..8`, or one figure."""
+        return span(self.unit(self.held(one)), self.unit(self.may_use(one, workload)))
+
     def path(self, workload: Workload) -> str:
         """Where this workload asks for it."""
         return self.key_in(workload) if self.key_in else self.key
 
     def edit(self, workload: Workload, amount: int) -> tuple[str, object]:
         """The key under the workload, and the value, that lower its demand to an amount."""
-        return self.editing(workload, amount) if self.editing else (self.key, self.written(amount))
+        if self.editing:
+            return self.editing(workload, amount)
+        less = _lower(value_at(workload, self.key), amount, self.unit)
+        return self.key, str(less) if isinstance(less, Range) else self.written(amount)
 
     def lowered(self, workload: Workload, amount: int) -> Workload:
         """The same workload, which asks for no more than an amount. It asked for more."""
-        return self.lowering(workload, amount) if self.lowering else _with(workload, self.key, self.unit(amount))
+        return (
+            self.lowering(workload, amount)
+            if self.lowering
+            else _with(workload, self.key, _lower(value_at(workload, self.key), amount, self.unit))
+        )
 
 
 def one_by_one(need: int) -> int:
@@ -240,6 +267,11 @@ def _with(workload: Workload, key: str, value: object) -> Workload:
     section, _, field = key.partition(".")
     part = getattr(workload, section).model_copy(update={field: value})
     return workload.model_copy(update={section: part})
+
+
+def _lower(value: object, amount: int, unit: type[int]) -> int:
+    """A value lowered to an amount: of a range the guarantee alone."""
+    return value.lowered(amount) if isinstance(value, Range) else unit(amount)
 
 
 def _gpus_edit(workload: Workload, amount: int) -> tuple[str, object]:
@@ -301,10 +333,20 @@ def _rate_key(way: str) -> Callable[[Workload], str]:
     return key
 
 
+def _rate_most(way: str) -> Callable[[Workload], int]:
+    def most(workload: Workload) -> int:
+        """As the rate, of the upper ends."""
+        rates: tuple[Range | None, ...] = (getattr(workload.network, way), workload.network.between)
+        return sum([int(rate.most) for rate in rates if rate])
+
+    return most
+
+
 def _rate_edit(way: str) -> Callable[[Workload, int], tuple[str, object]]:
     def edit(workload: Workload, amount: int) -> tuple[str, object]:
         key, between = _rate_key(way)(workload), int(workload.network.between or 0)
-        return key, str(BitsPerSecond(amount if key == "network.between" else max(0, amount - between)))
+        rest = amount if key == "network.between" else max(0, amount - between)
+        return key, str(_lower(value_at(workload, key), rest, BitsPerSecond))
 
     return edit
 
@@ -312,8 +354,10 @@ def _rate_edit(way: str) -> Callable[[Workload, int], tuple[str, object]]:
 def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
     def lowered(workload: Workload, amount: int) -> Workload:
         between = min(int(workload.network.between or 0), amount)
-        less = _with(workload, "network.between", BitsPerSecond(between) if between else None)
-        return _with(less, f"network.{way}", BitsPerSecond(amount - between))
+        less = _with(
+            workload, "network.between", _lower(workload.network.between, between, BandwidthRange) if between else None
+        )
+        return _with(less, f"network.{way}", _lower(getattr(workload.network, way), amount - between, BandwidthRange))
 
     return lowered
 
@@ -322,7 +366,7 @@ def _shaped(path: str, row: str, *, in_line: bool = True) -> Enforced:
     """A rate, kept in whole bytes per second: that is what the kernel's classes count in."""
     return Enforced(
         {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new: max(old.interface_bps, new.interface_bps),
-        grain=8, needs="interface", in_line=in_line,
+        grain=8, needs="interface", in_line=in_line, ceiling=path.replace("_bps", "_ceil_bps"),
     )  # fmt: skip
 
 
@@ -342,6 +386,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         Cpus, "vCPUs", "vcpus", "each.vcpus", lambda request: int(request.each.vcpus), milli_step,
         capacity=Capacity("vcpus", lambda has: int(has.vcpus), "vcpus_fit_node", "vcpus_fit_node"),
+        ceiling=lambda request: int(request.each.vcpus.most),
         limit=LimitKey(Cpus, "vCPUs", "vcpus", "vCPUs."),
         zero="lock and JSON", head="CPUs",
     ),
@@ -373,7 +418,7 @@ RESOURCES: tuple[Resource, ...] = (
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),
     Resource(
-        BitsPerSecond, "bandwidth out", "egress", "network.egress", _rate("egress"), giga_step,
+        BitsPerSecond, "bandwidth out", "egress", "network.egress", _rate("egress"), giga_step, ceiling=_rate_most("egress"),
         capacity=Capacity("nic", lambda has: int(has.nic), "egress_fits_nic", "nic_carries_node"),
         limit=_BANDWIDTH, enforced=_shaped("bandwidth.out_bps", "bandwidthOut"),
         uplink=Uplink("egress_fits_uplink", "leave"),
@@ -381,7 +426,7 @@ RESOURCES: tuple[Resource, ...] = (
         key_in=_rate_key("egress"), editing=_rate_edit("egress"), lowering=_lower_rate("egress"),
     ),
     Resource(
-        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", _rate("ingress"), giga_step,
+        BitsPerSecond, "bandwidth in", "ingress", "network.ingress", _rate("ingress"), giga_step, ceiling=_rate_most("ingress"),
         capacity=Capacity("nic", lambda has: int(has.nic), "ingress_fits_nic", "nic_carries_node"),
         limit=_BANDWIDTH, enforced=_shaped("bandwidth.in_bps", "bandwidthIn", in_line=False),
         uplink=Uplink("ingress_fits_uplink", "enter"),
@@ -427,6 +472,12 @@ def reader(rows: Iterable[Resource]) -> Callable[[Allocation], tuple[int, ...]]:
 
 #: What one allocation holds of everything, in the order of the table.
 held_of = reader(RESOURCES)
+
+
+def ceilings(one: Allocation, workload: Workload) -> dict[str, str]:
+    """What one allocation may use beyond what it holds, by row: `2..8 vCPUs`."""
+    found = ((row, row.held(one)) for row in RESOURCES if row.ceiling)
+    return {row.name: f"{row.span(one, workload)} {row.word}" for row, held in found if row.may_use(one, workload) > held}
 
 
 def demand_of(workload: Workload) -> tuple[int, ...]:

@@ -73,8 +73,10 @@ class DirectoryState(Value):
 class BandwidthState(Value):
     """Bandwidth of one slice. None: not shaped."""
 
-    out_bps: int | None = Field(default=None, description="[bit/s]")
-    in_bps: int | None = Field(default=None, description="[bit/s]")
+    out_bps: int | None = Field(default=None, description="Guaranteed. [bit/s]")
+    out_ceil_bps: int | None = Field(default=None, description="Most, while others leave it idle; None: no more. [bit/s]")
+    in_bps: int | None = Field(default=None, description="As out. [bit/s]")
+    in_ceil_bps: int | None = Field(default=None, description="As out. [bit/s]")
 
 
 class UnitState(Value):

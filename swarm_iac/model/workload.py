@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
 from pydantic_core import CoreSchema
@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from swarm_iac.model.base import Account, Name, Value, with_former
 from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.model.place.where import Where
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
+from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Hertz, Range, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
 OnBoot = Literal["start", "wait"]
@@ -60,7 +60,10 @@ class Each(Value):
         default=Gpus(count=0),
         description="GPUs, or a part of one GPU; a part is time-shared and not isolated, see above.",
     )
-    vcpus: Cpus = Field(default=Cpus(1000), description="vCPUs; thousandths allowed unless pinned.")
+    vcpus: CpuRange = Field(
+        default=CpuRange(1000),
+        description="vCPUs; thousandths allowed unless pinned. `2..8` guarantees 2, and allows 8 while others leave them idle.",
+    )
     pinned: bool = Field(default=False, description="Cores of its own, shared with no other replica, near its GPUs.")
     memory: Bytes = Field(default=Bytes(10**9), description="RAM: memory.max of its slice.")
     tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Maximum number of processes and threads.")
@@ -77,9 +80,24 @@ class Each(Value):
 class Network(Value):
     """Bandwidth of one replica."""
 
-    egress: BitsPerSecond | None = Field(default=None, description="Bandwidth out, reserved and enforced.")
-    ingress: BitsPerSecond | None = Field(default=None, description="Bandwidth in, reserved and enforced.")
-    between: BitsPerSecond | None = Field(default=None, description="Bandwidth between members of a gang, in each direction.")
+    egress: BandwidthRange | None = Field(
+        default=None,
+        description="Bandwidth out, reserved and enforced. `1..10 Gbit/s` reserves 1, and allows 10 while others leave it idle",
+    )
+    ingress: BandwidthRange | None = Field(default=None, description="Bandwidth in, in the same way.")
+    between: BandwidthRange | None = Field(
+        default=None, description="Bandwidth between members of a gang, in each direction, in the same way."
+    )
+
+
+def _ranges(part: type[Value]) -> tuple[str, ...]:
+    """The keys of a section that take a range."""
+    kinds = {key: (field.annotation, *get_args(field.annotation)) for key, field in part.model_fields.items()}
+    return tuple(key for key, each in kinds.items() if any(isinstance(one, type) and issubclass(one, Range) for one in each))
+
+
+#: By section of a workload, the keys that take a range.
+RANGES: dict[str, tuple[str, ...]] = {"each": _ranges(Each), "network": _ranges(Network)}
 
 
 class Run(Value):
@@ -213,6 +231,17 @@ class Workload(Value):
         """What a reboot does to its replicas: only what may run twice for a while is started by the node alone."""
         safe = self.run is None or (self.kind == "serve" and self.gang is None)
         return self.on_boot or ("start" if safe else "wait")
+
+    @property
+    def guaranteed(self) -> Workload:
+        """The same without the ceilings of its ranges: what a placement is decided from."""
+        found: dict[str, Value] = {}
+        for section, keys in RANGES.items():
+            part = getattr(self, section)
+            values = [(key, getattr(part, key)) for key in keys]
+            least = {key: type(value)(int(value)) for key, value in values if value is not None and value.open}
+            found |= {section: part.model_copy(update=least)} if least else {}
+        return self.model_copy(update=found) if found else self
 
     @property
     def members(self) -> int:

@@ -25,10 +25,10 @@ ROWS = {row.name: row for row in RESOURCES}
 WISH = {
     "user": "ada",
     "each": {
-        "gpus": "3 x H100", "vcpus": 7, "pinned": True, "memory": "11 GB", "scratch": "13 GB", "cache": "17 GB",
+        "gpus": "3 x H100", "vcpus": "7..9", "pinned": True, "memory": "11 GB", "scratch": "13 GB", "cache": "17 GB",
         "licences": 31,
     },
-    "network": {"egress": "19 Mbit/s", "ingress": "23 Mbit/s", "between": "29 Mbit/s"},
+    "network": {"egress": "19..61 Mbit/s", "ingress": "23..67 Mbit/s", "between": "29..31 Mbit/s"},
 }  # fmt: skip
 HELD = {
     "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2, "3:0.25"), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
@@ -40,9 +40,10 @@ STATE, LESS, UNSET = (
     {"workload": "w", "unit": {"user": "ada"}, **held}
     for held in (
         {"slice": {"memory_max": 53, "memory_high": 43}, "scratch": {"quota": 37, "owner": "ada"},
-         "cache": {"quota": 59, "owner": "ada"}, "bandwidth": {"out_bps": 67, "in_bps": 73}},
+         "cache": {"quota": 59, "owner": "ada"},
+         "bandwidth": {"out_bps": 67, "out_ceil_bps": 79, "in_bps": 73, "in_ceil_bps": 81}},
         {"slice": {"memory_max": 47, "memory_high": 41}, "scratch": {"quota": 31, "owner": "ada"},
-         "bandwidth": {"out_bps": 61, "in_bps": 71}},
+         "bandwidth": {"out_bps": 61, "out_ceil_bps": 83, "in_bps": 71, "in_ceil_bps": 89}},
         {"slice": {"memory_high": 41}},
     )
 )  # fmt: skip
@@ -57,7 +58,7 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 3000, "held": 2250, "less": (1, 0), "edit": ("each.gpus", "0.001 x H100"), "step": 1000,
         "hardware": "gpus", "has": 8000, "taken": 0, "rules": ("gpus_fit_node", "", ""), "verb": "",
         "limit": "gpus", "limited": "3 GPUs: GPUs; a part of one counts as much as it is.",
-        "files": False, "zero": "", "pieces": "gpus", "part_of": "",
+        "files": False, "zero": "", "pieces": "gpus", "part_of": "", "ceiling": None,
         "enforced": {
             "at": {"gpus": "gpus"}, "step": "slice", "noun": "GPUs", "has": None, "held": None, "rounded": (5007, None),
             "lesser": None, "unset": None, "needs": "", "live": False, "in_line": True,
@@ -65,10 +66,10 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "vcpus": {
         "name": "vcpus", "key": "each.vcpus", "path": "each.vcpus", "reads": "7 vCPUs", "column": "CPUs",
-        "demand": 7000, "held": 6000, "less": (1, 0), "edit": ("each.vcpus", "0.001"), "step": 1000,
+        "demand": 7000, "held": 6000, "less": (1, 0), "edit": ("each.vcpus", "0.001..9"), "step": 1000,
         "hardware": "vcpus", "has": 31_000, "taken": None, "rules": ("vcpus_fit_node", "vcpus_fit_node", ""), "verb": "",
         "limit": "vcpus", "limited": "7 vCPUs: vCPUs.",
-        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "",
+        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "", "ceiling": (9000, "6..9"),
         "enforced": None,
     },
     "cores": {
@@ -76,7 +77,7 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 7, "held": 5, "less": (7, 0), "edit": ("each.pinned", False), "step": 1,
         "hardware": "vcpus", "has": 31, "taken": None, "rules": ("cores_fit_node", "", ""), "verb": "",
         "limit": None, "limited": "",
-        "files": False, "zero": "", "pieces": "cpus", "part_of": "vcpus",
+        "files": False, "zero": "", "pieces": "cpus", "part_of": "vcpus", "ceiling": None,
         "enforced": {
             "at": {"slice.cpus": "cpus"}, "step": "slice", "noun": "cores", "has": None, "held": None, "rounded": (5007, None),
             "lesser": None, "unset": None, "needs": "", "live": True, "in_line": True,
@@ -87,7 +88,7 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 11 * G, "held": 10 * G, "less": (1, 0), "edit": ("each.memory", "1 B"), "step": G,
         "hardware": "memory", "has": 37 * G, "taken": None, "rules": ("memory_fits_node", "memory_fits_node", ""), "verb": "",
         "limit": "memory", "limited": "11 GB of memory: RAM.",
-        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "",
+        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": {
             "at": {"slice.memory_max": "memoryMax"}, "step": "slice", "noun": "memory", "has": 101, "held": 53, "rounded": (4096, 0),
             "lesser": {"slice.memory_max": 47, "slice.memory_high": 41}, "unset": {"slice.memory_max": 53, "slice.memory_high": 41},
@@ -99,7 +100,7 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 30 * G, "held": 29 * G, "less": (1, 0), "edit": ("each.scratch", "0 B"), "step": G,
         "hardware": "nvme", "has": 41 * G, "taken": None, "rules": ("storage_fits_node", "storage_fits_node", ""), "verb": "",
         "limit": "storage", "limited": "30 GB of storage: Scratch and cache directories on local disks.",
-        "files": True, "zero": "JSON", "pieces": "", "part_of": "",
+        "files": True, "zero": "JSON", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": {
             "at": {"scratch.quota": "scratch", "cache.quota": "cache"}, "step": "directories", "noun": "disk", "has": 103, "held": 96,
             "rounded": (4096, None), "lesser": {"scratch": 31, "cache": None}, "unset": {"scratch": None, "cache": None},
@@ -111,10 +112,11 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 48 * M, "held": 47 * M, "less": (1, 0), "edit": ("network.egress", "0 bit/s"), "step": M,
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("egress_fits_nic", "nic_carries_node", "egress_fits_uplink"), "verb": "leave",
         "limit": "bandwidth", "limited": "48 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
-        "files": False, "zero": "JSON", "pieces": "", "part_of": "",
+        "files": False, "zero": "JSON", "pieces": "", "part_of": "", "ceiling": (92 * M, "47..92 Mbit/s"),
         "enforced": {
             "at": {"bandwidth.out_bps": "bandwidthOut"}, "step": "traffic", "noun": "bandwidth", "has": 109, "held": 67, "rounded": (5000, None),
-            "lesser": {"bandwidth.out_bps": 61}, "unset": {"bandwidth.out_bps": None}, "needs": "interface", "live": True, "in_line": True,
+            "lesser": {"bandwidth.out_bps": 61, "bandwidth.out_ceil_bps": 83},
+            "unset": {"bandwidth.out_bps": None, "bandwidth.out_ceil_bps": None}, "needs": "interface", "live": True, "in_line": True,
         },
     },
     "ingress": {
@@ -122,10 +124,11 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 52 * M, "held": 51 * M, "less": (1, 0), "edit": ("network.ingress", "0 bit/s"), "step": M,
         "hardware": "nic", "has": 43 * M, "taken": None, "rules": ("ingress_fits_nic", "nic_carries_node", "ingress_fits_uplink"), "verb": "enter",
         "limit": "bandwidth", "limited": "52 Mbit/s of bandwidth: Network bandwidth, the larger of in and out.",
-        "files": False, "zero": "JSON", "pieces": "", "part_of": "",
+        "files": False, "zero": "JSON", "pieces": "", "part_of": "", "ceiling": (98 * M, "51..98 Mbit/s"),
         "enforced": {
             "at": {"bandwidth.in_bps": "bandwidthIn"}, "step": "traffic", "noun": "bandwidth", "has": 109, "held": 73, "rounded": (5000, None),
-            "lesser": {"bandwidth.in_bps": 71}, "unset": {"bandwidth.in_bps": None}, "needs": "interface", "live": True, "in_line": False,
+            "lesser": {"bandwidth.in_bps": 71, "bandwidth.in_ceil_bps": 89},
+            "unset": {"bandwidth.in_bps": None, "bandwidth.in_ceil_bps": None}, "needs": "interface", "live": True, "in_line": False,
         },
     },
     "licences": {
@@ -133,7 +136,7 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 31, "held": 30, "less": (1, 0), "edit": ("each.licences", 1), "step": 1,
         "hardware": None, "has": None, "taken": None, "rules": ("", "", ""), "verb": "",
         "limit": "licences", "limited": "31 licences: Licences held at once; no machine has any.",
-        "files": False, "zero": "", "pieces": "", "part_of": "",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": None,
     },
     "replicas": {
@@ -141,7 +144,7 @@ CASES: dict[str, dict[str, Any]] = {
         "demand": 1, "held": 1, "less": (1, 1), "edit": ("replicas", 1), "step": 1,
         "hardware": None, "has": None, "taken": None, "rules": ("", "", ""), "verb": "",
         "limit": "replicas", "limited": "1 replica: Running replicas; what has finished does not count.",
-        "files": False, "zero": "", "pieces": "", "part_of": "",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": None,
     },
 }  # fmt: skip
@@ -187,6 +190,7 @@ def facts(row: Resource) -> dict[str, Any]:
         "part_of": row.part_of,
         "pieces": row.pieces,
         "taken": row.taken(_with_part(request)) if row.taken else None,
+        "ceiling": (row.ceiling(request), row.span(one, request)) if row.ceiling else None,
         "enforced": _enforced(row.enforced) if row.enforced else None,
     }
 
@@ -224,7 +228,7 @@ def test_a_row_says_what_its_case_does(name: str) -> None:
 SLIPS: dict[str, Any] = {
     "unit": Seconds, "noun": "things", "name": "other", "key": "each.other", "demand": lambda request: 999,
     "step": lambda need: 7, "pieces": "numa", "measured": "index", "capacity": Capacity("numa", lambda has: 999, "other", "other"),
-    "taken": lambda request: 999, "enforced": Enforced({"slice.swap_max": "swap"}, Verb.PREPARE, "things"), "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
+    "taken": lambda request: 999, "ceiling": lambda request: 999_000, "enforced": Enforced({"slice.swap_max": "swap"}, Verb.PREPARE, "things"), "limit": LimitKey(Seconds, "things", "other", "Other."), "uplink": Uplink("other", "other"),
     "files": None, "part_of": "other", "zero": "other", "head": "other", "key_in": lambda request: "each.other",
     "editing": lambda request, amount: ("each.other", 999), "lowering": lambda request, amount: request,
 }  # fmt: skip
@@ -248,7 +252,7 @@ def test_no_value_of_a_row_changes_unnoticed(name: str) -> None:
 #: The same for how a node enforces it.
 ENFORCED_SLIPS: dict[str, Any] = {
     "at": {"slice.swap_max": "swap"}, "step": Verb.PREPARE, "noun": "things", "has": lambda facts, old, new: 999, "grain": 7,
-    "needs": "numa", "unlimited": None, "beside": ("slice.swap_max",), "live": None, "in_line": None,
+    "needs": "numa", "unlimited": None, "beside": ("slice.swap_max",), "ceiling": "slice.swap_max", "live": None, "in_line": None,
 }  # fmt: skip
 
 
@@ -257,7 +261,7 @@ def test_no_value_of_what_is_enforced_changes_unnoticed(name: str) -> None:
     row = ROWS[name]
     assert row.enforced and set(ENFORCED_SLIPS) == {one.name for one in fields(row.enforced)}
     for value, slip in ENFORCED_SLIPS.items():
-        if value == "beside" and (not row.enforced.has or len(row.enforced.at) > 1):
+        if value in ("beside", "ceiling") and (not row.enforced.has or len(row.enforced.at) > 1):
             continue  # pieces have no amount, and directories change as a whole
         how = replace(row.enforced, **{value: not getattr(row.enforced, value) if slip is None else slip})
         assert _enforced(how) != CASES[name]["enforced"], value
@@ -271,8 +275,13 @@ def test_what_is_enforced_is_shown_and_read_in_its_unit(name: str) -> None:
         full = with_values(
             AllocationState.model_validate(STATE), {path: {"gpus": (gpu(3),), "slice.cpus": "3"}.get(path, 8192)}
         )
-        shown = rows({"n": NodeState(allocations={"w-0": full})})["Allocation", "w-0"]
+        plain = with_values(full, {how.ceiling: None}) if how.ceiling else full
+        shown = rows({"n": NodeState(allocations={"w-0": plain})})["Allocation", "w-0"]
         assert value_at(full, path) and shown[key] in ("3", ROWS[name].text(8192)), path
+        if how.ceiling:
+            full = with_values(full, {how.ceiling: 9216})
+            assert rows({"n": NodeState(allocations={"w-0": full})})["Allocation", "w-0"][key] == "8192..9216 bit/s"
+            assert format.value(how.ceiling, 9216) == "9216 bit/s"
         assert format.value(path, 8192) == ROWS[name].text(8192) or not how.has
 
 

@@ -96,7 +96,7 @@ def enforced_mutants(row: Resource, how: Enforced) -> Iterator[tuple[Path, str]]
     (call,) = row_of(ast.parse(text), row.name)
     assert isinstance(call, ast.Call)
     yield TABLE, without(text, [one for one in call.keywords if one.arg == "enforced"], row.name)
-    for path in how.at:
+    for path in filter(None, (*how.at, how.ceiling)):
         section, _, key = path.partition(".")
         owner, concern = KEPT[section]
         text = (ROOT / STATE).read_text()
@@ -121,7 +121,8 @@ def test_the_copy_is_well(copy: Path) -> None:
 @pytest.mark.parametrize("name", [row.name for row in RESOURCES])
 def test_a_place_that_is_left_out_fails_by_name(name: str, copy: Path) -> None:
     row = next(row for row in RESOURCES if row.name == name)
-    keys = [path.rpartition(".")[2] for path in (row.enforced.at if row.enforced else ())]
+    paths = (*row.enforced.at, row.enforced.ceiling) if row.enforced else ()
+    keys = [path.rpartition(".")[2] for path in paths if path]
     for path, text in (*mutants(row), *(enforced_mutants(row, row.enforced) if row.enforced else ())):
         assert text != (ROOT / path).read_text(), path
         (copy / path).write_text(text)

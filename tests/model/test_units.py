@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.model.hardware import gpu_model
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Price, Quantity, Seconds, Watts
+from swarm_iac.model.workload import Each
+from swarm_iac.units import (
+    BandwidthRange,
+    BitsPerSecond,
+    Bytes,
+    BytesPerSecond,
+    CpuRange,
+    Cpus,
+    Hertz,
+    Price,
+    Quantity,
+    Range,
+    Seconds,
+    Watts,
+)
 
 KINDS = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus)
 
@@ -47,6 +65,84 @@ def test_units_are_read(kind: type[Quantity], text: object, value: int) -> None:
 def test_what_is_wrong_is_said(kind: type[Quantity], text: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         kind.parse(text)
+
+
+RANGES = (CpuRange, BandwidthRange)
+
+
+@given(st.sampled_from(RANGES), st.integers(1, 2**61), st.integers(0, 2**61))
+def test_a_range_reads_back_exactly_and_counts_as_its_lower_end(kind: type[Range], least: int, more: int) -> None:
+    one = kind.between(least, least + more)
+    again = kind.parse(str(one))
+    assert (again, hash(again)) == (one, hash(one)) and (int(again), int(again.most)) == (least, least + more)
+    assert again.least == least and again.open == (more > 0) and (str(one) == str(kind.of(least))) == (more == 0)
+    assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one
+    assert kind.of.parse(one) == least and type(kind.of.parse(one)) is kind.of, "where no range is read it is its lower end"
+
+
+@given(st.sampled_from(RANGES), st.integers(1, 9), st.integers(0, 9), st.integers(1, 9), st.integers(0, 9))
+def test_ranges_are_equal_by_both_ends(kind: type[Range], a: int, b: int, c: int, d: int) -> None:
+    one, other = kind.between(a, a + b), kind.between(c, c + d)
+    assert (one == other) == ((a, b) == (c, d))
+    assert (one == kind.of(c)) == (kind.of(c) == one) == (a == c and b == 0)
+    assert one != "1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "written"),
+    [
+        (CpuRange, "2..8", "2..8"),
+        (CpuRange, " 500m .. 2 ", "0.5..2"),
+        (CpuRange, "2..2", "2"),
+        (CpuRange, 4, "4"),
+        (BandwidthRange, "1..10 Gbit/s", "1..10 Gbit/s"),
+        (BandwidthRange, "500 Mbit/s..2 Gbit/s", "500 Mbit/s..2 Gbit/s"),
+        (BandwidthRange, "1000..2000 Mbit/s", "1..2 Gbit/s"),
+        (BandwidthRange, "0", "0 bit/s"),
+    ],
+)
+def test_a_range_is_written_in_one_way(kind: type[Range], text: object, written: str) -> None:
+    assert str(kind.parse(text)) == written
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        (CpuRange, "8..2", "the lower end is above the upper one; write '2..8'"),
+        (CpuRange, "2..", "has no upper end; write a range like '2..8'"),
+        (CpuRange, "..8", "has no lower end"),
+        (CpuRange, "..", "has no lower end"),
+        (CpuRange, "1..2..3", "'2..3' is not a number of vCPUs"),
+        (CpuRange, "0..8", "guarantees nothing; write a lower end above 0"),
+        (CpuRange, "2..8000m", "has a unit at one end; write both alike"),
+        (CpuRange, "2..8 GB", "has a unit at one end; write both alike"),
+        (CpuRange, "1.." + "9" * 60, "is not a number of vCPUs"),
+        (CpuRange, "9" * 60 + "..1m", "has a unit at one end"),
+        (BandwidthRange, "1..10", "1 has no unit"),
+        (BandwidthRange, "1 Gbit/s..10", "10 has no unit"),
+        (BandwidthRange, "1 GB..10 Gbit/s", "'GB' is no unit of a bandwidth"),
+        (BandwidthRange, "10..1 Gbit/s", "write '1..10 Gbit/s'"),
+        (BandwidthRange, "1 Gbit/s..2 Mbit/s", "write '2 Mbit/s..1 Gbit/s'"),
+        (Bytes, "64..128 GB", "'64..128 GB' is not a size"),
+        (Cpus, "2..8", "'2..8' is not a number of vCPUs"),
+    ],
+)
+def test_what_is_wrong_with_a_range_is_said(kind: type[Quantity], text: object, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        kind.parse(text)
+
+
+def test_a_lowered_range_keeps_its_ceiling_and_a_single_value_falls_as_a_whole() -> None:
+    assert [str(CpuRange.parse("4..8").lowered(n)) for n in (2000, 500, 0)] == ["2..8", "0.5..8", "0"]
+    assert str(CpuRange.parse("4").lowered(2000)) == "2"
+
+
+def test_a_single_value_is_written_as_before_there_were_ranges() -> None:
+    plain = {"vcpus": "3"}
+    assert Each.model_validate({"vcpus": 3}).model_dump(mode="json", exclude_defaults=True) == plain
+    assert Each(vcpus=Cpus(3000)) == Each.model_validate(plain)  # type: ignore[arg-type]
+    assert Each.model_validate({"vcpus": 1}).model_dump(mode="json", exclude_defaults=True) == {}
+    assert Each.model_validate({"vcpus": "1..2"}).model_dump(mode="json", exclude_defaults=True) == {"vcpus": "1..2"}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_every_value_of_a_nodes_state_belongs_to_one_concern() -> None:
     assert sorted([*each, "workload"]) == sorted(AllocationState.model_fields)
 
 
-PATHS = [(path, how.step) for _, how in ENFORCED for path in how.at]
+PATHS = [(path, how.step) for _, how in ENFORCED for path in (*how.at, how.ceiling) if path]
 
 
 @pytest.mark.parametrize(("path", "verb"), PATHS, ids=[path for path, _ in PATHS])

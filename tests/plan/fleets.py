@@ -132,6 +132,14 @@ def _gpus(draw: st.DrawFn, left: dict[int, int]) -> tuple[Device, ...]:
 
 
 @st.composite
+def ceilings(draw: st.DrawFn, one: AllocationState) -> dict[str, int | None]:
+    """What it may use beyond its bandwidth, each way: nothing, a little, or all that there is."""
+    rates = {how.ceiling: how.amount(one) for _, how in COUNTED if how.ceiling}
+    drawn = {path: draw(st.sampled_from([None, rate + 8, WIRE])) for path, rate in rates.items()}
+    return {path: most if most and most > rates[path] else None for path, most in drawn.items()}
+
+
+@st.composite
 def states(draw: st.DrawFn) -> dict[str, NodeState]:
     """Any feasible state: each allocation somewhere or nowhere, a gang whole or not at all; one CPU is never pinned."""
     free = {name: dict.fromkeys(range(GPUS), WHOLE) for name in NODES}
@@ -165,7 +173,8 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
             free[home][one.index] -= one.part
         cores[home] -= set(pins)
         one = allocation(name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["storage"], out=out, mems=mems)
-        found[home][name] = with_values(one, {path: sizes[row] for row, path in OTHERS.items()})
+        one = with_values(one, {path: sizes[row] for row, path in OTHERS.items()})
+        found[home][name] = with_values(one, draw(ceilings(one))) if out else one
     return {
         name: node(each, draw(st.sampled_from(["1", "60"])), draw(st.sampled_from([200, 300, 500])))
         for name, each in found.items()

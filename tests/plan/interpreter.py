@@ -179,7 +179,10 @@ class Fleet:
         if not step.allocation:
             return node.model_copy(update=step.want)
         assert step.allocation in node.allocations, "shaped before its cgroup is there"
-        return self._with(node, step, bandwidth=BandwidthState.model_validate(self._wanted(step).bandwidth))
+        bandwidth = BandwidthState.model_validate(self._wanted(step).bandwidth)
+        for rate, ceil in ((bandwidth.out_bps, bandwidth.out_ceil_bps), (bandwidth.in_bps, bandwidth.in_ceil_bps)):
+            assert ceil is None or (rate is not None and rate < ceil), f"{step.id}: a ceiling without a guarantee below it"
+        return self._with(node, step, bandwidth=bandwidth)
 
     def _slice(self, node: NodeState, step: Step) -> NodeState:
         wanted, old = self._wanted(step), node.allocations.get(step.allocation)

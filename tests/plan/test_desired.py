@@ -106,6 +106,21 @@ def test_who_pins_has_its_cores_alone_and_no_quota() -> None:
     assert chat.memory_high is not None and chat.memory_high % 4096 == 0 and chat.memory_high < chat.memory_max
 
 
+@pytest.mark.parametrize(("vcpus", "held", "quota"), [
+    ("2..6", 2000, 6000),
+    ("0.5..64", 500, 8000),  # no more than the machine has
+    (2, 2000, 2000),
+    (4, 2000, 2000),  # it waits to grow: nobody has more than the stack file says
+    ("4..6", 2000, 6000),  # it waits as well, and its ceiling waits for nothing
+])  # fmt: skip
+def test_of_a_range_the_lower_end_is_the_weight_and_the_upper_one_the_quota(vcpus: object, held: int, quota: int) -> None:
+    """Weights share what is contended in proportion to what is guaranteed; the quota caps what is lent."""
+    chat = {"each": {"gpus": 1, "vcpus": vcpus, "memory": "1 GB"}}
+    placement = Placement(allocations=(allocation("chat-0", "n1", gpus=(2,), cpus=(), vcpus=Cpus(held)),))
+    found = desired(changed(**chat), placement)["n1"].state.allocations["chat-0"].slice
+    assert (found.cpu_weight, found.cpu_quota_m) == (held * 10_000 // 8000, quota)
+
+
 def test_what_a_machine_cannot_hold_is_not_wanted_of_it() -> None:
     found = desired(stack(), PLACEMENT)
     bare = found["n2"].state.allocations["tidy-1"]

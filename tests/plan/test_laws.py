@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.errors import Refused
+from swarm_iac.model.base import with_values
 from swarm_iac.model.device import Device, gpu
 from swarm_iac.model.state import Desired, NodeState, Observed
 from swarm_iac.model.step import Plan, Step, Verb
@@ -68,6 +69,28 @@ def plan_of(observed: Mapping[str, Observed], desired: Mapping[str, Desired]) ->
         # Only services may refuse: everything else can stop first.
         assert any(name in str(refusal) for name in ("chat", "code", "web"))
         return None
+
+
+@LAWS
+@given(fleets.states(), st.data())
+def test_a_ceiling_alone_waits_for_nothing_and_stops_nothing(state: dict[str, NodeState], data: st.DataObject) -> None:
+    """Nobody reserves what lies between guarantee and ceiling, so each node changes at once, in place."""
+    after = {}
+    for name, node in state.items():
+        ones = {one: with_values(each, data.draw(fleets.ceilings(each))) for one, each in node.allocations.items()}
+        slices = {
+            one: each.slice.cpu_quota_m and each.slice.cpu_quota_m * data.draw(st.integers(1, 3)) for one, each in ones.items()
+        }
+        ones = {one: with_values(each, {"slice.cpu_quota_m": slices[one]}) for one, each in ones.items()}
+        after[name] = node.model_copy(update={"allocations": ones})
+    plan = steps(fleets.observed(state), fleets.desired(after, state))
+    changed = {
+        one for name in state for one in state[name].allocations if state[name].allocations[one] != after[name].allocations[one]
+    }
+    assert {step.allocation for step in plan.steps} == changed
+    assert all(step.verb in (Verb.SLICE, Verb.TRAFFIC) for step in plan.steps)
+    own = {step.id: {f"{step.node}/{Verb.SLICE}/{step.allocation}"} for step in plan.steps}
+    assert all(set(step.after) <= own[step.id] for step in plan.steps), "its traffic may follow its own slice"
 
 
 HEALTH = st.dictionaries(st.sampled_from(sorted(fleets.HANDOVER)), st.sampled_from(["failed", "starting"]), max_size=2)

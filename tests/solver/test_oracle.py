@@ -39,7 +39,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "priority": draw(st.sampled_from(["low", "normal", "high"])),
         "each": {
             "gpus": gpus,
-            "vcpus": draw(st.sampled_from([1, 2, 3])),
+            "vcpus": draw(st.sampled_from([1, 2, 3, "1..3", "2..9"])),
             "memory": draw(st.sampled_from(["1 GB", "5 GB"])),
             "pinned": draw(st.booleans()),
         },

@@ -67,7 +67,7 @@ CONCERNS = (
         "traffic",
         verbs={"traffic": 240},
         node={"interface": str, "interface_bps": int},
-        each={"bandwidth": {"out_bps": int, "in_bps": int}},
+        each={"bandwidth": {"out_bps": int, "out_ceil_bps": int, "in_bps": int, "in_ceil_bps": int}},
     ),
     Concern("units", verbs={"start": 600, "stop": 180, "health": 180}, each={"unit": _UNIT}, check=shape.unit),
 )

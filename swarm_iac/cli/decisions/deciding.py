@@ -18,7 +18,7 @@ from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resource import RESOURCES, Resource
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.run_options import RunOptions
 from swarm_iac.stackfile import nearest_policy
 
@@ -189,13 +189,19 @@ def _columns(decision: Decision) -> list[Resource]:
     return [row for row in rows if row.capacity or (not row.itself and any(map(row.held, held)))]
 
 
-def _cell(row: Resource, one: Allocation) -> str:
-    """Devices by number; else an amount, marked as shared where it has no devices of its own."""
+def _cell(row: Resource, one: Allocation, request: Workload) -> str:
+    """Devices by number; else an amount, or a range of it, marked as shared where it has no devices of its own."""
     if row.pieces:
         return _pieces(getattr(one, row.field)) or "-"
-    if row.name not in _PARTS:
-        return row.text(row.held(one)) if row.held(one) else "-"
-    return _pieces(getattr(one, _PARTS[row.name].field)) or (f"{row.text(row.held(one))} shared" if row.held(one) else "-")
+    amount = row.span(one, request) if row.held(one) else "-"
+    if row.name not in _PARTS or not row.held(one):
+        return amount
+    return _pieces(getattr(one, _PARTS[row.name].field)) or f"{amount} shared"
+
+
+def cpus(one: Allocation, request: Workload) -> str:
+    """The vCPUs of an allocation as a cell: its own by number, or how many it shares."""
+    return next(_cell(row, one, request) for row in RESOURCES if row.name in _PARTS)
 
 
 def _pieces(held: tuple[Any, ...]) -> str:
@@ -210,8 +216,8 @@ def placement_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
         note = "new" if old is None else f"from {old.node}" if old.node != one.node else ""
         notes = (note, split(decision.stack, one), device.sharing(one.gpus))
         note = f"finished: {kept_of(one)}" if one.ended else ", ".join(filter(None, notes))
-        user = decision.stack.workloads[one.workload].user
-        yield (one.name, user, one.node, *(_cell(row, one) for row in columns), note)
+        request = decision.stack.workloads[one.workload]
+        yield (one.name, request.user, one.node, *(_cell(row, one, request) for row in columns), note)
 
 
 def kept_of(one: Allocation) -> str:

@@ -17,12 +17,13 @@ from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Allocation, Unplaced
-from swarm_iac.model.resource import LIMITED
+from swarm_iac.model.resource import LIMITED, ceilings
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.editing.overrides import edited, parse
 from swarm_iac.stackfile.locks.companions import Files
 
+_NO_MORE = "no more than it holds"
 _HINT = "as in: swarm what-if workloads.chat.replicas=4 nodes.gpu-07.state=ready"
 
 
@@ -74,7 +75,7 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
 
 
 def changes(now: Decision, then: Decision) -> bool:
-    """Would anything be placed elsewhere? What is pending changes nothing by itself."""
+    """Would any allocation be placed elsewhere, or may use more or less? What is pending changes nothing by itself."""
     return any(True for _ in placement_rows(now, then))
 
 
@@ -100,14 +101,15 @@ def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime
 
 
 def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, str, str, str]]:
-    """One row for each allocation that would be placed elsewhere than it runs, or with another size.
+    """One row for each allocation that would be placed elsewhere than it runs, or with another size or ceiling.
 
     Marked: what would change without the edit as well, since the stack file is not applied yet.
     """
     before, after, anyway = now.last.by_name(), then.placement.by_name(), now.placement.by_name()
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
-        if old == new:
+        most, usual = _may_use(new, then), _may_use(old, now)
+        if old == new and most == usual:
             continue
         one = new or old
         assert one is not None
@@ -116,9 +118,18 @@ def placement_rows(now: Decision, then: Decision) -> Iterator[tuple[str, str, st
             note, without = _ends(one, then), _ends(one, now)
         else:
             note = without = "new" if old is None else "moves" if old.node != new.node else "other resources"
-        if anyway.get(name) == new:
+        if old == new:
+            note = f"may use {most or _NO_MORE} instead of {usual or _NO_MORE}"
+        elif anyway.get(name) == new:
             note += " (also without the edit)" if note == without else f"; without the edit: {without}"
+        note += f", {most}" if most and old != new else ""
         yield name, request.user if request else "-", old.node if old else "-", new.node if new else "-", note
+
+
+def _may_use(one: Allocation | None, of: Decision) -> str:
+    """What an allocation may use beyond what it holds."""
+    known = one is not None and one.workload in of.stack.workloads
+    return ", ".join(ceilings(one, of.stack.workloads[one.workload]).values()) if one and known else ""
 
 
 def _ends(one: Allocation, of: Decision) -> str:

@@ -13,6 +13,7 @@ from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model.placement import Allocation, Reason
+from swarm_iac.model.resource import ceilings
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Fix, Move, why
@@ -112,6 +113,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
         if done:
             yield "\nFinished, and not run again"
             yield from _finished(done, decision)
+    yield from _ceilings(answer.workload, decision)
     if answer.fits:
         yield "\nWhere it is placed"
         yield from _reasons(answer.fits, source)
@@ -131,6 +133,14 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
             yield f"  {start}"
             yield f"  {start_times.GIVES}"
         yield from _fixes(answer, decision, options)
+
+
+def _ceilings(workload: str, decision: Decision) -> Iterator[str]:
+    """Of a range both ends, as its replicas have them: the one with the most comes first, and is enough."""
+    request = decision.stack.workloads[workload]
+    ones = [ceilings(one, request) for one in decision.placement.going() if one.workload == workload]
+    if most := max(ones, key=len, default={}):
+        yield f"  each has {' and '.join(most.values())}: the lower end is guaranteed, more is lent while others leave it idle"
 
 
 def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:

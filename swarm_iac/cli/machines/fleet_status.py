@@ -16,6 +16,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.model import deadline, device
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.resource import ceilings
 from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Facts, Observed
 from swarm_iac.plan.state import runtimes
@@ -139,9 +140,8 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         apart = filter(None, (deciding.split(view.decision.stack, one), device.sharing(one.gpus)))
         health = "; ".join((health, *apart))
         gpus = device.format_devices(one.gpus) or "-"
-        cpus = ranges(one.cpus) or (f"{one.vcpus} shared" if one.vcpus else "-")
-        user, memory = view.decision.stack.workloads[one.workload].user, one.memory or "-"
-        yield one.name, user, one.node, gpus, cpus, memory, health
+        request = view.decision.stack.workloads[one.workload]
+        yield one.name, request.user, one.node, gpus, deciding.cpus(one, request), one.memory or "-", health
     for gone in view.decision.placement.unplaced:
         user = view.decision.stack.workloads[gone.workload].user
         code = f" ({gone.code})" if gone.code else ""
@@ -183,6 +183,7 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
         own = one.model_dump(mode="json", exclude={"ended"}) | ({"finished": True} if one.ended else {})
         waits = growing.get(one.workload)
         own |= {"waits_to_grow": waits.model_dump(mode="json", exclude={"workload"})} if waits and not one.ended else {}
+        own |= {"may_use": most} if (most := ceilings(one, view.decision.stack.workloads[one.workload])) else {}
         answer.append({**own, "health": health, **times})  # `ended`: how, as the node puts it
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]
     return answer

@@ -17,7 +17,7 @@ from rich.text import Text
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof, Waiting
-from swarm_iac.model.resource import ENFORCED
+from swarm_iac.model.resource import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.show.causes import why_moved, why_stopped
@@ -25,8 +25,8 @@ from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
 
-#: Of an allocation that comes or goes, what is worth a line; its row in Pulumi has the rest.
-_TELLING = (*(next(iter(how.at)) for _, how in ENFORCED if how.in_line), "unit.command")
+#: Of an allocation that comes or goes, what is worth a line, and the resource that it is; its row in Pulumi has the rest.
+_TELLING = {**{next(iter(how.at)): row.name for row, how in ENFORCED if how.in_line}, "unit.command": ""}
 
 #: Of the first two letters of a cell: what comes, what goes.
 _STYLES = {"+ ": "green", "- ": "red"}
@@ -57,6 +57,12 @@ class Context:
     def moved(self) -> dict[str, str]:
         """Why each allocation leaves its node that ran and is placed on another."""
         return why_moved(self.stack, self.before, self.after, self.today)
+
+    @cached_property
+    def lent(self) -> dict[str, dict[str, str]]:
+        """By name on its node, what each allocation may use beyond what it holds, by resource, where that is anything."""
+        named = ((self.stack.runs_as(one), ceilings(one, self.stack.workloads[one.workload])) for one in self.after.going())
+        return {name: most for name, most in named if most}
 
     def summary(self, plan: Plan) -> Summary:
         """What the plan comes to."""
@@ -205,7 +211,7 @@ def _changes(plan: Plan, context: Context) -> Rows:
             if (node, step.allocation) not in whole and step.verb is not Verb.GPUS:
                 _values(table, step)
         for name, why in shown.get(node, ()):
-            _whole(table, node, name, why, of[node, name])
+            _whole(table, node, name, why, of[node, name], context)
     return table
 
 
@@ -229,14 +235,16 @@ def _values(table: Rows, step: Step) -> None:
         table.add(step.node, short(change.path), format.value(change.path, change.old), format.value(change.path, change.new))
 
 
-def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step]) -> None:
+def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step], context: Context) -> None:
     goes = any(step.verb is Verb.RELEASE for step in mine)
     changes = {change.path.rpartition('"].')[2]: change for step in mine for change in step.changes}
+    lent = {} if goes else context.lent.get(name, {})
     parts = [
         f"{field.rpartition('.')[2] if '.' in field else field} {format.value(field, change.old if goes else change.new)}"
-        for field in _TELLING
-        if (change := changes.get(field)) is not None
+        for field, resource in _TELLING.items()
+        if resource not in lent and (change := changes.get(field)) is not None
     ]
+    parts[:0] = lent.values()
     table.add(node, f"{'-' if goes else '+'} {name}",
               ", ".join(parts) if goes else "", why if goes else f"{', '.join(parts)} ({why})")  # fmt: skip
 

@@ -13,7 +13,7 @@ from swarm_iac.model.settings import HELD, Held, SettingsState
 from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
 from swarm_iac.plan.state import format
 from swarm_iac.printable import printable_all
-from swarm_iac.units import Cpus, Seconds, Watts
+from swarm_iac.units import Cpus, Seconds, Watts, span
 
 Properties = dict[str, Any]
 Rows = dict[tuple[str, str], Properties]
@@ -103,6 +103,8 @@ def _amounts(state: AllocationState) -> Properties:
         for path, key in how.at.items():
             value = value_at(state, path)
             found[key] = format.amount(row.unit)(value) if value or (value == 0 and how.unlimited) else None
+            if how.ceiling and value and (most := value_at(state, how.ceiling)):
+                found[key] = span(row.unit(value), row.unit(most))
     return found
 
 

@@ -114,7 +114,7 @@ def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, 
             cache=_directory(cache, workload, hardware),
             unit=_unit(workload),
         )
-    held = _held(allocation, hardware)
+    held = _held(workload, allocation, hardware)
     return AllocationState(
         workload=name.rpartition("-")[0],
         gpus=allocation.gpus,
@@ -126,8 +126,10 @@ def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, 
     )
 
 
-def _held(allocation: Allocation, hardware: Hardware) -> dict[str, dict[str, Any]]:
+def _held(workload: Workload, allocation: Allocation, hardware: Hardware) -> dict[str, dict[str, Any]]:
     """By section and key of AllocationState, the amounts that the node enforces, rounded to what the kernel counts in.
+
+    With the ceiling, of those that may be more while others leave it idle; none is above what the machine has.
 
     Directories are made by `_directory`: the workload says how large each of the two is.
     """
@@ -135,22 +137,28 @@ def _held(allocation: Allocation, hardware: Hardware) -> dict[str, dict[str, Any
     for row, how in COUNTED:
         if len(how.at) == 1 and (not how.needs or getattr(hardware, how.needs)):
             section, _, key = next(iter(how.at)).partition(".")
-            found[section][key] = how.rounded(row.held(allocation))
+            held = found[section][key] = how.rounded(row.held(allocation))
+            if how.ceiling and held and row.capacity:
+                most = how.rounded(min(row.may_use(allocation, workload), row.capacity.amount(hardware))) or 0
+                found[section][how.ceiling.partition(".")[2]] = most if most > held else None
     return found
 
 
 def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, held: dict[str, Any]) -> SliceState:
     """Ceilings of the cgroup.
 
-    CPU weight is the allocation's part of the machine in ten-thousandths, so weights on one node are proportional.
-    Who pins has no quota: nobody else is on its cores.
+    CPU weight is the allocation's part of the machine in ten-thousandths, so weights on one node are proportional to what is
+    guaranteed: under load each has at least that, and takes what is idle up to its quota. Who pins has no quota: nobody else
+    is on its cores.
     """
     io = workload.each.io
+    most = min(int(workload.each.vcpus.most), int(hardware.vcpus)) if workload.each.vcpus.open else 0
+    quota = max(int(allocation.vcpus), most)
     return SliceState(
         cpus=cpulist.write(allocation.cpus) or shared,
         mems=cpulist.write(allocation.numa),
         cpu_weight=min(10_000, max(1, int(allocation.vcpus) * 10_000 // max(1, int(hardware.vcpus)))),
-        cpu_quota_m=None if allocation.cpus else int(allocation.vcpus),
+        cpu_quota_m=None if allocation.cpus else quota,
         **held,
         memory_high=held["memory_max"] * HIGH // 100 // PAGE * PAGE,
         swap_max=0,

@@ -71,7 +71,7 @@ _READERS: dict[str, Callable[[int], str]] = {
     "swap_max": size,
     "io_read_bps": throughput,
     "io_write_bps": throughput,
-    **{path.rpartition(".")[2]: amount(row.unit) for row, how in COUNTED for path in how.at},
+    **{path.rpartition(".")[2]: amount(row.unit) for row, how in COUNTED for path in (*how.at, how.ceiling) if path},
     "grace_s": lambda value: str(Seconds(value)),
     "time_limit_s": lambda value: str(Seconds(value)),
 }

@@ -262,7 +262,10 @@ class _Checker:
 
     def sizes(self, path: str, workload: Workload) -> None:
         each = workload.each
-        if each.pinned and (each.vcpus % 1000 or not each.vcpus):
+        if each.pinned and each.vcpus.open:
+            hint = f"write {each.vcpus.least}, or leave `pinned` out"
+            self.say(f"{path}.each.vcpus", f"pinned cores are its own and are lent to nobody, so {each.vcpus} has no use", hint)
+        elif each.pinned and (each.vcpus % 1000 or not each.vcpus):
             hint = "write a whole number, or leave `pinned` out"
             self.say(f"{path}.each.vcpus", f"pinned CPUs are whole, and {each.vcpus} is not", hint)
         if not each.vcpus:

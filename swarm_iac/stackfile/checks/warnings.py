@@ -21,6 +21,8 @@ from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
 
 #: What no machine has: as much is there as `limits` say.
 _POOLS = tuple(row for row in RESOURCES if row.capacity is None and not row.itself)
+#: What may be used beyond what is guaranteed.
+_LENT = tuple(row for row in RESOURCES if row.ceiling)
 
 
 def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
@@ -29,6 +31,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
     found = [
         *_hardware(stack),
         *_workloads(stack),
+        *_ceilings(stack),
         *_tolerations(stack),
         *_exceptions(stack, today),
         *_teams(stack),
@@ -112,6 +115,17 @@ def _tolerations(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 words = f"tolerates {key}: {value}, and no node has {'this taint' if values else f'a taint {key!r}'}"
                 hint = nearest(value, values) if values else nearest(key, taints)
                 yield f"workloads.{name}.place.tolerate.{key}", words, hint or "delete it"
+
+
+def _ceilings(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """Of a range an upper end that no machine has."""
+    shapes = [stack.hardware[name] for name in sorted({node.hardware for node in stack.nodes.values()})]
+    largest = {row: max(map(row.capacity.amount, shapes)) for row in _LENT if row.capacity and shapes}
+    for name, one in stack.workloads.items():
+        for row, most in largest.items():
+            if row.ceiling and row.ceiling(one) > max(most, row.demand(one)):
+                words = f"may use up to {row.amount(row.ceiling(one))}, and no node has more than {row.text(most)}"
+                yield f"workloads.{name}.{row.path(one)}", words, f"write an upper end of at most {row.text(most)}"
 
 
 def _places(stack: Stack, level: Level, request: Workload) -> int:

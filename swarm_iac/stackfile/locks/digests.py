@@ -75,7 +75,9 @@ class Decided:
     def request(self, workload: str) -> str:
         """What the workload asks for, without what changes in place."""
         if workload not in self._requests:
-            request = self.stack.workloads[workload].model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
+            # Ceilings change in place, too: only what is guaranteed has a place.
+            one = self.stack.workloads[workload].guaranteed
+            request = one.model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
             each = request.get("each", {})
             for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
                 each.pop(live, None)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.benchmarks.fleets import ranges
 from tests.benchmarks.fleets.draw import LABELS, chance, fleet, read_shape, users, weighted
 from tests.benchmarks.fleets.written import Data, Drawn, flow, text_of
 
@@ -51,6 +52,7 @@ def filled(seed: int, machines: int) -> Drawn:
         data["workloads"][name] = one
         if parts:
             beyond(rng, drawn, name)
+    ranges.some(seed, drawn)
     return drawn
 
 

@@ -11,6 +11,7 @@ import datetime
 import random
 from collections.abc import Callable
 
+from tests.benchmarks.fleets import ranges
 from tests.benchmarks.fleets.draw import LABELS, chance, exception, read_shape, state, users, watts_of, weighted, written_shape
 from tests.benchmarks.fleets.draw_where import edited_where
 from tests.benchmarks.fleets.draw_workloads import beyond, gpus_of, workload
@@ -92,13 +93,14 @@ def _size(rng: random.Random, drawn: Drawn) -> str:
     name, one = _one(rng, drawn)
     each, key = one["each"], rng.choice(["vcpus", "memory", "gpus", "pinned", "scratch", "gpu_power"])
     if key == "vcpus":
-        each[key] = max(1, round(each[key] * rng.choice([0.5, 0.8, 1.3, 2])))
+        least = ranges.least(each[key])
+        each[key] = ranges.with_least(each[key], max(1, round(least * rng.choice([0.5, 0.8, 1.3, 2]))))
     elif key == "memory":
         each[key] = f"{max(1, round(int(each[key].split()[0]) * rng.choice([0.5, 0.8, 1.3, 2])))} GB"
     elif key == "scratch":
         each[key] = f"{rng.choice([1, 50, 500])} GB"
     elif key == "pinned":
-        each[key] = not each.get(key, False)
+        each[key], each["vcpus"] = not each.get(key, False), ranges.least(each["vcpus"])
     elif not gpus_of(one) or name in drawn.shares:
         return ""
     elif key == "gpu_power":
@@ -149,6 +151,14 @@ def _user(rng: random.Random, drawn: Drawn) -> str:
     name, one = _one(rng, drawn)
     one["user"] = rng.choice(users(drawn.data))
     return f"{name}: user {one['user']}"
+
+
+def _ceiling(rng: random.Random, drawn: Drawn) -> str:
+    """Another upper end of a range, which moves nothing."""
+    if not drawn.data["workloads"]:
+        return ""
+    name, one = _one(rng, drawn)
+    return f"{name}: {done}" if (done := ranges.ceiling(rng, one)) else ""
 
 
 def _network(rng: random.Random, drawn: Drawn) -> str:
@@ -329,7 +339,7 @@ def _nothing(rng: random.Random, drawn: Drawn) -> str:
 
 #: How often each comes.
 EDITS: dict[Edit, int] = {
-    _add: 20, _remove: 8, _replicas: 12, _size: 10, _priority: 5, _where: 4, _user: 2, _network: 2, _limit: 6, _except: 4,
+    _add: 20, _remove: 8, _replicas: 12, _size: 10, _priority: 5, _where: 4, _user: 2, _network: 2, _ceiling: 3, _limit: 6, _except: 4,
     _state: 16, _more_nodes: 4, _fewer_nodes: 2, _node: 4, _hardware: 3, _budget: 4, _tuning: 2, _solve: 3, _churn: 6,
     _nothing: 6,
 }  # fmt: skip

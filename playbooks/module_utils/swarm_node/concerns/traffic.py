@@ -1,5 +1,7 @@
 """How much of the network may each slice use? HTB classes out; in, the same behind an ifb device.
 
+A class has its rate for itself. Where it has a ceiling above that, it borrows up to it of what others leave, each way.
+
 Out: nft marks a packet by the cgroup of its socket with an HTB class. In: the connection carries a mark from its
 outgoing packets, ctinfo gives it back to what arrives, and only packets with a mark of ours pass through the ifb.
 The nft rule holds the cgroup itself, not its name: when the cgroup is made anew, its rule shows no path any more,
@@ -23,6 +25,11 @@ TABLE = "swarm"
 _RULE = re.compile(r'oifname "(?P<interface>[^"]+)" socket cgroupv2 level 2 "swarm\.slice/(?P<slice>[^"]+)"'
                    r'(?: meta priority set 1:(?P<priority>[0-9a-f]+))? ct mark set (?P<mark>0x[0-9a-f]+)')  # fmt: skip
 Bandwidths = Dict[str, Dict[str, Optional[int]]]
+#: Each way: the key of the rate, and of the ceiling.
+_WAYS = (("out_bps", "out_ceil_bps"), ("in_bps", "in_ceil_bps"))
+#: Of the interface, the part that is lent of what arrives. [%] Whoever borrows is slowed down here before the queue at the
+#: other end of the wire is full, where nobody knows guarantees.
+_LENT_IN = 95
 
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
@@ -44,7 +51,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     if context.check or not (changes or _surplus(context, interface, wanted)):
         return changes
     numbers = _numbers(context, wanted)
-    stale = _classes_out(context, interface, total, wanted, numbers) | _classes_in(context, interface, wanted, numbers)
+    stale = _classes_out(context, interface, total, wanted, numbers) | _classes_in(context, interface, total, wanted, numbers)
     _rules(context, interface, wanted, numbers)
     left = read(context, "", {"interface": interface, "interface_bps": total, "allocations": wanted})
     for name, rates in wanted.items():
@@ -114,7 +121,27 @@ def _surplus(context: Context, interface: str, wanted: Bandwidths) -> bool:
 
 
 def _whole(rates: Optional[Dict[str, Any]]) -> Dict[str, Optional[int]]:
-    return {key: (rates or {}).get(key) or None for key in ("out_bps", "in_bps")}
+    """All four, each None where it is nothing: a ceiling that is not above its rate is none."""
+    found = {key: (rates or {}).get(key) or None for way in _WAYS for key in way}
+    for rate, ceil in _WAYS:
+        found[ceil] = found[ceil] if found[rate] and int(found[ceil] or 0) > int(found[rate] or 0) else None
+    return found
+
+
+def _shaped(wanted: Bandwidths, numbers: Dict[str, int], way: Tuple[str, str]) -> Dict[int, Tuple[int, int]]:
+    """(rate, ceil) of each class one way."""
+    rate, ceil = way
+    return {
+        numbers[name]: (int(rates[rate] or 0), int(rates[ceil] or rates[rate] or 0))
+        for name, rates in wanted.items()
+        if rates[rate]
+    }
+
+
+def _top_in(total: int, wanted: Bandwidths) -> int:
+    """What all may have together of what arrives: it bounds nobody's own rate, and matters where someone borrows."""
+    lent = any(rates["in_ceil_bps"] for rates in wanted.values())
+    return total * _LENT_IN // 100 if lent and total else tc.UNKNOWN
 
 
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:
@@ -124,13 +151,19 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[st
     inward = tc.classes(context, IFB) if tc.root_is_ours(context, IFB) else {}
     marked, bound = tc.redirected(context, interface, IFB), rules(_listing(context))
     found: Bandwidths = {}
-    for name, rates in (recorded.get("allocations") or {}).items():
-        meant, rule = _whole(rates), bound.get(unit(name))
+    every = {name: _whole(rates) for name, rates in (recorded.get("allocations") or {}).items()}
+    lent = tc.as_recorded(inward.get(tc.TOP), _top_in(total, every))[0] == _top_in(total, every)
+    for name, meant in every.items():
+        rule = bound.get(unit(name))
         number = rule["number"] if rule and rule["interface"] == interface else 0
         out = classes.get(number) if number and shaped and rule and rule["priority"] else None
-        inn = inward.get(number) if number in marked else None
-        found[name] = {"out_bps": tc.as_recorded(out, meant["out_bps"]), "in_bps": tc.as_recorded(inn, meant["in_bps"])}
-    whole = tc.as_recorded(classes.get(tc.TOP), total or tc.UNKNOWN) if shaped else None
+        inn = inward.get(number) if number in marked and (lent or not meant["in_ceil_bps"]) else None
+        both = zip(_WAYS, (out, inn))
+        found[name] = {}
+        for (rate, ceil), known in both:
+            found[name][rate], found[name][ceil] = tc.as_recorded(known, meant[rate], meant[ceil])
+    rate, ceil = tc.as_recorded(classes.get(tc.TOP), total or tc.UNKNOWN) if shaped else (None, None)
+    whole = ceil or rate
     return {"interface": interface if shaped else "", "allocations": found,
             "interface_bps": 0 if not total and whole == tc.UNKNOWN else whole or 0}  # fmt: skip
 
@@ -168,23 +201,25 @@ def _numbers(context: Context, wanted: Bandwidths) -> Dict[str, int]:
 def _classes_out(
     context: Context, interface: str, total: int, wanted: Bandwidths, numbers: Dict[str, int]
 ) -> Set[Tuple[str, int]]:
-    shaped = {numbers[name]: int(rates["out_bps"] or 0) for name, rates in wanted.items() if rates["out_bps"]}
-    whole = total or tc.UNKNOWN
-    if sum(shaped.values()) > whole:
-        raise NodeError(f"{interface}: {sum(shaped.values())} bit/s are reserved out of {whole}")
+    shaped = _shaped(wanted, numbers, _WAYS[0])
+    whole, reserved = total or tc.UNKNOWN, sum(rate for rate, _ in shaped.values())
+    if reserved > whole:
+        raise NodeError(f"{interface}: {reserved} bit/s are reserved out of {whole}")
     if not tc.root_is_ours(context, interface):
         context.ledger.save_original(f"qdisc:{interface}", tc.root(context, interface))
     return tc.settle(context, interface, whole, shaped)
 
 
-def _classes_in(context: Context, interface: str, wanted: Bandwidths, numbers: Dict[str, int]) -> Set[Tuple[str, int]]:
-    shaped = {numbers[name]: int(rates["in_bps"] or 0) for name, rates in wanted.items() if rates["in_bps"]}
+def _classes_in(
+    context: Context, interface: str, total: int, wanted: Bandwidths, numbers: Dict[str, int]
+) -> Set[Tuple[str, int]]:
+    shaped = _shaped(wanted, numbers, _WAYS[1])
     if not shaped and not os.path.isdir(f"/sys/class/net/{IFB}"):
         return set()
     if not os.path.isdir(f"/sys/class/net/{IFB}"):
         context.act(["ip", "link", "add", IFB, "type", "ifb"])
     context.act(["ip", "link", "set", IFB, "up"])
-    stale = tc.settle(context, IFB, tc.UNKNOWN, shaped)
+    stale = tc.settle(context, IFB, _top_in(total, wanted), shaped)
     tc.classify_by_mark(context, IFB, set(shaped))
     tc.redirect(context, interface, IFB, set(shaped))
     return stale

@@ -50,32 +50,41 @@ def bits(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]]) if match else 0
 
 
-def as_recorded(found: Optional[Tuple[int, int]], recorded: Optional[int]) -> Optional[int]:
-    """The rate of a class. tc cuts it off after three or more places and to bytes: within that, it is the recorded one."""
+def as_recorded(
+    found: Optional[Tuple[int, int]], rate: Optional[int], ceil: Optional[int] = None
+) -> Tuple[Optional[int], Optional[int]]:
+    """(rate, ceil) of a class; ceil is None where it is no more than the rate.
+
+    tc cuts them off after three or more places and to bytes: within that, they are the recorded ones.
+    """
     if found is None:
-        return None
-    rate, ceil = found
-    if recorded and _near(rate, recorded):
-        return recorded if _near(ceil, recorded) else ceil
-    return rate
+        return None, None
+    known = rate if rate and _near(found[0], rate) else found[0]
+    if _near(found[1], ceil or known):
+        return known, ceil
+    return known, None if _near(found[1], known) else found[1]
 
 
 def _near(found: int, meant: int) -> bool:
     return abs(found - meant) <= max(8, meant // 1000)
 
 
-def settle(context: Context, device: str, total: int, shaped: Dict[int, int]) -> Set[Tuple[str, int]]:
-    """Make the tree of `device`: `shaped` [bit/s] by minor number, within `total`. The classes that were too many."""
+def settle(context: Context, device: str, total: int, shaped: Dict[int, Tuple[int, int]]) -> Set[Tuple[str, int]]:
+    """Make the tree of `device`: (rate, ceil) [bit/s] by minor number, within `total`. The classes that were too many.
+
+    A class has its rate whatever others do; up to its ceil it borrows of what they leave of the total, and gives it back with
+    the next packet of theirs.
+    """
     if not root_is_ours(context, device):
         context.act(["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", f"{REST:x}"])
     found = classes(context, device)
     # What belongs to nobody has what is left, and at least a hundredth, and may use all that is idle.
-    rest = max(total - sum(shaped.values()), total // 100)
-    tree = {TOP: (total, total), REST: (rest, total), **{minor: (rate, rate) for minor, rate in shaped.items()}}
+    rest = max(total - sum(rate for rate, _ in shaped.values()), total // 100)
+    tree = {TOP: (total, total), REST: (rest, total), **shaped}
     for minor, (rate, ceil) in sorted(tree.items(), key=lambda one: one[0]):
         same = minor in found and _near(found[minor][0], rate) and _near(found[minor][1], ceil)
         if not same:
-            _class(context, device, minor, rate, ceil)
+            _class(context, device, minor, rate, ceil, total)
         if minor not in found and minor != TOP:
             leaf = ["tc", "qdisc", "replace", "dev", device, "parent", f"1:{minor:x}", "fq_codel"]
             context.act(leaf)
@@ -87,11 +96,12 @@ def settle(context: Context, device: str, total: int, shaped: Dict[int, int]) ->
     return {(device, minor) for minor in stale}
 
 
-def _class(context: Context, device: str, minor: int, rate: int, ceil: int) -> None:
+def _class(context: Context, device: str, minor: int, rate: int, ceil: int, total: int) -> None:
     parent = "1:" if minor == TOP else f"1:{TOP:x}"
     # A burst of 10 ms carries over a late timer; 16 kB is the least at which one offloaded packet fits.
     burst = [str(max(16_000, min(one // 800, 50_000_000))) for one in (rate, ceil)]
-    quantum = str(max(1514, min(rate // 8 // 100, 200_000)))
+    # Who borrows takes turns of so many bytes: what is idle is shared in proportion to the rates.
+    quantum = str(max(1514, min(rate * 200_000 // total, 200_000)))
     context.act(["tc", "class", "replace", "dev", device, "parent", parent, "classid", f"1:{minor:x}", "htb",
                  "rate", f"{rate}bit", "ceil", f"{ceil}bit", "burst", burst[0], "cburst", burst[1], "quantum", quantum])  # fmt: skip
 
