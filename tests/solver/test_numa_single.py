@@ -15,6 +15,7 @@ from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping, why
+from swarm_iac.solver.repair import unsplitting
 from swarm_iac.solver.repair.undo_moves import eased
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import classify
@@ -280,3 +281,25 @@ def test_who_is_in_the_way_only_by_its_devices_starts_anew_with_others() -> None
     assert {one.name: one.numa for one in found.allocations} == {"new-0": (0,), "new-1": (1,), "old-0": (0, 1)}
     assert not found.unplaced
     assert judge(now, found, **still(found, last)) == ()
+
+
+def test_who_moved_and_came_out_on_two_sockets_is_found() -> None:
+    """It may stay where it runs, on however many sockets. It does not stay where it moved to."""
+    works, _ = halves()
+    stack = fleet(works | {"new": each(4, 8, pinned=True, **SINGLE)})
+    there = _small("new", 0, range(8), 0).model_copy(update={"node": "n2", "gpus": whole_gpus(range(4)), "numa": (0,)})
+    snapshot = snapshot_of(stack, Placement(allocations=(there,)))
+    across = {"gpus": whole_gpus((2, 3, 6, 7)), "numa": (0, 1)}
+    moved, stays = (there.model_copy(update={"node": node, **across}) for node in ("n1", "n2"))
+    assert unsplitting.split(snapshot, classify(snapshot), [moved]) == [moved]
+    assert unsplitting.split(snapshot, classify(snapshot), [stays]) == []
+
+
+def test_what_a_split_replica_leaves_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it comes out split again and again, it waits, and what has room beside the others is placed."""
+    stack = fleet({"torn": each(4, 8, priority="high", **SINGLE), "small": each(2, 8), "late": each(2, 8)}, ONE)
+    snapshot = snapshot_of(stack, Placement())
+    monkeypatch.setattr(unsplitting, "split", lambda snapshot, classified, ones: [a for a in ones if a.workload == "torn"])
+    counts = Counter({("torn", "n1"): 1, ("small", "n1"): 1})
+    found = unsplitting.unsplit(snapshot, classify(snapshot), counts, lambda: False)
+    assert found == {("small", "n1"): 1, ("late", "n1"): 1}
