@@ -89,7 +89,7 @@ def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     for what, need, rest in zip(_MACHINE[1:], needs[1:], left[1:5], strict=True):
         if need and need > rest:
             yield f"lack {what}"
-    if any(need and need > rest for need, rest in zip((gpus, *needs), left[5:], strict=True)):
+    if any(need and need > rest for need, rest in zip((gpus, *needs, 1), left[5:], strict=True)):
         yield "lack capacity under limits.node"
     yield from _rack(stack, free, name, node)
 

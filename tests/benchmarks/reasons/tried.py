@@ -22,6 +22,7 @@ from tests.benchmarks.reasons.lift import given_up, lifted, only, opened, put_wo
 #: A word for a script, by the rule that decides it; the first that is there counts. From docs/solver.md.
 _CODES = (
     ("UserLimit", r"user_stays_under_limits"),
+    ("TeamLimit", r"team_stays_under_limits"),
     ("ClusterLimit", r"cluster_stays_under_limits"),
     ("Moves", r"moves_stay_in_budget"),
     ("Effort", r"effort"),
