@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 from swarm_iac.model.placement import Allocation, Placement, Reason
@@ -135,8 +135,13 @@ def _telling(rules: Set[str]) -> tuple[int, list[int]]:
 
 def _rules(request: WorkloadRequest) -> frozenset[str]:
     """Those that speak about it: it is in so many teams, and perhaps a gang."""
-    every = EVERY - beyond_chain(len(request.chain))
-    return every | {GANG} if request.gang else every
+    return _of_chain(len(request.chain), request.gang)
+
+
+@cache
+def _of_chain(length: int, gang: bool) -> frozenset[str]:
+    every = EVERY - beyond_chain(length)
+    return every | {GANG} if gang else every
 
 
 def _forbid(capacity: FreeCapacity, request: WorkloadRequest) -> Callable[[Set[str]], bool]:

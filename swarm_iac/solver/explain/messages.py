@@ -197,12 +197,11 @@ def _ceiling(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -
 def _by_whom(capacity: FreeCapacity, team: str, resource: int, noun: Noun) -> str:
     """Who holds how much of a team's limit, the most first: its users, and the teams inside it."""
     snapshot = capacity.snapshot
-    inside = {request.chain[request.chain.index(team) - 1] for request in snapshot.requests.values() if team in request.chain}
     held = {
         scope: snapshot.scopes[scope][resource] - capacity.scopes[scope][resource] + snapshot.files(scope, resource)
-        for scope in inside
+        for scope in snapshot.inside[team]
     }
-    most = sorted((scope for scope in inside if held[scope] > 0), key=lambda scope: (-held[scope], scope))
+    most = sorted((scope for scope in held if held[scope] > 0), key=lambda scope: (-held[scope], scope))
     named = [f"{scope} {noun.text(held[scope])}" for scope in most[:HOLDERS]]
     if rest := sum(held[scope] for scope in most[HOLDERS:]):
         named.append(f"{len(most) - HOLDERS} more {noun.text(rest)}")

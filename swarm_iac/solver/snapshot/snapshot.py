@@ -6,6 +6,7 @@ Everything is in base units (thousandths of a vCPU, bytes, bit/s, watts). A bin 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -237,6 +238,15 @@ class Snapshot:
             return 0
         known = (a for a in self.ended if a.node in self.nodes and scope in self.requests[a.workload].chain)
         return sum(map(COUNTED[resource].held, known))
+
+    @functools.cached_property
+    def inside(self) -> dict[str, frozenset[str]]:
+        """The scopes directly inside each: of a team its users, and the teams in it that have limits."""
+        found: dict[str, set[str]] = {}
+        for chain in {request.chain for request in self.requests.values()}:
+            for inner, outer in itertools.pairwise(chain):
+                found.setdefault(outer, set()).add(inner)
+        return {scope: frozenset(ones) for scope, ones in found.items()}
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
