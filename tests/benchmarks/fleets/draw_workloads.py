@@ -230,7 +230,11 @@ def _of_teams(data: Data, user: str) -> Iterator[Data]:
     """The limits of the user's team and of the teams around that."""
     team = next((name for name, one in data["teams"].items() if user in one.get("users", ())), None)
     while team is not None:
-        yield ceiling(data["teams"][team].get("limits"), ceiling(data["limits"].get("team"), {}))
+        most = ceiling(data["teams"][team].get("limits"), ceiling(data["limits"].get("team"), {}))
+        others = [ceiling(each, {}) for each in data["limits"].get("except", []) if each.get("team") == team]
+        for key in {key for each in others for key in each}:
+            most[key] = max(each[key] for each in others if key in each)
+        yield most
         team = data["teams"][team].get("parent")
 
 
