@@ -28,6 +28,6 @@ def test_what_a_part_of_the_move_budget_kept_out_is_placed_by_the_next_solve() -
 def test_a_lock_that_stays_valid_when_room_appears_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The property sees it: without the rule that decides pending work again, fleets fail it, and the case is kept."""
     monkeypatch.setattr("swarm_iac.stackfile.locks.proof.pending_again", lambda *_: ())
-    found = [one for seed in (101, 104, 110) for one in again.failures(seed, (2, 6), 5, tmp_path)]
+    found = [one for seed in (203, 209, 210) for one in again.failures(seed, (2, 6), 5, tmp_path)]
     assert found
     assert all((tmp_path / f"seed{one.seed}-edit{one.edit}-{one.kind}" / "drawn.yaml").is_file() for one in found)

@@ -16,10 +16,12 @@ import numpy.typing as npt
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import Level, together
 from swarm_iac.model.place.where import GROUP_RULES
+from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
 from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices, open_to
+from swarm_iac.solver.snapshot.tasks import same_size
 
 Ints = npt.NDArray[np.int64]
 #: Site, rack and name of nodes that are counted together.
@@ -332,7 +334,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
     result = {}
     for name, request in snapshot.requests.items():
         home = snapshot.home(name)
-        wide = sum(n for node, n in home.items() if node in snapshot.nodes and _stays_wide(request, snapshot.nodes[node]))
+        wide = sum(_stays_wide(snapshot, request, one) for one in snapshot.running.get(name, ()) if request.on_one)
         if any(node in snapshot.nodes and not open_to(request, snapshot.nodes[node]) for node in home):
             count = reach(empty, request, home=home)
         else:
@@ -354,6 +356,9 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
     return result
 
 
-def _stays_wide(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May what runs there stay, although no NUMA node is large enough for one of it?"""
-    return bool(request.on_one) and not numa_node_suffices(request, host) and may_stay(request, host)
+def _stays_wide(snapshot: Snapshot, request: WorkloadRequest, one: Allocation) -> bool:
+    """May it stay as it is where it runs, although no NUMA node there is large enough for one of it?"""
+    host = snapshot.nodes.get(one.node)
+    if host is None or numa_node_suffices(request, host) or not may_stay(request, host):
+        return False
+    return one.user in (None, request.user) and same_size(request, one)
