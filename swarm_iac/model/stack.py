@@ -11,6 +11,7 @@ from pydantic import Field, create_model, model_validator
 from swarm_iac.model import resource
 from swarm_iac.model.base import Account, Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
+from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.settings import Tuning
@@ -192,6 +193,13 @@ class Stack(Value):
         pages = self.tuning[one.tuning].hugepages if one.tuning else None
         shape = self.hardware[one.hardware]
         return _beside(shape, pages) if pages else shape
+
+    def group_of(self, node: str, level: Level) -> tuple[str, ...]:
+        """The group of nodes of a kind that a node is in. Without a rack it is one alone, and so is a rack without a site."""
+        one = self.nodes[node]
+        if level == "node" or (one.rack is None and (level == "rack" or one.site is None)):
+            return ("node", node)
+        return ("site", one.site) if level == "site" and one.site else ("rack", one.rack or "")
 
     def tuning_of(self, node: str) -> Tuning:
         """The settings of `node`; empty when it names none."""

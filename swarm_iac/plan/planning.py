@@ -11,7 +11,7 @@ from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.deferred import leave
 from swarm_iac.plan.order.safe_order import safe
-from swarm_iac.plan.order.temporary_placement import Fits
+from swarm_iac.plan.order.temporary_placement import Around, Fits
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.plan.state.runtimes import limit_reached
@@ -23,7 +23,7 @@ from swarm_iac.plan.step_graph.partial import Only, part, with_rest
 _RANK = {verb: number for number, verb in enumerate(Verb)}
 
 
-def anywhere(workload: str, node: str) -> bool:
+def anywhere(workload: str, node: str, around: Around) -> bool:
     """Any workload may stand on any node."""
     return True
 

@@ -99,8 +99,8 @@ def test_a_replica_stands_only_on_a_node_that_fits_it() -> None:
     places = (("n1", 0), ("n2", 0))
     (observed, _), (_, desired) = fleet(places, fleets.NODES, 1), fleet(places[::-1], fleets.NODES, 1)
     with pytest.raises(Refused):
-        steps(observed, desired, fits=lambda workload, node: node != "n3")
-    asked = steps(observed, desired, fits=lambda workload, node: workload == "b")
+        steps(observed, desired, fits=lambda workload, node, around: node != "n3")
+    asked = steps(observed, desired, fits=lambda workload, node, around: workload == "b")
     assert {step.allocation for step in asked.steps if step.node == "n3"} == {"b-0"}
 
 

@@ -7,10 +7,11 @@ replica in its old place restarts. Then the plan goes on from there, as if that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE, Device, gpu
+from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
 from swarm_iac.model.step import Verb
@@ -21,23 +22,41 @@ from swarm_iac.plan.step_graph.draft import drafts
 from swarm_iac.plan.step_graph.graph import Graph
 from swarm_iac.plan.step_graph.hand_over_order import capacity, fits, hold
 
-#: May a workload stand on a node, whatever its place there?
-Fits = Callable[[str, str], bool]
+#: Who runs where, or comes there: workload and node.
+Around = Collection[tuple[str, str]]
+#: May a workload stand on a node beside those around it, whatever its place there?
+Fits = Callable[[str, str, Around], bool]
 #: Nodes that are tried for one replica.
 TRIES = 3
 
 
-def may_be_placed(stack: Stack, runs_as: str, node: str) -> bool:
-    """Would `place` and `gpus` of the workload that runs under this name allow it there, and is the node open to newcomers?"""
+def may_be_placed(stack: Stack, runs_as: str, node: str, around: Around = ()) -> bool:
+    """Would `place` and `gpus` of the workload that runs under this name allow it there, and is the node open to newcomers?
+
+    Names in `around` are those under which workloads run, too.
+    """
     home = stack.nodes.get(node)
-    found = next((one for name, one in stack.workloads.items() if (one.renamed_from or name) == runs_as), None)
+    named = {one.renamed_from or name: name for name, one in stack.workloads.items()}
+    found = stack.workloads.get(named.get(runs_as, ""))
     if home is None or found is None or home.state != "ready":
         return False
     if not found.place.suits(home.labelled) or not found.place.tolerates(home.taints, stack.teams_of(found.user)):
         return False
+    others = ((named[other], where) for other, where in around if other in named and other != runs_as)
+    if any(_too_near(stack, named[runs_as], node, other, where) for other, where in others):
+        return False
     request, hardware = found.each.gpus, stack.hardware_of(node)
     memory = request.memory is None or request.memory <= hardware.gpu_memory
     return not request.count or (request.allows(hardware.gpus.model) and memory)
+
+
+def _too_near(stack: Stack, name: str, node: str, other: str, where: str) -> bool:
+    """Are two workloads on these nodes nearer to each other than `place.apart` or `place.away_from` of either allows?"""
+    one, two = stack.workloads[name].place, stack.workloads[other].place
+    levels = {level for level in LEVELS if other in one.away_from.get(level, ()) or name in two.away_from.get(level, ())}
+    if one.apart and two.apart:
+        levels.add(max(one.apart, two.apart, key=LEVELS.index))
+    return any(stack.group_of(node, level) == stack.group_of(where, level) for level in levels if where in stack.nodes)
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,11 @@ def temporaries(
 ) -> Iterator[TemporaryPlacement]:
     """Every temporary placement that could help, for those replicas (node, allocation) that wait; `stands`: where they may."""
     over = _over(all_of)
+    around = {
+        (state.workload, node)
+        for node, machine in all_of.items()
+        for state in (*machine.old.allocations.values(), *machine.new.allocations.values())
+    }
     for here, name in sorted(set(waiting)):
         machine = all_of[here]
         if name not in machine.old.allocations or not machine.up(name) or machine.seen.error:
@@ -73,7 +97,7 @@ def temporaries(
         for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
             place = all_of[there]
             # What a run that was cut short left of a temporary placement can be used again.
-            usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there)
+            usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there, around)
             if there == here or not usable:
                 continue
             clears = next((each for each in _ways(over, there, name) if _stand(place, machine, name, each)), None)
