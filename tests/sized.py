@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm_iac.model.resource import SIZES
+from swarm_iac.model.resources.table import SIZES
 from swarm_iac.model.workload import Workload
 
 

@@ -14,7 +14,7 @@ from swarm_iac.limits.index import Violation, amounts
 from swarm_iac.limits.judge import judge
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import held_of
+from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
 
 #: So many broken rules are told.

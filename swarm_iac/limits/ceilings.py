@@ -10,7 +10,7 @@ from pydantic import Field
 from swarm_iac.limits.index import PlacementIndex, Violation, amounts, summed, totals
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import LIMITS
+from swarm_iac.model.resources.table import LIMITS
 from swarm_iac.model.stack import Ceiling, Stack
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import LIMITED, RESOURCES, reader
+from swarm_iac.model.resources.table import LIMITED, RESOURCES, reader
 from swarm_iac.model.stack import Stack
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.device import format_devices
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import RESOURCES
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.units import Watts
 
 #: What machines have so much of, and what goes through the uplinks of racks. Pieces have owners, and rules of their own.

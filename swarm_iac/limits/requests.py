@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from swarm_iac.limits.index import PlacementIndex, Violation
-from swarm_iac.model.resource import RESOURCES, demand_of, held_of
+from swarm_iac.model.resources.table import RESOURCES, demand_of, held_of
 from swarm_iac.model.stack import Stack
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from swarm_iac.model.placement import Allocation, Growing, Placement
-from swarm_iac.model.resource import RESOURCES, Noun
+from swarm_iac.model.resources.row import Noun
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 

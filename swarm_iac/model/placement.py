@@ -10,7 +10,7 @@ from pydantic import Field, create_model, field_validator
 from swarm_iac.model import device
 from swarm_iac.model.base import Account, Core, Name, Value
 from swarm_iac.model.device import Device
-from swarm_iac.model.resource import RESOURCES, sizes
+from swarm_iac.model.resources.table import RESOURCES, sizes
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from swarm_iac.model import resource
 from swarm_iac.model.base import Account, Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.resources import table as resource
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
 from swarm_iac.units import Bytes, Price

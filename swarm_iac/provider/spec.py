@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.resource import RESOURCES
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import Solve, Stack
 from swarm_iac.model.state import Desired, LedgerHead, Observed
 from swarm_iac.plan.order.temporary_placement import may_be_placed

@@ -17,7 +17,8 @@ import yaml
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import LIMITED, LIMITS, Resource
+from swarm_iac.model.resources.row import Resource
+from swarm_iac.model.resources.table import LIMITED, LIMITS
 from swarm_iac.stackfile import loads
 from swarm_iac.stackfile.locks import lock
 from tests.cli.typed import Ended, swarm

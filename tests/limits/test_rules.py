@@ -9,7 +9,8 @@ import pytest
 
 from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import RESOURCES, Capacity, Resource
+from swarm_iac.model.resources.row import Capacity, Resource
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import Bytes
 from tests.sized import sizes

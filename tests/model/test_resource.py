@@ -11,7 +11,8 @@ from swarm_iac.model.base import value_at, with_values
 from swarm_iac.model.device import gpu
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import ENFORCED, LIMITED, RESOURCES, Capacity, Enforced, LimitKey, Resource, Uplink
+from swarm_iac.model.resources.row import Capacity, Enforced, LimitKey, Resource, Uplink
+from swarm_iac.model.resources.table import ENFORCED, LIMITED, RESOURCES
 from swarm_iac.model.stack import Ceiling, LimitException
 from swarm_iac.model.state import AllocationState, Facts, NodeState
 from swarm_iac.model.step import Verb

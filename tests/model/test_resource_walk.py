@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.model.resource import RESOURCES, Enforced, Resource
+from swarm_iac.model.resources.row import Enforced, Resource
+from swarm_iac.model.resources.table import RESOURCES
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-TABLE, CASES = Path("swarm_iac/model/resource.py"), Path("tests/model/test_resource.py")
+TABLE, CASES = Path("swarm_iac/model/resources/table.py"), Path("tests/model/test_resource.py")
 WISH, MACHINE = Path("swarm_iac/model/workload.py"), Path("swarm_iac/model/hardware.py")
 STATE, CONCERNS = Path("swarm_iac/model/state.py"), Path("playbooks/module_utils/swarm_node/concerns")
 OF_CONCERNS = Path("tests/node/test_concerns.py")

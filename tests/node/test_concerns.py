@@ -9,7 +9,7 @@ import pytest
 from swarm_node import concerns, table
 from swarm_node.program import step
 
-from swarm_iac.model.resource import ENFORCED
+from swarm_iac.model.resources.table import ENFORCED
 from swarm_iac.model.state import AllocationState, NodeState
 from swarm_iac.model.step import Verb
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device, gpu
-from swarm_iac.model.resource import COUNTED
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,

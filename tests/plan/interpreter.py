@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarm_iac.model.base import value_at
-from swarm_iac.model.resource import COUNTED
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.resource import RESOURCES
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.settings import HELD, SettingsState
 from swarm_iac.model.state import Desired, LedgerHead, Observed
 from swarm_iac.model.workload import Each, Run, Stop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from swarm_iac.model.resource import LIMITED, RESOURCES
+from swarm_iac.model.resources.table import LIMITED, RESOURCES
 from swarm_iac.model.stack import Stack
 from tests.solver.fleets import PLACES, asking, limiting, stack_of, with_all
 

@@ -6,7 +6,8 @@ import random
 from typing import Any, Literal, get_args, get_origin
 
 from swarm_iac.model.place.where import GROUP_RULES, Where
-from swarm_iac.model.resource import LIMITS, RESOURCES, Resource
+from swarm_iac.model.resources.row import Resource
+from swarm_iac.model.resources.table import LIMITS, RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarm_iac.model.resource import LIMITED, RESOURCES
+from swarm_iac.model.resources.table import LIMITED, RESOURCES
 from swarm_iac.model.stack import Stack
 from tests.solver.fleets import PLACES, asking, limiting, stack_of, with_all
 from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.model.resource import Resource
+from swarm_iac.model.resources.row import Resource
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAMS, USER, Budget
 from tests.solver.fleets import GROUPED, asking, limiting, stack_of, with_all

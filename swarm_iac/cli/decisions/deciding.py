@@ -16,7 +16,8 @@ from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_f
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
-from swarm_iac.model.resource import RESOURCES, Resource
+from swarm_iac.model.resources.row import Resource
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.run_options import RunOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 from swarm_iac.decision import Decision
 from swarm_iac.limits import Usage, usage
-from swarm_iac.model.resource import LIMITS
+from swarm_iac.model.resources.table import LIMITS
 from swarm_iac.model.stack import Stack
 
 

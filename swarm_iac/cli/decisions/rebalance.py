@@ -16,7 +16,7 @@ from swarm_iac.cli.terminal.screen import table
 from swarm_iac.decision import Decision, adopt, keep, running
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost
-from swarm_iac.model.resource import LIMITED
+from swarm_iac.model.resources.table import LIMITED
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.advice.move_curve import Point, better, curve, gained, point, share
 from swarm_iac.solver.exact.figures import figures, rank

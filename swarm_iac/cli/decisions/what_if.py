@@ -17,7 +17,7 @@ from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Allocation, Unplaced
-from swarm_iac.model.resource import LIMITED, ceilings
+from swarm_iac.model.resources.table import LIMITED, ceilings
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.editing.overrides import edited, parse

@@ -13,7 +13,7 @@ from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model.placement import Allocation, Reason
-from swarm_iac.model.resource import ceilings
+from swarm_iac.model.resources.table import ceilings
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Fix, Move, why

@@ -16,7 +16,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.model import deadline, device
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import ceilings
+from swarm_iac.model.resources.table import ceilings
 from swarm_iac.model.stack import Node
 from swarm_iac.model.state import Facts, Observed
 from swarm_iac.plan.state import runtimes

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from swarm_iac.model.resource import COUNTED
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import AllocationState, SliceState
 from swarm_iac.plan.step_graph import hand_over_order
 from swarm_iac.plan.step_graph.actions import Machine, Schedules, keepers, services

@@ -10,7 +10,7 @@ from collections import Counter
 
 from swarm_iac.limits import besides, came, gain, torn
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import held_of
+from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
 
 #: A judgement of the whole fleet takes a second in a fleet of thousands; beyond so many stops only nodes are judged.

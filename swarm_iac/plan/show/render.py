@@ -17,7 +17,7 @@ from rich.text import Text
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof, Waiting
-from swarm_iac.model.resource import ENFORCED, ceilings
+from swarm_iac.model.resources.table import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.show.causes import why_moved, why_stopped

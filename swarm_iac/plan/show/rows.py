@@ -8,7 +8,7 @@ from typing import Any
 
 from swarm_iac.model import device
 from swarm_iac.model.base import value_at
-from swarm_iac.model.resource import COUNTED
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD, Held, SettingsState
 from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
 from swarm_iac.plan.state import format

@@ -6,7 +6,8 @@ from typing import Any
 
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import COUNTED, PAGE
+from swarm_iac.model.resources.row import PAGE
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import Tuning, settings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import (

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from swarm_iac.model.base import value_at
 from swarm_iac.model.device import Device
-from swarm_iac.model.resource import ENFORCED
+from swarm_iac.model.resources.table import ENFORCED
 from swarm_iac.model.state import TIME_LIMIT, AllocationState, NodeState, Observed
 from swarm_iac.model.step import Change
 from swarm_iac.plan.state import cpulist

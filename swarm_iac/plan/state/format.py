@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from swarm_iac.model import device
-from swarm_iac.model.resource import COUNTED, PAGE
+from swarm_iac.model.resources.row import PAGE
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD
 from swarm_iac.plan.state.desired import HIGH
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts

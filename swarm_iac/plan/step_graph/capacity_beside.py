@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.resource import COUNTED
+from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import Desired, GpuState, Observed
 from swarm_iac.plan.step_graph.hand_over_order import capacity, hold, numa_parts
 

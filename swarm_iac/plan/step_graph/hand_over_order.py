@@ -1,7 +1,7 @@
 """On one node, who takes what another has to give first?
 
 Pinned cores have one owner at a time, and each GPU is counted in thousandths. Any other resource that nodes enforce is counted
-in its unit; its row in model.resource says which step takes and gives it. Memory is counted for the whole node and for the
+in its unit; its row in `model/resources` says which step takes and gives it. Memory is counted for the whole node and for the
 NUMA nodes that it is bound to.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device
 from swarm_iac.model.hardware import numa_part
-from swarm_iac.model.resource import COUNTED, ENFORCED
+from swarm_iac.model.resources.table import COUNTED, ENFORCED
 from swarm_iac.model.state import AllocationState, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist

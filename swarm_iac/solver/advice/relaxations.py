@@ -14,7 +14,7 @@ from typing import Literal
 from swarm_iac.model.edit import Edit, changed
 from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.taints import ANY
-from swarm_iac.model.resource import Noun
+from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.explain.conflict import GANG, without

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
-from swarm_iac.model.resource import held_of
+from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch

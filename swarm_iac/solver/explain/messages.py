@@ -8,7 +8,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Placement, Reason
-from swarm_iac.model.resource import Noun
+from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach

@@ -11,7 +11,7 @@ import datetime
 from swarm_iac.limits import Came, besides, came, gain, torn
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
-from swarm_iac.model.resource import held_of
+from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import RESOURCES, SIZES
+from swarm_iac.model.resources.table import RESOURCES, SIZES
 from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, fixed, share_cards
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card

@@ -14,7 +14,7 @@ from operator import itemgetter
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.place.groups import LEVELS, Level
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resource import RESOURCES, demand_of, reader
+from swarm_iac.model.resources.table import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, ITSELF, MACHINE, NODE, POWER

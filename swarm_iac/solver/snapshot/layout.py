@@ -11,7 +11,8 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-from swarm_iac.model.resource import RESOURCES, Noun, Resource
+from swarm_iac.model.resources.row import Noun, Resource
+from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import DEPTH
 from swarm_iac.units import Watts
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resource import held_of
+from swarm_iac.model.resources.table import held_of
 from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import CORES, GPUS

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from swarm_iac.errors import Problem
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.resource import LIMITED, LIMITS, RESOURCES, LimitKey, Resource
+from swarm_iac.model.resources.row import LimitKey, Resource
+from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
 from swarm_iac.model.stack import Ceiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.reading.messages import nearest

@@ -12,7 +12,7 @@ from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import ANY
-from swarm_iac.model.resource import LIMITS, RESOURCES
+from swarm_iac.model.resources.table import LIMITS, RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds

@@ -13,7 +13,8 @@ from typing import Any
 from swarm_iac.model.base import CPUS
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Unplaced
-from swarm_iac.model.resource import SIZES, Resource
+from swarm_iac.model.resources.row import Resource
+from swarm_iac.model.resources.table import SIZES
 from swarm_iac.units import Cpus, Quantity
 
 #: Allocations, what is unplaced, and the digests of both.

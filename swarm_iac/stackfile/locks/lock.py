@@ -21,7 +21,7 @@ from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.base import Account, Core, Name, Value
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
-from swarm_iac.model.resource import SIZES, sizes
+from swarm_iac.model.resources.table import SIZES, sizes
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.locks import fast_reader
 from swarm_iac.stackfile.locks.digests import Decided

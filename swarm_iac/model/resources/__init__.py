@@ -1,0 +1,1 @@
+"""Which resources are counted, and what does each row of their table say?"""
