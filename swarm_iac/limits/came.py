@@ -141,7 +141,7 @@ class _Scope:
         stays = [each for each in rest if not self._newcomer(each)] + [each for each in back if not self._newcomer(each)]
         resized = [each for each in back if self._newcomer(each)]
         seated = _seated(self.stack, stays, [*resized, *(each for each in rest if self._newcomer(each))])
-        kept = frozenset((*(each.name for each in rest if each.name in self.old), *gone))
+        kept = frozenset(each.name for each in (*rest, *back) if each.name in self.held)
         placed = Placement(allocations=(*stays, *seated))
         found = judge(self.stack, placed, self.today, kept=kept, held=self.held)
         return tuple(one for one in found if one.rule != "gangs_are_whole")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, TypeAdapter
 
 from swarm_iac.model.base import Value
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Replicas
+from swarm_iac.model.workload import Replicas, Workload
 
 _STEP = re.compile(r"([^.\[\]]+)|\[([0-9]+)\]")
 #: Tables whose keys may contain dots; below them, the rest of a path is one key.
 _FREE_KEYS = ("sysctl", "labels", "env", "select")
+#: Tables whose values are words, also where one looks like a number.
+_WORDS = ("labels", "env", "select", "tolerate")
 
 
 class Edit(Value):
@@ -24,7 +28,18 @@ class Edit(Value):
 
     def __str__(self) -> str:
         """As it is typed: `limits.user.gpus=24`."""
+        if isinstance(self.value, str) and not {*_WORDS}.isdisjoint(self.path.split(".")):
+            return f"{self.path}={_typed(self.value)}"
         return f"{self.path}={'' if self.value is None else self.value}"
+
+
+def _typed(value: str) -> str:
+    """A text in quotes where YAML reads something else without: `"2025"`, `"*"`."""
+    try:
+        same = isinstance(yaml.safe_load(value), str)
+    except yaml.YAMLError:
+        same = False
+    return value if same else json.dumps(value)
 
 
 def steps_of(path: str) -> tuple[str | int, ...]:
@@ -98,6 +113,8 @@ def current(stack: Stack, path: str) -> str:
             raise LookupError(str(step))
     if isinstance(value, Replicas):
         return str(value.least) if value.least == value.most else f"{value.least}..{value.most}"
+    if isinstance(value, Workload):  # a whole one is too long for a line
+        return f"{{{', '.join(sorted(value.model_fields_set))}: …}}"
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

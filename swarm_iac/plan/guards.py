@@ -116,8 +116,9 @@ def refuse_unseen(
     if missing:
         raise Refused(
             f"{_some(sorted(missing))}: the lock file says that it runs, and the machines do not show it for its user; as "
-            "something new it may not come: to a cordoned node, above a limit, or over more NUMA nodes than it may",
-            hint="raise the limit, or set the node to `state: ready`; or take them out of the lock file and run `swarm solve`",
+            "something new it may not come: to a cordoned or tainted node, above a limit, or over more NUMA nodes",
+            hint="raise the limit, set the node to `state: ready`, or tolerate its taints; or take them out of the lock file "
+            "and run `swarm solve`",
         )
 
 

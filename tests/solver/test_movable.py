@@ -104,3 +104,13 @@ def test_a_gang_that_is_not_movable_stays_whole() -> None:
     last = solve(stack_of({"n1": {}}, {"g": gang})).placement
     stack = stack_of({"n1": {}, "n2": {"hardware": "l40s"}}, {"g": gang, "new": {"each": {"gpus": "8 x H100"}}})
     assert where(solve(stack, last).placement) == where(last)
+
+
+def test_who_does_not_run_yet_or_has_nowhere_to_go_is_not_said_to_be_in_the_way() -> None:
+    """A limit that is full is not made larger by a move."""
+    works = {"w": {"priority": "high", "movable": False, "each": {"gpus": 1}}, "v": {"each": {"gpus": 1}}}
+    stack = stack_of({"n1": {}, "n2": {}}, works, limits={"cluster": {"replicas": 1}})
+    first = solve(stack).placement
+    for last in (Placement(), first):
+        (pending,) = solve(stack, last).placement.unplaced
+        assert pending.workload == "v" and {one.rule for one in pending.reasons}.isdisjoint({"immovable_stay"})

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
+from pydantic import ValidationError
 
 from swarm_iac.limits import judge
+from swarm_iac.model.edit import Edit
+from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
@@ -122,3 +126,24 @@ def test_another_value_of_a_key_is_tolerated_by_any() -> None:
     stack = fleet({"n1": RESEARCH}, w={"place": {"tolerate": {"dedicated": "product"}}, **WHOLE})
     answer = why(stack, solve(stack).placement, "w")
     assert ("workloads.w.place.tolerate.dedicated", "*") in {(e.path, e.value) for fix in answer.fixes for e in fix.edits}
+
+
+@pytest.mark.parametrize(("key", "value", "typed"), [("d", "2025", 'd="2025"'), ("d", "*", 'd="*"'), ("d", "a", "d=a")])
+def test_a_fix_is_typed_so_that_it_is_read_as_it_was_meant(key: str, value: str, typed: str) -> None:
+    edit = Edit(path=f"workloads.w.place.tolerate.{key}", value=value)
+    assert str(edit) == f"workloads.w.place.tolerate.{typed}"
+    assert yaml.safe_load(str(edit).partition("=")[2]) == value
+
+
+def test_a_reservation_for_nobody_is_a_mistake_and_not_open_to_all() -> None:
+    with pytest.raises(ValidationError, match="no team is named"):
+        Taint.model_validate({"value": "research", "teams": []})
+    assert Taint.model_validate_json(Taint(value="research").model_dump_json()) == Taint(value="research")
+
+
+def test_who_has_another_user_could_not_have_stayed_beside_a_taint() -> None:
+    last = solve(fleet({"n1": {}, "n2": {}}, w={"user": "bo", "each": {"gpus": 1}})).placement
+    (one,) = last.allocations
+    now = solve(fleet({"n1": RESERVED, "n2": {}, one.node: RESERVED}, w={"user": "ada", "each": {"gpus": 1}}), last)
+    (move,) = now.moves
+    assert "has capacity" not in move.why

@@ -5,9 +5,10 @@ As taints of Kubernetes with the effect NoSchedule: what runs there already stay
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, StringConstraints
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, StringConstraints, field_validator
 from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Name, Value
@@ -25,8 +26,17 @@ class Taint(Value):
 
     value: TaintValue = Field(description="Its value, which `place.tolerate` repeats.")
     teams: tuple[Name, ...] = Field(
-        default=(), description="Who may tolerate it: these teams and those inside them; none: all."
+        default=(),
+        exclude_if=not_,
+        description="Who may tolerate it: these teams and those inside them. Without the key: all.",
     )
+
+    @field_validator("teams")
+    @classmethod
+    def _somebody(cls, teams: tuple[Name, ...]) -> tuple[Name, ...]:
+        if not teams:  # who takes the last name out of the list would open the node to everybody
+            raise ValueError("no team is named; name one, or leave `teams` out if everybody may tolerate the taint")
+        return teams
 
     def admits(self, teams: tuple[str, ...]) -> bool:
         """May workloads of a user in these teams, one inside the other, tolerate it?"""

@@ -200,6 +200,8 @@ class Relaxations:
         """Another workload asks for fewer replicas; a gang goes as a whole. The costliest edit: it is someone else's."""
         counts, other = self.capacity.counts[holder], self.capacity.snapshot.requests[holder]
         if other.gang:
+            if any(holder in names for one in self.stack.workloads.values() for names in one.place.away_from.values()):
+                return  # the file names it, so it cannot be left out alone
             whole = self._fits(without(self.capacity, {holder}))
             yield Relaxation("request", Edit(path=f"workloads.{holder}"), 8000 + other.gpus * other.members, whole)
             return

@@ -163,6 +163,14 @@ def missing(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> i
     return request.members - capacity.counts[request.name].total() if GANG in on else 1
 
 
+def _has_room_elsewhere(capacity: FreeCapacity, request: WorkloadRequest) -> bool:
+    """Does it hold a place, and could one replica of it be on a node where none is?"""
+    home = capacity.counts[request.name]
+    free = without(capacity, {request.name})
+    others = (host for name, host in capacity.snapshot.nodes.items() if name not in home)
+    return bool(home) and any(suits(request, host) and free.most(request, host) > 0 for host in others)
+
+
 class Causes:
     """The reasons of many workloads beside one placement; conflicts of equal workloads are found once."""
 
@@ -189,9 +197,11 @@ class Causes:
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""
-        firm = {name for name in capacity.snapshot.immovable if capacity.counts[name] and name != request.name}
-        on = _rules(request)
-        if not firm or forbidden(without(capacity, firm), request, on):
+        snapshot, on = capacity.snapshot, _rules(request)
+        could = (name for name in snapshot.immovable if name != request.name and name in self.before.running)
+        firm = {name for name in could if _has_room_elsewhere(capacity, snapshot.requests[name])}
+        full = capacity.by_ceiling(request) < (request.members if request.gang else 1)  # no move frees a ceiling
+        if not firm or full or forbidden(without(capacity, firm), request, on):
             return ()
         for name in sorted(firm):
             if not forbidden(without(capacity, firm - {name}), request, on):
