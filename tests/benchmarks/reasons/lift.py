@@ -62,7 +62,8 @@ def _ceilings(stack: Stack, name: str, rule: str, path: str) -> Stack | None:
     if rule == "cluster_stays_under_limits":
         return _limits(stack, cluster=_open(stack.limits.cluster, path))
     if rule == "team_stays_under_limits":
-        return _team(stack, path)
+        own = path.split(".")[1:2] if path.startswith("teams.") else stack.teams_of(stack.workloads[name].user)
+        return _team(stack, tuple(own), path)
     return _user(stack, stack.workloads[name].user, path) if rule == "user_stays_under_limits" else None
 
 
@@ -168,14 +169,20 @@ def _limits(stack: Stack, **update: Any) -> Stack:
     return stack.model_copy(update={"limits": stack.limits.model_copy(update=update)})
 
 
-def _team(stack: Stack, path: str) -> Stack:
-    """No ceiling for any team; where it is said that an exception has ended, that goes on instead."""
+def _team(stack: Stack, chain: tuple[str, ...], path: str) -> Stack:
+    """No ceiling for these teams, and the same for all others; where it is said that an exception has ended, it goes on."""
     key = path.rpartition(".")[2]
-    update: dict[str, Any] = {"until": FOR_EVER} if key == "except" else {key: None}
-    ones = tuple(one.model_copy(update=update) if one.team else one for one in stack.limits.exceptions)
     if key == "except":
+        on = {"until": FOR_EVER}
+        ones = tuple(one.model_copy(update=on) if one.team in chain else one for one in stack.limits.exceptions)
         return _limits(stack, exceptions=ones)
-    teams = {name: team.model_copy(update={"limits": _open(team.limits, path)}) for name, team in stack.teams.items()}
+    ones = tuple(one.model_copy(update={key: None}) if one.team in chain else one for one in stack.limits.exceptions)
+    every = getattr(stack.limits.team, key)
+    teams = {}
+    for name, team in stack.teams.items():
+        own = getattr(team.limits, key)
+        value = None if name in chain else every if own is None else own
+        teams[name] = team.model_copy(update={"limits": team.limits.model_copy(update={key: value})})
     return _limits(stack.model_copy(update={"teams": teams}), team=_open(stack.limits.team, path), exceptions=ones)
 
 
