@@ -5,18 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.cli.test_offline import STACK
+from tests.cli.conftest import STACK
 from tests.cli.typed import swarm
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
-    (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks" / "lab.yaml").write_text(STACK)
-    return tmp_path
 
 
 def test_a_refusal_is_a_document_too(root: Path) -> None:

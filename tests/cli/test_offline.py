@@ -9,25 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import STACK
 from tests.cli.typed import swarm
-
-STACK = """\
-fleet: lab
-teams: {t: {users: [ada]}}
-hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}
-nodes: {n1: {hardware: h, ssh: root@n1.invalid}}
-workloads:
-  a: {user: ada, each: {gpus: 2}}
-  b: {user: ada, each: {gpus: 7}}
-"""
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
-    (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks" / "lab.yaml").write_text(STACK)
-    return tmp_path
 
 
 def test_a_fleet_that_was_never_applied_is_shown_whole(root: Path) -> None:

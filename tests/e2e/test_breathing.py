@@ -76,7 +76,7 @@ class Sent:
     """What iperf3 measured in one slice, on the node's clock."""
 
     def __init__(self, said: str) -> None:
-        begun, text, ended = re.fullmatch(r"(\S+)\n(.*)\n(\S+)", said, re.DOTALL).groups()  # type: ignore[union-attr]
+        begun, text, ended = re.findall(r"\A(\S+)\n(.*)\n(\S+)\Z", said, re.DOTALL)[0]
         sums = [one["sum"] for one in json.loads(text)["intervals"]]
         # It connects before it measures, and talks to the other end after that.
         self.begin = (float(begun) + float(ended) - sums[-1]["end"]) / 2
@@ -106,6 +106,7 @@ def sent(fleet: Fleet, node: str, direction: str) -> list[Sent]:
 def test_idle_bandwidth_is_lent_up_to_the_ceiling_and_taken_back_within_a_second(
     fleet: Fleet, node: str, direction: str
 ) -> None:
+    carried = False
     for _ in range(4):
         one, other, guest = sent(fleet, node, direction)
         spans = (
@@ -119,10 +120,13 @@ def test_idle_bandwidth_is_lent_up_to_the_ceiling_and_taken_back_within_a_second
         print(direction or "out", alone, (two, second), (three, third, owner), again)
         # Payload is about 4% less than what a class counts. However busy the machine is, nobody is ever faster than this.
         assert max(alone, again) < PAIR[1] * 1.05 and max(two + second, three + third + owner) < NIC * 1.1
+        # Guarantees alone fill the card: where all three do, the machine can carry it, whether anything is lent or not.
+        carried = carried or three + third + owner > NIC * 0.8
         if alone > PAIR[1] * 0.8 and min(two + second, three + third + owner) > NIC * 0.8:
             break
-    else:
+    if not carried:
         pytest.skip("the machine is too busy to fill what it is given, so who is served says nothing")
+    assert alone > PAIR[1] * 0.8 and two + second > NIC * 0.8, "what is idle is lent"
     assert again > PAIR[1] * 0.6, "what is idle again is lent again"
     assert two < alone * 0.85, "the neighbour took its part back"
     assert 0.4 < second / two < 2.5, "equal guarantees borrow alike, though one has more flows"
