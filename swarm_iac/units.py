@@ -250,8 +250,9 @@ class Range(Quantity):
     def parse(cls, value: object) -> Self:
         """Read `value`: as the quantity, or text such as `2..8`. Raises ValueError saying what was expected."""
         if not isinstance(value, str) or ".." not in value:
-            plain = isinstance(value, cls.of) and not isinstance(value, cls)
-            return cls(int(value)) if plain else super().parse(value)  # type: ignore[call-overload]
+            if isinstance(value, cls.of) and not isinstance(value, cls):
+                return cls(int(value))
+            return super().parse(value)
         low, _, high = (part.strip() for part in value.partition(".."))
         shown = repr(value[:60])
         for end, text in (("lower", low), ("upper", high)):
