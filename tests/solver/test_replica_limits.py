@@ -11,7 +11,7 @@ from swarm_iac.limits import amounts, judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.provider import spec
 from swarm_iac.reconcile import Request
-from swarm_iac.solver import Scale, solve, why
+from swarm_iac.solver import Scale, solve, solve_keeping, why
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile.locks import lock
 from tests.solver.fleets import stack_of
@@ -69,6 +69,21 @@ def test_a_lower_limit_stops_nobody() -> None:
     assert found.unplaced[0].reasons[0].text == (
         "user ada holds 3 replicas and may have 2: running replicas stay; no new ones are admitted"
     )
+
+
+@pytest.mark.parametrize("gang", [False, True])
+def test_what_stops_under_a_lowered_limit_makes_room_in_the_same_change(gang: bool) -> None:
+    def fleet(state: str, limit: int, waits: dict[str, Any]) -> Any:
+        nodes = {"a": {}, "b": {"labels": {"k": "x"}, "state": state}}
+        works = {"big": {"place": {"select": {"k": "x"}}, "each": {"vcpus": 4}}, "next": {"each": {"vcpus": 2}} | waits}
+        return stack_of(nodes, works, limits={"user": {"vcpus": limit}})
+
+    before = solve_keeping(fleet("ready", 8, {"replicas": 1}), Placement(), today=TODAY)[1].placement
+    assert {one.workload for one in before.allocations} == {"big", "next"}
+    stack, found = solve_keeping(fleet("drain", 4, {"gang": 2} if gang else {"replicas": 2}), before, today=TODAY)
+    assert [one.name for one in found.placement.allocations] == ["next-0", "next-1"]
+    assert not any("may have" in why.text for gone in found.placement.unplaced for why in gone.reasons)
+    assert judge(stack, found.placement) == ()
 
 
 def test_nothing_is_written_of_it_and_nothing_counted_where_nobody_limits_it() -> None:

@@ -39,17 +39,25 @@ def solve_keeping(
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
     is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
     enough, all do. A replica that lost its slot since others take its devices restarts with different ones, beside all that
-    was decided; and what waits to grow does so where others that lost their slots left it capacity.
+    was decided; what waits to grow does so where others that lost their slots left it capacity; and who held more than a
+    limit allows gets what the limit admits beside those that stay.
     """
     now, found = _growing(stack, last, today, watch)
     barred = any(reason.rule == KEEPS_DEVICES for one in found.placement.unplaced for reason in one.reasons)
-    if not barred and not any(_fits(stack, now, found.placement, one.workload, today) for one in found.placement.growing):
+    grows = any(_fits(stack, now, found.placement, one.workload, today) for one in found.placement.growing)
+    if not barred and not grows and not (found.placement.unplaced and _back_under(stack, last, found.placement, today)):
         return now, found
     bare = found.placement.model_copy(update={"unplaced": (), "growing": ()})
     then, more = _growing(stack, bare, today, watch)
     if not _only_more(found.placement, more.placement):
         return now, found
     return then, more.model_copy(update={"moves": found.moves})
+
+
+def _back_under(stack: Stack, last: Placement, placement: Placement, today: datetime.date | None) -> bool:
+    """Is a limit kept again that was exceeded? Until then it admitted nobody."""
+    before = {(one.scope, one.resource) for one in snapshot_of(stack, last, today).over}
+    return bool(before) and not before <= {(one.scope, one.resource) for one in snapshot_of(stack, placement, today).over}
 
 
 def _only_more(before: Placement, after: Placement) -> bool:
