@@ -299,6 +299,13 @@ class BandwidthRange(Range, BitsPerSecond):
     range_example = "1..10 Gbit/s"
 
 
+class PowerRange(Range, Watts):
+    """Power limit of a GPU: the upper end while the rack's budget allows it, and never less than the lower one."""
+
+    of = Watts
+    range_example = "400..500 W"
+
+
 _PRICE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,4})?)\s*([A-Z]{3})/h\s*")
 
 

@@ -113,7 +113,8 @@ def uplink_carries_rack(placed: PlacementIndex) -> Iterator[Violation]:
 def power_stays_under_rack_budget(placed: PlacementIndex) -> Iterator[Violation]:
     """For every rack r:  Σ_{n∈r} Σ_{g∈n} cap_g ≤ power_r   [W]
 
-    cap_g is the `gpu_power` of g's allocation, else of the node's tuning; a GPU without either is not counted.
+    cap_g is the `gpu_power` of g's allocation, else of the node's tuning, of a range its lower end; a GPU without either is
+    not counted.
     """
     used: dict[str, int] = defaultdict(int)
     for name, node in placed.stack.nodes.items():

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from swarm_iac.model.base import Value
-from swarm_iac.units import Bytes, Hertz, Watts
+from swarm_iac.units import Bytes, Hertz, PowerRange
 
 HUGE_PAGE = 2 * 2**20
 
@@ -38,7 +38,10 @@ class Held:
 class Tuning(Value):
     """Named settings of a node. What is left out is not touched."""
 
-    gpu_power: Watts | None = Field(default=None, description="Power limit of each GPU.")
+    gpu_power: PowerRange | None = Field(
+        default=None,
+        description="Power limit of each GPU. A range, `400..500 W`, is lowered to fit the `power` of the rack.",
+    )
     gpu_clock: Hertz | None = Field(default=None, description="Locked graphics clock of each GPU.")
     gpu_persistence: bool | None = Field(default=None, description="Persistence mode of each GPU.")
     governor: Annotated[

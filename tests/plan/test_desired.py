@@ -12,7 +12,7 @@ from swarm_iac.model.workload import DiskIo, Each, Network, Replicas, Run, Stop,
 from swarm_iac.plan import desired, rows
 from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.format import size
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, Seconds, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Hertz, PowerRange, Seconds, Watts
 from tests.sized import sizes
 
 
@@ -22,7 +22,7 @@ def stack() -> Stack:
         teams={"t": Team(users=("ada",))},
         tuning={
             "fast": Tuning(
-                gpu_power=Watts(600), gpu_persistence=True, tcp="bbr", hugepages=Bytes.parse("1 GB"), swappiness=5,
+                gpu_power=PowerRange(600), gpu_persistence=True, tcp="bbr", hugepages=Bytes.parse("1 GB"), swappiness=5,
                 governor="performance", sysctl={"net/core/somaxconn": 1024, "net.ipv4.tcp_rmem": "1  2 3"},
             )
         },

@@ -100,7 +100,7 @@ def _uplink(budget: Budget) -> Rule:
 
 def _power(rng: random.Random, fleet: dict[str, Any]) -> None:
     fleet["racks"]["r1"]["power"] = rng.choice(["3200 W", "3600 W"])
-    fleet["tuning"] = {"cool": {"gpu_power": "300 W"}}
+    fleet["tuning"] = {"cool": {"gpu_power": rng.choice(["300 W", "300..500 W"])}}
     for node in fleet["nodes"].values():
         node["tuning"] = "cool"
     for name in rng.sample(sorted(fleet["workloads"]), 2):

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
-from swarm_iac.model import cost, deadline
+from swarm_iac.model import cost, deadline, power
 from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.resources.table import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
@@ -24,6 +24,7 @@ from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
+from swarm_iac.units import Watts
 
 #: Of an allocation that comes or goes, what is worth a line, and the resource that it is; its row in Pulumi has the rest.
 _TELLING = {**{next(iter(how.at)): row.name for row, how in ENFORCED if how.in_line}, "unit.command": ""}
@@ -126,6 +127,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What is not placed", rows=_unplaced(context)),
         Section("What keeps its size until it can grow", rows=_growing(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
+        Section("Power limits that the budget of a rack lowers", rows=_power(plan, context)),
         Section("What it costs per hour", costs),
         _bound(context.proof),
         Section("Warnings", printable("\n".join(plan.warnings)), style="yellow"),
@@ -349,6 +351,24 @@ def _limits(context: Context) -> Rows:
         if after.level == "cluster" or before.used != after.used or after.used > after.ceiling:
             subject = f"{after.level} {after.subject}"
             table.add(subject, after.resource, before.used_text, after.used_text, after.ceiling_text)
+    return table
+
+
+def _power(plan: Plan, context: Context) -> Rows:
+    """Where GPUs are set: one line for all nodes of a rack whose range of `gpu_power` is lowered alike."""
+    table = Rows(("rack", "nodes", "gpu_power", "lowered to", "because"))
+    if not any(step.verb is Verb.GPUS for step in plan.steps):
+        return table
+    stack, alike = context.stack, dict[tuple[str, str, str], list[str]]()
+    for name, now in power.caps(stack, context.after).items():
+        own = stack.tuning_of(name).gpu_power
+        if own is not None and now < own.most:
+            alike.setdefault((stack.nodes[name].rack or "", str(own), str(now)), []).append(name)
+    drawn = power.drawn_by_workloads(stack, context.after)
+    for (rack, own_text, now_text), nodes in sorted(alike.items()):
+        watts = sum(drawn[name] for name, node in stack.nodes.items() if node.rack == rack and node.state != "lost")
+        by = f", of which workloads with `gpu_power` take {Watts(watts)}" if watts else ""
+        table.add(rack, ", ".join(nodes), own_text, now_text, f"the rack has {stack.racks[rack].power}{by}")
     return table
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.power import caps
 from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import Tuning, settings
@@ -24,7 +25,7 @@ from swarm_iac.model.state import (
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.mismatch import declared
-from swarm_iac.units import Bytes
+from swarm_iac.units import Bytes, Watts
 
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed.
 HIGH = 95
@@ -39,14 +40,15 @@ def desired(stack: Stack, placement: Placement) -> dict[str, Desired]:
     standing: dict[str, list[Allocation]] = {name: [] for name in stack.nodes}
     for allocation in placement.allocations:
         standing.setdefault(allocation.node, []).append(allocation)
+    powers = caps(stack, placement)
     return {
-        name: _node(stack, name, tuple(one for one in standing[name] if one.ended or node.state != "drain"))
+        name: _node(stack, name, powers.get(name), tuple(one for one in standing[name] if one.ended or node.state != "drain"))
         for name, node in sorted(stack.nodes.items())
         if node.state != "lost"
     }
 
 
-def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desired:
+def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Allocation, ...]) -> Desired:
     hardware = stack.hardware_of(name)
     tuning = stack.tuning_of(name)
     pinned = {cpu for allocation in allocations for cpu in allocation.cpus}
@@ -57,7 +59,7 @@ def _node(stack: Stack, name: str, allocations: tuple[Allocation, ...]) -> Desir
         fleet=stack.fleet,
         state=NodeState(
             settings=settings(tuning),
-            gpus=_gpus(stack, hardware, tuning, allocations),
+            gpus=_gpus(stack, hardware, tuning, power, allocations),
             interface=hardware.interface,
             interface_bps=int(hardware.nic) if hardware.interface else 0,
             disk=hardware.disk,
@@ -88,13 +90,15 @@ def handover(workload: Workload) -> Handover:
     return ways[workload.on_update] if workload.kind == "serve" else "stop-first"
 
 
-def _gpus(stack: Stack, hardware: Hardware, tuning: Tuning, allocations: tuple[Allocation, ...]) -> dict[int, GpuState]:
+def _gpus(
+    stack: Stack, hardware: Hardware, tuning: Tuning, cap: Watts | None, allocations: tuple[Allocation, ...]
+) -> dict[int, GpuState]:
     """Settings of each GPU: those of the one who has all of it, else the node's. A GPU with none is left out."""
     holder = {one.index: stack.workloads[each.workload].each for each in allocations for one in each.gpus if one.whole}
     found: dict[int, GpuState] = {}
     for gpu in range(hardware.gpus.count):
         own = holder.get(gpu)
-        power = (own and own.gpu_power) or tuning.gpu_power
+        power = (own and own.gpu_power) or cap
         clock = (own and own.gpu_clock) or tuning.gpu_clock
         state = GpuState(
             persistence=tuning.gpu_persistence,

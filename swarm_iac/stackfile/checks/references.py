@@ -219,7 +219,10 @@ class _Checker:
                     self.say(f"tuning.{name}.hugepages", f"{tuning.hugepages} leave nothing of the memory of {shape}", hint)
 
     def power(self) -> None:
-        """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]"""
+        """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]
+
+        Of a range the lower end counts.
+        """
         if self.sections & {"nodes", "racks", "hardware", "tuning"}:
             return
         used: dict[str, int] = {}

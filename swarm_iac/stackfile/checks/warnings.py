@@ -177,3 +177,11 @@ def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
             what = "only workloads with `gpu_power`" if any(caps) else "nothing"
             words = f"bounds {what}: no GPU of this rack has a cap, and one without counts 0 W"
             yield f"racks.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"
+    for name, tuning in stack.tuning.items():
+        inside = [node.rack for node in stack.nodes.values() if node.tuning == name]
+        budgets = [stack.racks[rack].power for rack in inside if rack in stack.racks]
+        if tuning.gpu_power is not None and tuning.gpu_power.open and inside and not any(budgets):
+            words = (
+                f"is never lowered: none of its nodes is in a rack with `power`, so it is {tuning.gpu_power.most} everywhere"
+            )
+            yield f"tuning.{name}.gpu_power", words, "give the rack a `power`, or write one value"

@@ -102,7 +102,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         tuning = stack.tuning_of(name)
         pages = [f"huge pages {tuning.hugepages}"] if tuning.hugepages else []
         taints = [f"taint {key}: {one.value} {' '.join(one.teams)}" for key, one in sorted(node.taints.items())]
-        nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power), *pages, *taints]
+        nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power and tuning.gpu_power.least), *pages, *taints]
     limits = stack.limits.model_dump(mode="json", exclude={"exceptions"})
     held = [one.model_dump(mode="json", exclude={"reason", "until"}) for one in stack.limits.exceptions if today <= one.until]
     workloads = {

@@ -57,7 +57,7 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         _one_site_each(drawn.data)
         edits[_site] = 1
     if any("taints" in entry for entry in drawn.data["nodes"].values()):
-        edits |= {_taint: 2, _toleration: 1}
+        edits |= {_taint: 2, **({_toleration: 1} if drawn.data["workloads"] else {})}
     if any("movable" in one for one in drawn.data["workloads"].values()):
         edits[_movable] = 1
     away = [one for one in drawn.data["workloads"].values() if "away_from" in one.get("place", {})]

@@ -323,8 +323,9 @@ def _tuning(rng: random.Random, drawn: Drawn) -> str:
     if not known:
         return ""
     name = rng.choice(known)
-    watts = int(drawn.data["tuning"][name]["gpu_power"].split()[0])
-    drawn.data["tuning"][name]["gpu_power"] = f"{max(100, watts + rng.choice([-100, -50, 50, 100]))} W"
+    was = drawn.data["tuning"][name]["gpu_power"]
+    fresh = max(100, ranges.least(was) + rng.choice([-100, -50, 50, 100]))
+    drawn.data["tuning"][name]["gpu_power"] = f"{ranges.with_least(was.removesuffix(' W'), fresh)} W"
     return f"tuning {name}: {drawn.data['tuning'][name]['gpu_power']}"
 
 

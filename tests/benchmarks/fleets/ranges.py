@@ -40,3 +40,7 @@ def some(seed: int, drawn: Drawn) -> None:
         for one in drawn.data["workloads"].values():
             if chance(rng, 0.5):
                 ceiling(rng, one)
+        for tuning in drawn.data["tuning"].values():
+            if "gpu_power" in tuning and chance(rng, 0.3):
+                low = least(tuning["gpu_power"])
+                tuning["gpu_power"] = f"{low}..{low + rng.choice([1, 50, 300])} W"

@@ -23,7 +23,7 @@ def rack_budget_holds(fleet: FleetModel, budget: Budget) -> None:
 
     What goes through the uplink: use_w,n = egress_w (or ingress_w), left_r = uplink_r.
     Power: use_w,n = gpus_w · max(0, cap_w − cap_n), left_r = power_r − Σ_{n∈r} gpus_n · cap_n; cap_n is the node's gpu_power
-    over all its GPUs, used or not, cap_w the workload's own, and unknown caps count 0.
+    (of a range the lower end) over all its GPUs, used or not, cap_w the workload's own, and unknown caps count 0.
     """
     i = budget.place
     for rack, nodes in _inside(fleet).items():

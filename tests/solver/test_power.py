@@ -1,0 +1,109 @@
+"""Are ranges of `gpu_power` lowered as little as a rack's budget asks for, and never beyond it?"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.power import caps
+from swarm_iac.model.stack import Stack
+from swarm_iac.plan import desired
+from swarm_iac.solver import solve, why
+from swarm_iac.stackfile.locks import lock
+from tests.solver.fleets import stack_of
+
+
+def racks(first: str, power: str, jobs: int = 2, **rest: Any) -> Stack:
+    """Two racks of two machines with eight GPUs; jobs that want 620 W on four GPUs each."""
+    nodes = {f"{rack}{i}": {"rack": rack, "tuning": "cool"} for rack in "ab" for i in range(2)}
+    hot = {"each": {"gpus": 4, "gpu_power": "620 W"}}
+    return stack_of(
+        nodes,
+        {f"hot{i}": hot for i in range(jobs)},
+        racks={"a": {"power": first}, "b": {"power": "8 kW"}},
+        tuning={"cool": {"gpu_power": power}},
+        **rest,
+    )
+
+
+def test_lower_limits_by_eight_percent_place_one_job_more() -> None:
+    """Rack a has 480 W to spare, which is 4 · (620 − 500) W; b has none: 12 · 460 W + 4 · 620 W = 8 kW."""
+    fixed, ranged = racks("8480 W", "500 W"), racks("8480 W", "450..500 W")
+    one, both = solve(fixed).placement, solve(ranged).placement
+    assert len(one.allocations) == 1 and len(both.allocations) == 2 and judge(ranged, both) == ()
+    assert {name: int(cap) for name, cap in caps(ranged, both).items()} == {"a0": 500, "a1": 500, "b0": 460, "b1": 460}
+    assert set(caps(ranged, Placement()).values()) == {500}
+
+
+def test_who_waits_is_told_what_the_lower_ends_leave() -> None:
+    stack = racks("8 kW", "450..500 W", jobs=3)
+    found = solve(stack).placement
+    assert len(found.allocations) == 2 and found.unplaced[0].reasons[0].rule == "power_stays_under_rack_budget"
+    assert "120 W" in found.unplaced[0].reasons[0].text
+    assert "racks.a.power" in str(why(stack, found, found.unplaced[0].workload).fixes)
+
+
+def test_the_upper_end_moves_nothing_and_is_in_no_lock() -> None:
+    stack, wider = racks("8 kW", "450..500 W"), racks("8 kW", "450..700 W")
+    assert lock.dump(lock.make(stack, solve(stack).placement)) == lock.dump(lock.make(wider, solve(wider).placement))
+
+
+def some_racks(rng: random.Random) -> Stack:
+    """Nodes of two kinds in racks with and without a budget, some lost or without a tuning; some jobs bring a limit."""
+    lows = {name: rng.randint(100, 400) for name in "xyz"}
+    tuning = {name: {"gpu_power": f"{low}..{low + rng.choice([0, 1, 7, 50, 300])} W"} for name, low in lows.items()}
+    nodes: dict[str, Any] = {}
+    least = {"r": 0, "s": 0, "t": 0}
+    for i in range(rng.randint(2, 7)):
+        rack, own, kind = rng.choice("rst"), rng.choice("xyz-"), rng.choice(["h100", "l40s"])
+        state = "lost" if rng.random() < 0.1 else "ready"
+        nodes[f"n{i}"] = {"rack": rack, "hardware": kind, "state": state} | ({} if own == "-" else {"tuning": own})
+        least[rack] += 8 * lows.get(own, 0)
+    budgets = {rack: {"power": f"{max(1, least[rack]) + rng.randint(0, 3000)} W"} for rack in "rs"}
+    works = {
+        f"w{i}": {
+            "replicas": rng.randint(1, 4),
+            "each": {"gpus": rng.randint(1, 4)} | ({"gpu_power": f"{rng.randint(50, 700)} W"} if rng.random() < 0.7 else {}),
+        }
+        for i in range(rng.randint(0, 5))
+    }
+    return stack_of(nodes, works, racks={**budgets, "t": {}}, tuning=tuning)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_rack_draws_no_more_than_its_budget_and_no_watt_is_kept_back(seed: int) -> None:
+    stack = some_racks(random.Random(seed))
+    found = solve(stack).placement
+    assert judge(stack, found) == ()
+    states = desired(stack, found)
+    powers = caps(stack, found)
+    for name, rack in stack.racks.items():
+        inside = [one for one in states.values() if stack.nodes[one.node].rack == name]
+        drawn = sum(gpu.power_w or 0 for one in inside for gpu in one.state.gpus.values())
+        ranges = {one.node: own for one in inside if (own := stack.tuning_of(one.node).gpu_power) is not None}
+        assert all(own.least <= powers[node] <= own.most for node, own in ranges.items())
+        lowered = [node for node, own in ranges.items() if powers[node] < own.most]
+        if rack.power is None:
+            assert not lowered
+            continue
+        assert drawn <= rack.power
+        # One watt more on every GPU of the nodes that could have it would be too much.
+        assert not lowered or drawn + sum(8 for _ in ranges) > int(rack.power)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_wider_range_never_places_less(seed: int) -> None:
+    stack = some_racks(random.Random(seed))
+    tuning = {
+        name: one.model_copy(update={"gpu_power": one.gpu_power.between(50, int(one.gpu_power.most))})
+        for name, one in stack.tuning.items()
+        if one.gpu_power is not None
+    }
+    wider = stack.model_copy(update={"tuning": tuning})
+    first, second = (solve(each).placement for each in (stack, wider))
+    assert judge(wider, second) == ()
+    assert sum(len(one.gpus) for one in second.allocations) >= sum(len(one.gpus) for one in first.allocations)
