@@ -44,7 +44,17 @@ def test_who_waits_is_told_what_the_lower_ends_leave() -> None:
     found = solve(stack).placement
     assert len(found.allocations) == 2 and found.unplaced[0].reasons[0].rule == "power_stays_under_rack_budget"
     assert "120 W" in found.unplaced[0].reasons[0].text
-    assert "racks.a.power" in str(why(stack, found, found.unplaced[0].workload).fixes)
+    edits = {str(one.edits[0]) for one in why(stack, found, found.unplaced[0].workload).fixes}
+    # Short of 560 W; of the 16 GPUs of a rack eight are the jobs', so each of the others gives 70 W.
+    assert {"racks.a.power=8560 W", "tuning.cool.gpu_power=380..500 W"} <= edits
+
+
+def test_a_range_is_the_fix_where_one_value_leaves_no_room() -> None:
+    stack = racks("8 kW", "500 W", jobs=1)
+    found = solve(stack).placement
+    edits = {str(one.edits[0]) for one in why(stack, found, "hot0").fixes}
+    # 4 · (620 − 500) W over the twelve others.
+    assert {"racks.a.power=8480 W", "tuning.cool.gpu_power=460..500 W"} <= edits
 
 
 def test_the_upper_end_moves_nothing_and_is_in_no_lock() -> None:

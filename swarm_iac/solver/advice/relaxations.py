@@ -8,8 +8,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from swarm_iac.model.edit import Edit, changed
 from swarm_iac.model.place.groups import AWAY_FROM
@@ -17,33 +16,24 @@ from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
+from swarm_iac.solver.advice.power_limits import lower_limits
+from swarm_iac.solver.advice.relaxation import Relaxation
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
-from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, RACK, Budget, of_chain
+from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, POWER, RACK, Budget, of_chain
 from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import PLACE
 from swarm_iac.units import Bytes
 
-Kind = Literal["limit", "node", "move", "request"]
 #: How long an exception that has ended would go on.
 EXTENSION = datetime.timedelta(days=30)
 #: So many of those who hold the capacity could be asked for less.
 HOLDERS = 5
 _STATES = {"cordon": 1, "drain": 2, "lost": 3}
-
-
-@dataclass(frozen=True)
-class Relaxation:
-    """One edit. `change` is its size in thousandths of the current value; `whole`: counting says that it suffices."""
-
-    kind: Kind
-    edit: Edit
-    change: int
-    whole: bool
 
 
 class Relaxations:
@@ -301,6 +291,8 @@ class Relaxations:
                     given = int(getattr(self.stack.racks[name], key))
                     edit = Edit(path=f"racks.{name}.{key}", value=budget.noun.text(given + value))
                     yield Relaxation("limit", edit, 1000 * value // max(1, given), fits(value))
+                    if i == POWER:
+                        yield from lower_limits(self.capacity, self.request, name, value, self.goal)
 
     def _short(self, need: int, left: Iterable[int]) -> list[int]:
         """What is short for one replica, for two, and so on, over places with so much left; ascending."""
