@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from functools import lru_cache
+from operator import not_
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, create_model, model_validator
@@ -16,7 +17,7 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources import table as resource
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
-from swarm_iac.units import Bytes, Price
+from swarm_iac.units import Bytes, GpuCount, Price
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
 #: So many teams may be one inside the other.
@@ -50,10 +51,33 @@ def _unlimited(value: object) -> bool:
     return value == Ceiling()
 
 
+class Guarantee(Value):
+    """What a team has whatever its share is."""
+
+    gpus: GpuCount = Field(default=GpuCount(0), description="GPUs; a part of one counts as much as it is.")
+
+
+def _nothing(value: object) -> bool:
+    return value == Guarantee()
+
+
 class Team(Value):
     """People who share a weight and limits. A team may be inside another one, whose limits hold for both together."""
 
-    share: int = Field(default=1, ge=1, le=1000, description="Weight of the team when demand exceeds supply.")
+    share: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        exclude_if=resource.missing,
+        description="Weight of the team beside the others when GPUs are short. 1 if only others say theirs; "
+        "if nobody does, GPUs are not shared by teams.",
+    )
+    guarantee: Guarantee = Field(
+        default=Guarantee(),
+        exclude_if=_nothing,
+        description="Up to so much, what the team has running is not stopped for another team, whatever its priority, "
+        "and it comes before shares.",
+    )
     users: tuple[Account, ...] = Field(default=(), description="Unix accounts of the team's members.")
     parent: Name | None = Field(
         default=None,
@@ -152,6 +176,11 @@ class Solve(Value):
 
     moves: int = Field(default=4, ge=0, description="Running allocations that one change may move.")
     stops: int = Field(default=8, ge=0, description="Running allocations that one change may stop.")
+    reclaim: bool = Field(
+        default=False,
+        exclude_if=not_,
+        description="What a team runs beyond its share may be stopped for a team that has less than its own; see above.",
+    )
     max_unavailable: int = Field(
         default=10, ge=1, description="Nodes whose settings change at a time, after the first one succeeded."
     )
@@ -225,6 +254,11 @@ class Stack(Value):
         excepted = any(one.team for one in self.limits.exceptions)
         return excepted or not _unlimited(self.limits.team) or any(not _unlimited(one.limits) for one in self.teams.values())
 
+    @property
+    def fair(self) -> bool:
+        """Are GPUs shared by teams? They are where any says its share or has a guarantee."""
+        return any(one.share is not None or one.guarantee.gpus for one in self.teams.values())
+
     def line_of(self, team: str) -> tuple[str, ...]:
         """The team and those that it is inside of, innermost first. A cycle, which no file may have, ends where it closes."""
         line: dict[str, None] = {}
@@ -236,5 +270,5 @@ class Stack(Value):
 
 
 __all__ = [
-    "Ceiling", "LimitException", "Limits", "Node", "NodeState", "Solve", "Stack", "Team", "Tuning",
+    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeState", "Solve", "Stack", "Team", "Tuning",
 ]  # fmt: skip

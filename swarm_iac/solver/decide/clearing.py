@@ -46,7 +46,7 @@ def cleared(
     tried: Counter[str] = Counter()
     solve = snapshot.stack.solve
     while rounds < ROUNDS[solve.effort] and left > 0 and not watch.stopped:
-        full = _full(snapshot, counts, gpus)
+        full = set() if snapshot.shares else _full(snapshot, counts, gpus)  # a priority that holds all it could may owe some
         request = next(
             (request for request in short(snapshot, counts) if tried[request.name] < ATTEMPTS and not _takes(request, full)),
             None,

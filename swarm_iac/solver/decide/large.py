@@ -27,7 +27,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import RACK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import size
+from swarm_iac.solver.snapshot.value import size, within
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
@@ -143,18 +143,24 @@ def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: B
     placed = by_workload(counts)
     shared = any(request.shared for request in snapshot.requests.values())
     found: list[Goal] = []
-    above = 0
+    above, due = 0, within(snapshot, counts)
+    best = within(snapshot, Counter({(name, ""): most for name, most in possible.items()}))
     for level in LEVELS:
         requests = [request for request in snapshot.requests.values() if request.priority == PRIORITIES[level]]
         if not requests:
             continue
         unit = 1 if shared else WHOLE
+        for depth, (held, could) in enumerate(
+            zip(due.get(PRIORITIES[level], ()), best.get(PRIORITIES[level], ()), strict=True)
+        ):
+            title = f"{level}_share_{depth + 1}" if depth else f"{level}_share"
+            found.append(Goal(name=title, value=held // unit, bound=could // unit))
         milli = sum(size(request) * placed[request.name] for request in requests)
         counted = sum(size(request) * possible[request.name] for request in requests)
         most = max(milli, bounds.of(PRIORITIES[level], above, counted))
         above += milli
         name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
         found.append(Goal(name=name, value=milli // unit, bound=most // unit))
-        count, best = sum(placed[request.name] for request in requests), sum(possible[request.name] for request in requests)
-        found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=best))
+        count, top = sum(placed[request.name] for request in requests), sum(possible[request.name] for request in requests)
+        found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=top))
     return tuple(found)

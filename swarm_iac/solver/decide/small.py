@@ -156,4 +156,4 @@ def _open(scores: list[Score]) -> bool:
 
 def _lacking(scores: list[Score]) -> bool:
     """Could a wider search place or keep more, or stop something smaller?"""
-    return any((aim.base or aim.name == "kept") and value < bound for aim, value, bound in scores)
+    return any((aim.base or aim.due or aim.name == "kept") and value < bound for aim, value, bound in scores)

@@ -47,6 +47,7 @@ from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves
 from swarm_iac.solver.repair.unsplitting import split, unsplit
+from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
@@ -98,6 +99,9 @@ def solve(
     snapshot = without_slack(whole)
     classified = classify(snapshot)
     most = possible(snapshot)
+    if stack.fair:
+        snapshot = shared(snapshot, most)
+        whole = replace(whole, shares=snapshot.shares)
     with listening() as failures:
         try:
             found = _best(snapshot, classified, most, moves, watch, scale, repair=repair)

@@ -3,6 +3,7 @@
     goal                    sense   term
     LEVEL_stay              max     Σ worth_w · min(stay_w, placed_w)       what may stay is not stopped by its equals
     LEVEL_running           max     Σ worth_w · min(running_w, placed_w)    what ran comes before what is new
+    LEVEL_share             max     Σ_t min(held_t, due_t)                  see `shares`: GPUs of teams within what they are due
     LEVEL_placed            max     Σ worth_w · placed_w                    LEVEL: high, then normal, then low
     kept                    max     Σ load_w · ran_w                        of those that stop the smallest, in every resource
     moves                   min     Σ min(stay_w, placed_w) − Σ kept        replicas that leave a node they could keep,
@@ -18,17 +19,18 @@ where parts of them are asked for: GPUs first, then replicas, strictly, since al
 replicas together are worth less than one GPU. Because of the order, a running allocation is stopped only where that
 places a higher priority. load_w is what one replica takes of the fleet (worth.loads), ran_w = min(running_w, placed_w),
 and place_w counts from the end of the file. A rebalance puts moves, shifts and (order) after nodes.
+
+Where GPUs are shared by teams, `guaranteed` is the first goal of all, and with `solve.reclaim` LEVEL_share_kept and
+LEVEL_share come before LEVEL_stay: see `team_goals`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.changes import Keeping
-from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
+from swarm_iac.solver.exact.fleet_model import FleetModel, Terms
+from swarm_iac.solver.exact.team_goals import TeamGoals
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.value import loads
 
@@ -40,50 +42,11 @@ UNTOLD = ("(order)", "(tie)")
 LEVELS = tuple(sorted(PRIORITIES, key=lambda name: -PRIORITIES[name]))
 
 
-@dataclass
-class Aim:
-    """One goal on a board: value = constant + Σ coefficient · variable. `best` is a bound by counting."""
-
-    name: str
-    terms: Terms
-    constant: int
-    sense: int  # 1: max, -1: min
-    best: int
-    base: int = 0  # 1 + R where the value is worth; 0 elsewhere
-    share: float = 1.0  # of the effort
-    unit: str = "gpus"  # what worth counts before replicas
-    places: int | None = None  # the priority whose replicas it counts, where it counts what is placed
-    settles: bool = False  # does it say who of those that ran stops? Moving what is fixed here could then better it
-    counts: frozenset[str] | None = None  # the workloads whose replicas it counts; None: it looks at all
-    on_gpus: frozenset[str] | None = None  # those of them with GPUs
-
-    def measure(self, values: Values) -> int:
-        """Its value in a placement."""
-        return self.constant + sum(coefficient * values[var.index] for var, coefficient in self.terms)
-
-    def expression(self) -> cp_model.LinearExprT:
-        """The part that can change."""
-        return cp_model.LinearExpr.weighted_sum([v for v, _ in self.terms], [c for _, c in self.terms])
-
-    def split(self) -> tuple[Aim, ...]:
-        """Where it counts worth: its GPUs, then its replicas, each as a goal of its own. Else itself."""
-        if not self.base:
-            return (self,)
-
-        def part(name: str, of: Callable[[int], int], counts: frozenset[str] | None) -> Aim:
-            terms = [(var, count) for var, c in self.terms if (count := of(c))]
-            constant, best = of(self.constant), of(self.best)
-            return replace(self, name=name, terms=terms, constant=constant, best=best, base=0, places=None, counts=counts)
-
-        return (
-            part(f"{self.name}_{self.unit}", lambda worth: worth // self.base, self.on_gpus),
-            part(f"{self.name}_replicas", lambda worth: worth % self.base, self.counts),
-        )
-
-
 def aims(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], *, repair: bool) -> list[Aim]:
     """The table for one board. `possible[w]` is the most replicas of w that an empty fleet could take."""
     found = [aim for level in LEVELS for aim in _placing(fleet, keeping, possible, level)]
+    if fleet.task.snapshot.shares:
+        found = _with_shares(fleet, keeping, possible, found)
     change = [_moves(keeping), _shifts(fleet, keeping)]
     tidy = [_overqualification(fleet), _nodes(fleet)]
     kept, order = _kept(fleet, keeping, possible)
@@ -119,6 +82,18 @@ def _placing(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], leve
     top = sum(worth[name] * count for name, count in free.items())
     result.append(aim(f"{level}_placed", every, frozenset(free), top, PRIORITIES[level]))
     return result
+
+
+def _with_shares(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], found: list[Aim]) -> list[Aim]:
+    """Shares of teams among the goals about placing: after what may stay, or with `solve.reclaim` before it."""
+    teams = TeamGoals(fleet, keeping, possible)
+    ordered = teams.guaranteed()
+    for i, level in enumerate(LEVELS):
+        stay, running, placed = found[3 * i : 3 * i + 3]
+        within = teams.within(level, PRIORITIES[level])
+        reclaims = [*teams.kept(level, PRIORITIES[level]), *within, stay, running, placed]
+        ordered += reclaims if teams.shares.reclaim else [stay, running, *within, placed]
+    return ordered
 
 
 def _kept(fleet: FleetModel, keeping: Keeping, possible: dict[str, int]) -> list[Aim]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spent
+from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
-from swarm_iac.solver.exact.goals import Aim
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds
 from swarm_iac.solver.repair.greedy import completed, refill
@@ -168,7 +168,7 @@ def _better(fleet: FleetModel, table: list[Aim], values: Values, other: Pairs) -
     if any(count > fleet.tops.get(pair, 0) for pair, count in other.items()):
         return values
     found = fleet.values(other)
-    placing = [aim for aim in table if aim.places is not None]
+    placing = [aim for aim in table if aim.places is not None or aim.due]
     return max(values, found, key=lambda one: [aim.measure(one) for aim in placing])
 
 
@@ -180,7 +180,7 @@ def _holds_for_all(fleet: FleetModel, aim: Aim) -> bool:
     """
     if fleet.cut or fleet.task.nodes is not None:
         return False
-    return not ((aim.base or aim.settles) and fleet.task.base.load.total())
+    return not ((aim.base or aim.settles or aim.due) and fleet.task.base.load.total())
 
 
 def _in_turn(

@@ -10,7 +10,8 @@ from threading import Lock
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.cpsat import cp_model, run
-from swarm_iac.solver.exact.goals import UNTOLD, Aim
+from swarm_iac.solver.exact.aim import Aim
+from swarm_iac.solver.exact.goals import UNTOLD
 
 
 class Watch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits
-from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
+from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload, fixed_by
+from swarm_iac.solver.snapshot.value import held_by_teams, size
 
 #: Who comes first of one priority: less is sooner.
 Order = Callable[[WorkloadRequest], float]
@@ -93,19 +94,59 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
         (task.snapshot.requests[name] for name in task.free),
         key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
-    return one_pass(task, requests, stop)
+    return by_share(task, requests, stop) if task.snapshot.shares else one_pass(task, requests, stop)
+
+
+def by_share(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[], bool]) -> Pairs:
+    """The same where GPUs are shared by teams: in each priority first what ran, then what is due to teams, then the rest.
+
+    What is due at each depth of teams comes before what only the teams further outside are due.
+    """
+    shares, under = task.snapshot.shares, _Pass(task)
+    assert shares is not None, "asked only where GPUs are shared by teams"
+    for priority in dict.fromkeys(request.priority for request in requests):
+        mine = [request for request in requests if request.priority == priority]
+        for request in mine:
+            homes = sum(task.home(request.name, node) for node in under.homes.get(request.name, ()))
+            if ran := max(task.running[request.name], homes):
+                under.place(request, task.free[request.name] if request.gang else min(ran, task.free[request.name]))
+        held = held_by_teams(task.snapshot, fixed_by(task) + under.chosen)[priority]
+        for depth in range(shares.depth, -1, -1):
+            for done, request in enumerate(mine):
+                if done >= FIRST and stop():
+                    break
+                line, left = shares.lines[request.user], task.free[request.name] - under.done[request.name]
+                due = [(shares.due[priority][team] - held[team]) // size(request) for team in line[:depth] if size(request)]
+                left = min([left, *due])
+                if left > 0 and not (request.gang and left < task.free[request.name]):
+                    count = under.place(request, left)
+                    held.update({team: size(request) * count for team in line})
+    return under.chosen
 
 
 def one_pass(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[], bool] = lambda: False) -> Pairs:
     """The same of `requests`, in the order in which they are given."""
-    snapshot, slots, overqualification = task.snapshot, Slots(task.base.copy()), Overqualification(task.snapshot)
-    chosen: Pairs = Counter()
-    budget = task.budget
-    homes = _homes(task)
-    full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
+    under = _Pass(task)
     for done, request in enumerate(requests):
         if done >= FIRST and stop():
             break
+        under.place(request)
+    return under.chosen
+
+
+class _Pass:
+    """What is placed so far, workload after workload."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.budget, self.homes = task, task.budget, _homes(task)
+        self.slots, self.overqualification = Slots(task.base.copy()), Overqualification(task.snapshot)
+        self.chosen: Pairs = Counter()
+        self.done: Counter[str] = Counter()
+        self.full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
+
+    def place(self, request: WorkloadRequest, most: int | None = None) -> int:
+        """Place the workload, or at most so many replicas of it; returns how many."""
+        task, slots, snapshot = self.task, self.slots, self.task.snapshot
         like = (
             request.need,
             request.usage,
@@ -115,18 +156,21 @@ def one_pass(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[],
             request.chain,
             request.single,
         )
-        if like in full and request.name not in homes:
-            continue
-        most = budget if request.movable else 0
-        picked, moved = _best(task, slots, request, homes.get(request.name, []), overqualification, most)
+        homes = self.homes.get(request.name, []) if not self.done[request.name] else []
+        if like in self.full and not homes:
+            return 0
+        moves = self.budget if request.movable else 0
+        part = task if most is None else replace(task, free={request.name: most})
+        picked, moved = _best(part, slots, request, homes, self.overqualification, moves)
         if not picked and task.pairs is None and not (request.gang or request.groups):
-            full.add(like)
+            self.full.add(like)
         for (_, node), count in picked.items():
             back = slots.put_back(request, snapshot.nodes[node], count, task.own_cards(request.name, node))
             slots.take(request, snapshot.nodes[node], count - back)
-        chosen.update(picked)
-        budget = None if budget is None else budget - moved
-    return chosen
+        self.chosen.update(picked)
+        self.done[request.name] += picked.total()
+        self.budget = None if self.budget is None else self.budget - moved
+        return picked.total()
 
 
 def _homes(task: Task) -> dict[str, list[str]]:

@@ -6,6 +6,8 @@ way. What is placed there may go to the freest nodes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -13,12 +15,13 @@ from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, around, by_workload
+from swarm_iac.solver.snapshot.value import held_by_teams, size
 
 #: Nodes to clear.
 CLEAR = 24
 #: Weights of a replica in the way: it can move; it would be stopped; it can do neither yet.
 MOVED, STOPPED, STUCK, NEVER = 1, 30, 100, 100_000
-#: Gangs of a lower priority that may be stopped.
+#: Gangs that may be stopped.
 GANGS = 4
 #: Nodes that may receive what is cleared.
 RECEIVE = 80
@@ -39,7 +42,7 @@ def neighbourhood(
     standing: dict[str, list[WorkloadRequest]] = {}
     for (name, node), count in sorted(counts.items()):
         standing.setdefault(node, []).extend([snapshot.requests[name]] * count)
-    weights = _Weights(capacity, request)
+    weights = _Weights(capacity, request, held_by_teams(snapshot, counts).get(request.priority, {}))
     costs = {
         node: _cost(capacity, request, node, standing.get(node, []), weights)
         for node in snapshot.nodes
@@ -71,8 +74,8 @@ def _may(snapshot: Snapshot, request: WorkloadRequest, node: str) -> bool:
 class _Weights:
     """What it weighs that one replica has to leave: MOVED where some other node has capacity for it now, else more."""
 
-    def __init__(self, capacity: FreeCapacity, request: WorkloadRequest) -> None:
-        self.capacity, self.request = capacity, request
+    def __init__(self, capacity: FreeCapacity, request: WorkloadRequest, held: Mapping[str, int]) -> None:
+        self.capacity, self.request, self.held = capacity, request, held
         self.known: dict[str, int] = {}
         self.capacities: dict[tuple[object, ...], bool] = {}  # of those that are alike, does one fit any node?
 
@@ -86,9 +89,19 @@ class _Weights:
                 nodes = self.capacity.snapshot.nodes.values()
                 self.capacities[alike] = any(suits(other, host) and self.capacity.fits(other, host) for host in nodes)
             capacity = self.capacities[alike]
-            stays = STOPPED if other.priority < self.request.priority else STUCK
+            stays = STOPPED if self.stops(other) else STUCK
             self.known[other.name] = MOVED if capacity and other.movable else stays
         return self.known[other.name]
+
+    def stops(self, other: WorkloadRequest) -> bool:
+        """May it be stopped for the request: being of a lower priority, or lent to its team?"""
+        if other.priority != self.request.priority:
+            return other.priority < self.request.priority
+        shares = self.capacity.snapshot.shares
+        lost = size(other) * (other.members if other.gang else 1)
+        if shares is None or not shares.reclaim or not lost:
+            return False
+        return shares.lends(self.held, other.priority, self.request.user, other.user, lost)
 
 
 def _cost(
@@ -96,12 +109,12 @@ def _cost(
 ) -> tuple[tuple[int, int], list[str]]:
     """(Weight of the replicas that would have to go, how many) and the gangs among them: taken away until one fits.
 
-    Of gangs only those of a lower priority, which stop whole. The next to go is the lightest; of these the one that holds
+    Of gangs only those that may be stopped, which stop whole. The next to go is the lightest; of these the one that holds
     most of what is short.
     """
     host = capacity.snapshot.nodes[node]
     gone: list[WorkloadRequest] = []
-    rest = [other for other in standing if other.name != request.name and (not other.gang or other.priority < request.priority)]
+    rest = [other for other in standing if other.name != request.name and (not other.gang or weights.stops(other))]
     while rest and capacity.most(request, host) <= 0:
         free = capacity.free[node]
         lacks = [i for i, need in enumerate(request.need) if need > free[i]]

@@ -20,7 +20,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import size
+from swarm_iac.solver.snapshot.value import size, within
 
 #: Deterministic time of one round, of each node in it, and of each workload that is tried.
 ROUND, NODE, TRIED = 3e-4, 1e-5, 1.1e-4
@@ -40,14 +40,15 @@ T = TypeVar("T")
 
 
 def value(snapshot: Snapshot, counts: Pairs) -> Value:
-    """GPUs and replicas of each priority, the highest first."""
+    """GPUs and replicas of each priority, the highest first; before them, what teams hold of what they are due."""
     levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
     gpus, replicas = Counter[int](), Counter[int]()
     for (name, _), count in counts.items():
         request = snapshot.requests[name]
         gpus[request.priority] += size(request) * count
         replicas[request.priority] += count
-    return tuple(each[level] for level in levels for each in (gpus, replicas))
+    due = within(snapshot, counts)
+    return tuple(each for level in levels for each in (*due.get(level, ()), gpus[level], replicas[level]))
 
 
 def improved(snapshot: Snapshot, counts: Pairs, left: float, stop: Callable[[], bool]) -> Pairs:

@@ -18,6 +18,7 @@ from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
+from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import (
     CORES,
     COUNTED,
@@ -204,6 +205,8 @@ class Snapshot:
     ended: tuple[Allocation, ...] = ()
     #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
+    #: What teams are due; None where GPUs are not shared by teams.
+    shares: Entitlements | None = None
 
     @functools.cached_property
     def stood(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:

@@ -6,11 +6,13 @@ is taken only where it raises it. Within a neighbourhood the strict order holds,
 
     term                                     in thousandths of a GPU of the lowest priority
     a replica placed                         LEVEL ** priority · (1000 · GPUs held, or 1 if it holds none)
+    a GPU of a team within what it is due    LEVEL ** priority · 1000 · DUE, where GPUs are shared by teams
     a replica that leaves its node           − MOVE
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from swarm_iac.model.device import WHOLE
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 #: One GPU of a priority for so many of the next lower one.
 LEVEL = 1000
+#: What a GPU within what its team is due counts beside one that is lent: no placing of more GPUs outweighs a few of those.
+DUE = 30
 #: What a move costs: a quarter of a GPU of the lowest priority.
 MOVE = 250
 #: What all the fleet has of one resource, in the unit of `loads`.
@@ -40,7 +44,29 @@ def worth(request: WorkloadRequest) -> int:
 
 def total(snapshot: Snapshot, counts: Pairs) -> int:
     """What everything that is placed is worth."""
-    return sum(worth(snapshot.requests[name]) * count for (name, _), count in counts.items())
+    found = sum(worth(snapshot.requests[name]) * count for (name, _), count in counts.items())
+    if snapshot.shares:
+        found += sum(int(LEVEL**priority) * DUE * sum(due) for priority, due in within(snapshot, counts).items())
+    return found
+
+
+def within(snapshot: Snapshot, counts: Pairs) -> dict[int, tuple[int, ...]]:
+    """By priority, thousandths of GPUs of all teams within what they are due, of it and those above: at each depth of teams."""
+    if snapshot.shares is None:
+        return {}
+    held = held_by_teams(snapshot, counts)
+    return {level: snapshot.shares.within(held[level], level) for level in snapshot.shares.due}
+
+
+def held_by_teams(snapshot: Snapshot, counts: Pairs) -> dict[int, Counter[str]]:
+    """By priority, thousandths of GPUs that each team holds of it and those above; empty where teams share nothing."""
+    if snapshot.shares is None:
+        return {}
+    placed: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        placed[name] += count
+    sizes = {name: (one.user, one.priority, size(one)) for name, one in snapshot.requests.items()}
+    return {level: snapshot.shares.held(sizes, placed, level) for level in snapshot.shares.due}
 
 
 def loads(snapshot: Snapshot) -> dict[str, int]:

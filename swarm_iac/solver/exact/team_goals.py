@@ -1,0 +1,106 @@
+"""How much of what teams are due do they hold? Goals over the teams, where GPUs are shared by them.
+
+    guaranteed        max   Σ_t min(held_t, guarantee_t, stay_t)      over all priorities, stay_t: GPUs of t that may stay
+    LEVEL_share_kept  max   Σ_t min(ran_t, due_t)                     with `solve.reclaim`: nobody falls below what he is due
+    LEVEL_share       max   Σ_t min(held_t, due_t)                    of the level and those above it
+
+`_2` and on: teams inside one other, and so on; those further outside come first. What a team holds counts in those around
+it. due_t is worked out before (`shares`); a GPU counts as much as it is held in part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+
+from swarm_iac.model.device import WHOLE
+from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.exact.aim import Aim
+from swarm_iac.solver.exact.changes import Keeping
+from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
+from swarm_iac.solver.snapshot.value import size
+
+Vars = Mapping[str, list[cp_model.IntVar]]
+
+
+class TeamGoals:
+    """The goals of one model."""
+
+    def __init__(self, fleet: FleetModel, keeping: Keeping, possible: Mapping[str, int]) -> None:
+        snapshot = fleet.task.snapshot
+        assert snapshot.shares is not None, "asked only where GPUs are shared by teams"
+        self.fleet, self.keeping, self.possible, self.shares = fleet, keeping, possible, snapshot.shares
+        self.unit = 1 if any(request.shared for request in snapshot.requests.values()) else WHOLE
+        self.fixed = {name: fleet.task.base.counts[name].total() for name in snapshot.requests}
+        self.placed = {name: fleet.of(name) for name in snapshot.requests}
+
+    def guaranteed(self) -> list[Aim]:
+        """What is guaranteed and may stay is not taken by another team."""
+        if not self.shares.guarantees:
+            return []
+        stay: Counter[str] = Counter(self.fixed)
+        for (name, _), count in self.fleet.task.stay.items():
+            stay[name] += count
+        held = self._by_team(lambda name: stay[name], 0)
+        most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
+        return [self._aim("guaranteed", most, self.placed, 0)] if most else []
+
+    def kept(self, level: str, priority: int) -> list[Aim]:
+        """Of what ran."""
+        if not self.keeping.ran or priority not in self.shares.due:
+            return []
+        ran = {name: [var] for name, var in self.keeping.ran.items()}
+        return self._at_each_depth(f"{level}_share_kept", ran, priority)
+
+    def within(self, level: str, priority: int) -> list[Aim]:
+        """Of all that is placed."""
+        return self._at_each_depth(f"{level}_share", self.placed, priority) if priority in self.shares.due else []
+
+    def _at_each_depth(self, name: str, variables: Vars, priority: int) -> list[Aim]:
+        found = []
+        for depth in range(self.shares.depth):
+            most = {team: self.shares.due[priority][team] for team in self.shares.at(depth)}
+            found.append(self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority))
+        return found
+
+    def _by_team(self, count: Callable[[str], int], priority: int) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for name, request in self.fleet.task.snapshot.requests.items():
+            if request.priority >= priority and size(request):
+                for team in self.shares.lines[request.user]:
+                    found[team] += size(request) * count(name)
+        return found
+
+    def _aim(self, name: str, most: Mapping[str, int], variables: Vars, priority: int) -> Aim:
+        """Σ_t min(most_t, fixed_t + Σ_w size_w · variable_w), in whole GPUs where nobody asks for a part of one."""
+        requests = self.fleet.task.snapshot.requests
+        terms: dict[str, Terms] = defaultdict(list)
+        for workload, found in variables.items():
+            request = requests[workload]
+            if request.priority >= priority and size(request):
+                for team in self.shares.lines[request.user]:
+                    terms[team] += [(var, size(request) // self.unit) for var in found]
+        fixed = self._by_team(lambda workload: self.fixed[workload], priority)
+        could = self._by_team(lambda workload: max(self.fixed[workload], self.possible[workload]), priority)
+        value: Terms = []
+        constant = best = 0
+        for team, amount in most.items():
+            has = min(fixed[team], amount) // self.unit
+            left = amount // self.unit - has
+            constant += has
+            best += min(left, could[team] // self.unit - has)
+            if left > 0 and terms[team]:
+                value.append((self._least(f"{name}[{team}]", left, terms[team]), 1))
+        counts = frozenset(w for w in variables if requests[w].priority >= priority and size(requests[w]))
+        return Aim(name, value, constant, 1, constant + best, counts=counts, due=True)
+
+    def _least(self, name: str, most: int, terms: Terms) -> cp_model.IntVar:
+        """min(most, Σ coefficient · variable)"""
+
+        def least(values: Values) -> int:
+            return min(most, sum(coefficient * values[var.index] for var, coefficient in terms))
+
+        total = cp_model.LinearExpr.weighted_sum([var for var, _ in terms], [factor for _, factor in terms])
+        var = self.fleet.new(0, most, name, least)
+        self.fleet.model.add(var <= total)
+        return var
