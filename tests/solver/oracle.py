@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import unittest.mock
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypedDict
 
 from swarm_iac.limits import amounts, judge
@@ -14,14 +14,16 @@ from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
 from swarm_iac.solver.exact.search import EFFORT
+from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import overqualification
 from swarm_iac.solver.repair.unsplitting import split
+from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot import value
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, classify
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify
 
 
 def spreads(snapshot: Snapshot, name: str) -> list[Counter[str]]:
@@ -38,14 +40,19 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
         placed[name] += count
     stays = Counter((a.workload, a.node) for a in classified.stay.values())
     softs = Counter((a.workload, a.node) for a in classified.soft.values())
-    values: list[int] = []
+    values: list[int] = _guaranteed(snapshot, by_workload(stays), placed)
     for level in (2, 1, 0):
         requests = [a for a in snapshot.requests.values() if a.priority == level]
-        for most in (
-            {a.name: sum(c for (n, _), c in stays.items() if n == a.name) for a in requests},
-            {a.name: len(snapshot.running.get(a.name, ())) for a in requests},
-            {a.name: a.members for a in requests},
+        before, after = _of_shares(snapshot, placed, level)
+        values += before
+        for i, most in enumerate(
+            (
+                {a.name: sum(c for (n, _), c in stays.items() if n == a.name) for a in requests},
+                {a.name: len(snapshot.running.get(a.name, ())) for a in requests},
+                {a.name: a.members for a in requests},
+            )
         ):
+            values += after if i == 2 else []
             values.append(sum(a.gpus * a.share * min(most[a.name], placed[a.name]) for a in requests))
             values.append(sum(min(most[a.name], placed[a.name]) for a in requests))
     stayed = {n: sum(c for (m, _), c in stays.items() if m == n) for n, _ in stays}
@@ -61,6 +68,37 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in snapshot.running.items())
     waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
     return (*values, kept, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
+
+
+def _held(snapshot: Snapshot, counts: Mapping[str, int], level: int) -> Counter[str]:
+    """Thousandths of GPUs that each team holds, of the level and those above."""
+    assert snapshot.shares is not None
+    found: Counter[str] = Counter()
+    for name, request in snapshot.requests.items():
+        if request.priority >= level:
+            for team in snapshot.shares.lines[request.user]:
+                found[team] += request.gpus * request.share * counts[name]
+    return found
+
+
+def _guaranteed(snapshot: Snapshot, stays: Counter[str], placed: Counter[str]) -> list[int]:
+    """Before all: what is guaranteed to teams, and may stay."""
+    if snapshot.shares is None or not snapshot.shares.guarantees:
+        return []
+    could, held = _held(snapshot, stays, 0), _held(snapshot, placed, 0)
+    return [sum(min(most, could[team], held[team]) for team, most in snapshot.shares.guarantees.items())]
+
+
+def _of_shares(snapshot: Snapshot, placed: Counter[str], level: int) -> tuple[list[int], list[int]]:
+    """What teams hold of what they are due: before what may stay, and after it."""
+    if snapshot.shares is None or level not in snapshot.shares.due:
+        return [], []
+    due, lines = snapshot.shares.due[level], snapshot.shares.lines
+    held = _held(snapshot, placed, level)
+    ran = _held(snapshot, {n: min(len(snapshot.running.get(n, ())), placed[n]) for n in snapshot.requests}, level)
+    depths = [{line[d] for line in lines.values() if len(line) > d} for d in range(max(map(len, lines.values())))]
+    within, kept = ([sum(min(has[team], due[team]) for team in teams) for teams in depths] for has in (held, ran))
+    return ([*kept, *within], []) if snapshot.stack.solve.reclaim else ([], within)
 
 
 def recarded(snapshot: Snapshot, classified: Classified, counts: Pairs, node: str) -> int:
@@ -112,12 +150,18 @@ def still(placement: Placement, last: Placement) -> Ran:
 
 def every(stack: Stack, last: Placement) -> Iterator[tuple[tuple[int, ...], int, Pairs]]:
     """(values, moves, replicas by workload and node) of every way to put replicas on nodes, rules aside."""
-    snapshot = snapshot_of(stack, last)
+    snapshot = with_shares(stack, last)
     classified = classify(snapshot)
     for picks in itertools.product(*(spreads(snapshot, name) for name in snapshot.requests)):
         counts = Counter({(n, b): c for n, pick in zip(snapshot.requests, picks, strict=True) for b, c in pick.items()})
         values, moves = score(snapshot, classified, counts)
         yield values, moves, counts
+
+
+def with_shares(stack: Stack, last: Placement) -> Snapshot:
+    """What the solver sees, with what teams are due (`test_shares` compares that with another way to work it out)."""
+    snapshot = snapshot_of(stack, last)
+    return shared(snapshot, possible(snapshot))
 
 
 def accepted(stack: Stack, last: Placement, counts: Pairs) -> bool:
@@ -180,7 +224,7 @@ def check_exact(before: Stack, now: Stack) -> None:
     last = solve(before).placement
     solution = solve(now, last)
     assert judge(now, solution.placement, **still(solution.placement, last)) == ()
-    snapshot = snapshot_of(now, last)
+    snapshot = with_shares(now, last)
     ours, optimum = score(snapshot, classify(snapshot), reached(solution))[0], best(now, last)
     local = any(goal.name == "within_numa" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
     assert ours == optimum if not local else ours[:-1] == optimum[:-1]
