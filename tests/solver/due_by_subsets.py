@@ -2,9 +2,10 @@
 
 Teams can hold E_t at once, replicas aside, if and only if for every set M of nodes
 
-    Σ_t max(0, E_t − else_t(M)) ≤ GPUs of M        else_t(M): what t could have without M, by its limits and requests
+    Σ_t max(E_t − else_t(M), Σ_{l in t} max(0, f_l − else_l(M))) ≤ GPUs of M
 
-(Hall's condition). All rise at the same height per share; who is in a set that is full, or has all it wants, stops.
+(Hall's condition). else_t(M): what t could have without M, by its limits and requests; l: the innermost teams, f_l: what
+each is due of the priorities above. All rise at the same height per share; who is in a set that is full, or has all it wants, stops.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fractions import Fraction
 
 from swarm_iac.model.stack import Stack
 
+ENDLESS = 1 << 60
 Sets = list[tuple[frozenset[str], int]]
 #: Of a user: what he wants, and the nodes that suit it.
 Wants = Mapping[str, list[tuple[frozenset[str], int]]]
@@ -25,6 +27,7 @@ class Due:
 
     def __init__(self, stack: Stack, gpus: Mapping[str, int], limits: Mapping[str, int], unit: int) -> None:
         self.stack, self.limits, self.unit = stack, limits, unit
+        self.floors: Mapping[str, int] = {}
         nodes = list(gpus)
         self.sets: Sets = []
         for size in range(len(nodes) + 1):
@@ -40,6 +43,7 @@ class Due:
         for priority in sorted(wants, reverse=True):
             for user, ones in wants[priority].items():
                 so_far.setdefault(user, []).extend(ones)
+            self.floors = above
             above = found[priority] = self._tree(so_far, above)
         return found
 
@@ -59,17 +63,30 @@ class Due:
                 found |= self._users(other, wants)
         return found
 
+    def _leaves(self, name: str, wants: Wants) -> list[str]:
+        inside = [] if name.endswith(" itself") else self._inside(name, wants)
+        return [leaf for other in inside for leaf in self._leaves(other, wants)] or [name]
+
+    def _of_users(self, leaf: str, wants: Wants, gone: frozenset[str]) -> int:
+        """What users of an innermost team could have of nodes that are not `gone`."""
+        users = self.stack.teams[leaf.removesuffix(" itself")].users
+        each = {user: sum(most for nodes, most in wants.get(user, []) if not nodes <= gone) for user in users}
+        return sum(min(self.limits[f"user {user}"], most) for user, most in each.items())
+
     def _without(self, name: str, wants: Wants, gone: frozenset[str]) -> int:
-        """What the team could have of nodes that are not `gone`."""
-        plain = name.removesuffix(" itself")
-        users = self.stack.teams[plain].users
-        own = sum(
-            min(self.limits[f"user {user}"], sum(most for nodes, most in wants.get(user, []) if not nodes <= gone))
-            for user in users
-        )
-        if plain == name:
-            own += sum(self._without(other, wants, gone) for other, team in self.stack.teams.items() if team.parent == name)
-        return min(own, self.limits[f"team {plain}"])
+        """What the team could have of nodes that are not `gone`, where each inside it has its floor in any case."""
+        leaves = self._leaves(name, wants)
+        own = {leaf: self._of_users(leaf, wants, gone) for leaf in leaves}
+        inside = [] if leaves == [name] else self._inside(name, wants)
+        found = sum(self._without(other, wants, gone) for other in inside) if inside else own[name]
+        floors = sum(self.floors.get(leaf, 0) for leaf in leaves)
+        kept = sum(min(self.floors.get(leaf, 0), own[leaf]) for leaf in leaves)
+        return min(found, self.limits.get(f"team {name}", ENDLESS) - floors + kept)
+
+    def _needs(self, name: str, value: Fraction | int, wants: Wants, some: frozenset[str]) -> Fraction | int:
+        """What the team has to have of these nodes."""
+        owed = (self.floors.get(leaf, 0) - self._of_users(leaf, wants, some) for leaf in self._leaves(name, wants))
+        return max(value - self._without(name, wants, some), sum(max(0, one) for one in owed))
 
     def _guarantee(self, name: str) -> int:
         inside = sum(self._guarantee(other) for other, team in self.stack.teams.items() if team.parent == name)
@@ -104,8 +121,7 @@ class Due:
         if total is not None and sum(values[team] for team in teams) > total:
             return False
         return all(
-            sum(max(0, value - self._without(team, wants, some)) for team, value in values.items()) <= most
-            for some, most in self.sets
+            sum(self._needs(team, value, wants, some) for team, value in values.items()) <= most for some, most in self.sets
         )
 
     def _fill(
@@ -130,7 +146,7 @@ class Due:
             stops = {Fraction(0)}
             for team in teams:
                 if weights[team]:
-                    elses = [self._without(team, wants, some) for some, _ in self.sets]
+                    elses = [self._without(team, wants, some) + self._needs(team, 0, wants, some) for some, _ in self.sets]
                     stops |= {Fraction(each, weights[team]) for each in (floors[team], tops[team], *elses)}
             good = max((stop for stop in stops if stop >= height and self._fits(at(stop), total, teams, wants)), default=height)
             bad = min((stop for stop in stops if stop > good and not self._fits(at(stop), total, teams, wants)), default=None)
@@ -158,7 +174,7 @@ class Due:
         for some, most in self.sets:
             pairs.append(
                 (
-                    *(sum(max(0, value - self._without(team, wants, some)) for team, value in v.items()) for v in (low, high)),
+                    *(sum(self._needs(team, value, wants, some) for team, value in v.items()) for v in (low, high)),
                     most,
                 )
             )

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.shares.filling import Claim, Filled, Filling
-from swarm_iac.solver.shares.network import Request, Supply
+from swarm_iac.solver.shares.network import Network, Request, Supply
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, MACHINE
-from swarm_iac.solver.snapshot.snapshot import CLUSTER, NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest, of_team, of_user
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
 from swarm_iac.solver.snapshot.value import size
 
@@ -69,7 +69,9 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     for priority in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
         requests = _requests(snapshot, lines, pools, possible, priority)
         wants[priority] = _wants(requests)
-        tree = _Tree(Filling(requests, supply, unit), stack, inside, guarantees, wants[priority], above, priority)
+        tree = _Tree(
+            Filling(Network(requests, supply, above), unit), stack, inside, guarantees, wants[priority], above, priority
+        )
         above = due[priority] = tree.filled()
         steps += tree.steps
     entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim)
@@ -174,12 +176,11 @@ def _requests(
     priority: int,
 ) -> tuple[Request, ...]:
     """What is asked for of the priority and those above, by user and pools."""
-    wants: Counter[tuple[str, tuple[str, ...], frozenset[str]]] = Counter()
+    wants: Counter[tuple[str, frozenset[str]]] = Counter()
     for name, request in snapshot.requests.items():
         if request.priority >= priority and size(request) and possible[name]:
-            scopes = tuple(reversed(request.chain[:-1]))
-            wants[request.user, scopes, pools[name]] += size(request) * possible[name]
-    return tuple(Request(lines[user], scopes, suit, most) for (user, scopes, suit), most in wants.items())
+            wants[request.user, pools[name]] += size(request) * possible[name]
+    return tuple(Request(user, lines[user], suit, most) for (user, suit), most in wants.items() if lines[user])
 
 
 def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[str, Counter[str]]]:
@@ -215,8 +216,10 @@ def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[
         found[request.name] |= {pool}
         if host.name in home:
             most[home[host.name]] -= held
-    limits = {scope: values[_GPUS] for scope, values in snapshot.scopes.items() if scope != CLUSTER}
-    return found, Supply(most, limits, snapshot.scopes[CLUSTER][_GPUS]), models
+    limits = {scope: values[_GPUS] for scope, values in snapshot.scopes.items()}
+    teams = {team: limits.get(of_team(team), ENDLESS) for team in snapshot.stack.teams}
+    users = {user: limits.get(of_user(user), ENDLESS) for user in snapshot.stack.users()}
+    return found, Supply(most, teams, users, limits[CLUSTER]), models
 
 
 def _only_stays(snapshot: Snapshot) -> Iterator[tuple[WorkloadRequest, NodeCapacity, int]]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from swarm_iac.solver.shares.network import Request, Supply, flow
+from swarm_iac.solver.shares.network import Network
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Filled:
 class Filling:
     """Fills for teams beside others that have what they are due."""
 
-    def __init__(self, requests: tuple[Request, ...], supply: Supply, unit: int) -> None:
-        self.requests, self.supply, self.unit = requests, supply, unit
+    def __init__(self, network: Network, unit: int) -> None:
+        self.network, self.unit = network, unit
 
     def fill(self, claims: Sequence[Claim], beside: dict[str, int], total: int | None) -> Filled:
         """What is `claims`' together is at most `total`; the teams `beside` keep what they are due."""
@@ -72,8 +72,9 @@ class Filling:
 
     def _alone(self, one: Claim, beside: dict[str, int]) -> int:
         """The most that it could have if those that fill with it had nothing."""
-        asked = beside | {one.team: one.wants}
-        return max(one.floor, flow(self.requests, self.supply, asked).carried - sum(beside.values()))
+        asked = beside | {one.team: max(one.wants, one.floor)}
+        others = sum(self.network.floors.values()) - sum(map(self.network.floor, asked))
+        return max(one.floor, self.network.flow(asked).carried - sum(beside.values()) - others)
 
     def _height(
         self,
@@ -91,7 +92,7 @@ class Filling:
             values |= exact | {team: Fraction(due) for team, due in beside.items()}
             scale = _denominator(values)
             asked = {team: int(value * scale) for team, value in values.items()}
-            cut = flow(self.requests, self.supply, asked, scale)
+            cut = self.network.flow(asked, scale)
             if cut.carried >= sum(asked.values()):
                 return height, tight, pools
             tight = tuple(team for team in rising if team in cut.short)
@@ -110,7 +111,7 @@ class Filling:
         for one in order:
             more = min(self.unit, one.wants - due[one.team])
             asked = beside | due | {one.team: due[one.team] + more}
-            if 0 < more <= left and flow(self.requests, self.supply, asked).carried >= sum(asked.values()):
+            if 0 < more <= left and self.network.flow(asked).carried >= sum(asked.values()):
                 due[one.team] += more
                 left -= more
         return due

@@ -1,9 +1,10 @@
 """Which GPUs can serve whom? A flow from teams over limits and kinds of requests to the GPUs that suit them.
 
-    team ─► limits inside it ─► its user's ─► what he requests of one kind ─► GPUs of one pool ─► limit of the cluster
+    team ─► its limit ─► teams inside it ─► limits of users ─► requests of one kind ─► GPUs of one pool ─► limit of the cluster
 
 A pool is all GPUs that suit the same requests. Every vector of GPUs that teams can hold at once, indivisible replicas and
-other resources aside, is a flow, and the minimum cut names what is in the way of more (Ford and Fulkerson 1956). Amounts are
+other resources aside, is a flow, and the minimum cut names what is in the way of more (Ford and Fulkerson 1956). What a team
+with no other inside it has as its floor enters there, so that it is not served by requests of another one. Amounts are
 integers: thousandths of a GPU times a scale.
 """
 
@@ -19,20 +20,21 @@ ENDLESS = 1 << 60
 
 @dataclass(frozen=True)
 class Request:
-    """Of one user, what suits the same pools. `scopes`: limits that count it, outermost first; the user's is the last."""
+    """Of one user, what suits the same pools."""
 
-    line: tuple[str, ...]  # the teams around it, outermost first
-    scopes: tuple[str, ...]
+    user: str
+    line: tuple[str, ...]  # the teams around him, outermost first
     pools: frozenset[str]
     wants: int  # thousandths of GPUs
 
 
 @dataclass(frozen=True)
 class Supply:
-    """GPUs by pool, and the limits of scopes, in thousandths of GPUs."""
+    """GPUs by pool, and the limits of teams and users, in thousandths of GPUs."""
 
     pools: Mapping[str, int]
-    limits: Mapping[str, int]
+    teams: Mapping[str, int]
+    users: Mapping[str, int]
     cluster: int
 
 
@@ -46,33 +48,51 @@ class Cut:
     pools: frozenset[str]  # the GPUs that hold those back
 
 
-def flow(requests: tuple[Request, ...], supply: Supply, asked: Mapping[str, int], scale: int = 1) -> Cut:
-    """The most that can be carried where each team has at most what it `asked`, and everything else is times `scale`.
+class Network:
+    """The requests of some teams. `floors`: of each innermost team what it has in any case."""
 
-    Of the teams in a request's line the one that asked counts; a request of nobody who asked is left out.
-    """
-    graph = _Graph()
-    for name, most in asked.items():
-        graph.edge("", f"team {name}", most)
-    for i, one in enumerate(requests):
-        team = next((team for team in reversed(one.line) if team in asked), "")
-        if not team or not one.wants:
-            continue
-        at = f"team {team}"
-        for scope in one.scopes:
-            # The same scope inside another team is another bound; who asks is inside of it then, and has it as a bound alone.
-            graph.edge(at, f"scope {team} {scope}", supply.limits.get(scope, ENDLESS) * scale)
-            at = f"scope {team} {scope}"
-        graph.edge(at, f"request {i}", one.wants * scale)
-        for pool in one.pools:
-            graph.edge(f"request {i}", f"pool {pool}", ENDLESS * scale)
-    for pool, most in supply.pools.items():
-        graph.edge(f"pool {pool}", "cluster", most * scale)
-    graph.edge("cluster", "GPUs", supply.cluster * scale)
-    carried, reached = graph.run("", "GPUs")
-    short = frozenset(team for team in asked if f"team {team}" in reached)
-    pools = frozenset(pool for pool in supply.pools if f"pool {pool}" in reached)
-    return Cut(carried, short, carried - sum(most for team, most in asked.items() if team not in short), pools)
+    def __init__(self, requests: tuple[Request, ...], supply: Supply, floors: Mapping[str, int]) -> None:
+        self.requests, self.supply = requests, supply
+        self.floors = {one.line[-1]: floors.get(one.line[-1], 0) for one in requests}
+        self.inside: dict[str, int] = {}
+        for line in {one.line for one in requests}:
+            for team in line:
+                self.inside[team] = self.inside.get(team, 0) + self.floors[line[-1]]
+
+    def floor(self, team: str) -> int:
+        """The floors of all teams inside the team, together."""
+        return self.inside.get(team, 0)
+
+    def flow(self, asked: Mapping[str, int], scale: int = 1) -> Cut:
+        """The most that can be carried where each team has at most what it `asked`, and everything else is times `scale`.
+
+        Of the teams in a request's line one has asked at most; where none has, its team has its floor.
+        """
+        graph = _Graph()
+        rest = {team: most - self.floor(team) * scale for team, most in asked.items()}
+        for name, most in rest.items():
+            graph.edge("", f"team {name}", most)
+        for i, one in enumerate(self.requests):
+            first = next((place for place, team in enumerate(one.line) if team in asked), len(one.line))
+            for team, inner in zip(one.line[first:], (*one.line[first + 1 :], ""), strict=False):
+                limit = self.supply.teams.get(team, ENDLESS) - self.floor(team)
+                graph.edge(f"team {team}", f"in {team}", max(0, limit) * scale)
+                graph.edge(f"in {team}", f"team {inner}" if inner else f"users of {team}", ENDLESS * scale)
+            graph.edge("", f"users of {one.line[-1]}", self.floors[one.line[-1]] * scale)
+            graph.edge(f"users of {one.line[-1]}", f"user {one.user}", self.supply.users.get(one.user, ENDLESS) * scale)
+            graph.edge(f"user {one.user}", f"request {i}", one.wants * scale)
+            for pool in one.pools:
+                graph.edge(f"request {i}", f"pool {pool}", ENDLESS * scale)
+        for pool, most in self.supply.pools.items():
+            graph.edge(f"pool {pool}", "cluster", most * scale)
+        graph.edge("cluster", "GPUs", self.supply.cluster * scale)
+        carried, reached = graph.run("", "GPUs")
+        short = frozenset(team for team in asked if f"team {team}" in reached)
+        most = carried - sum(most for team, most in rest.items() if team not in short)
+        most -= sum(floor * scale for floor in self.floors.values())  # those that are not reached are cut, and all others count
+        most += sum(self.floor(team) * scale for team in short)
+        pools = frozenset(pool for pool in self.supply.pools if f"pool {pool}" in reached)
+        return Cut(carried, short, most, pools)
 
 
 class _Graph:
