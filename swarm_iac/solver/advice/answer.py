@@ -15,6 +15,7 @@ from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
 from swarm_iac.solver.explain.move_causes import moved_for
+from swarm_iac.solver.explain.team_shares import with_shares
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.solution import Explanation, Fix
@@ -38,7 +39,7 @@ def why(
     known. `tiny`: see Bench. Raises KeyError for an unknown workload.
     """
     watch = watch or Watch()
-    snapshot = snapshot_of(stack, placement, today)
+    snapshot = with_shares(snapshot_of(stack, placement, today))
     request, capacity = snapshot.requests[workload], capacity_of(snapshot, placement)
     placed = capacity.counts[workload].total()
     before = placement if last is None else last
@@ -81,6 +82,7 @@ def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tup
     capacity = causes.seen(request)
     rules = conflict.reasons_for(capacity, request, found.rules, lower=capacity is not causes.capacity)
     shown = [one for one in rules if one.rule != STATES or one.besides]
+    shown += causes.of_teams(request)
     shown += [messages.closed(capacity.snapshot, node) for node in found.closed]
     shown += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
     if found.holders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.solver.explain.team_shares import called_back
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified
 from swarm_iac.solver.solution import Move
@@ -18,7 +19,13 @@ def moves_with_causes(snapshot: Snapshot, classified: Classified, placement: Pla
             if target != was.node or _other_card(snapshot, was, now[was.name]):
                 forced = was.name not in classified.stay
                 moves.append(
-                    Move(name=was.name, source=was.node, target=target, forced=forced, why=_why(snapshot, was, target, forced))
+                    Move(
+                        name=was.name,
+                        source=was.node,
+                        target=target,
+                        forced=forced,
+                        why=_why(snapshot, placement, was, target, forced),
+                    )
                 )
     return tuple(sorted(moves, key=lambda move: move.name))
 
@@ -36,7 +43,7 @@ def _left(snapshot: Snapshot, gang: str) -> str:
     return next((node for node in nodes if node not in snapshot.nodes or snapshot.nodes[node].state in ("drain", "lost")), "")
 
 
-def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
+def _why(snapshot: Snapshot, placement: Placement, was: Allocation, target: str, forced: bool) -> str:
     host = snapshot.nodes.get(was.node)
     if host is None:
         return f"{was.node} is no longer in the stack"
@@ -50,11 +57,12 @@ def _why(snapshot: Snapshot, was: Allocation, target: str, forced: bool) -> str:
     if target:
         same = target == was.node
         return "changes its GPU, since parts of GPUs fit there in no other way" if same else "frees capacity for others"
-    return _why_stopped(snapshot, was)
+    return _why_stopped(snapshot, placement, was)
 
 
-def _why_stopped(snapshot: Snapshot, was: Allocation) -> str:
+def _why_stopped(snapshot: Snapshot, placement: Placement, was: Allocation) -> str:
     request = snapshot.requests[was.workload]
     if request.gang and request.members > len(snapshot.running[was.workload]):
         return f"its gang has {request.members} members now, and not all have a place"
-    return "stops for a higher priority"
+    lent = called_back(snapshot, Placement(allocations=snapshot.last), placement, was)
+    return lent or "stops for a higher priority"

@@ -43,24 +43,31 @@ class TeamGoals:
             stay[name] += count
         held = self._by_team(lambda name: stay[name], 0)
         most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
-        return [self._aim("guaranteed", most, self.placed, 0)] if most else []
+        return [self._aim("guaranteed", most, self.placed, 0, self._possible)] if most else []
 
     def kept(self, level: str, priority: int) -> list[Aim]:
         """Of what ran."""
         if not self.keeping.ran or priority not in self.shares.due:
             return []
         ran = {name: [var] for name, var in self.keeping.ran.items()}
-        return self._at_each_depth(f"{level}_share_kept", ran, priority)
+        return self._at_each_depth(f"{level}_share_kept", ran, priority, self._ran)
 
     def within(self, level: str, priority: int) -> list[Aim]:
         """Of all that is placed."""
-        return self._at_each_depth(f"{level}_share", self.placed, priority) if priority in self.shares.due else []
+        known = priority in self.shares.due
+        return self._at_each_depth(f"{level}_share", self.placed, priority, self._possible) if known else []
 
-    def _at_each_depth(self, name: str, variables: Vars, priority: int) -> list[Aim]:
+    def _possible(self, workload: str) -> int:
+        return self.possible[workload]
+
+    def _ran(self, workload: str) -> int:
+        return self.fixed[workload] + self.fleet.task.running[workload]
+
+    def _at_each_depth(self, name: str, variables: Vars, priority: int, most_of: Callable[[str], int]) -> list[Aim]:
         found = []
         for depth in range(self.shares.depth):
             most = {team: self.shares.due[priority][team] for team in self.shares.at(depth)}
-            found.append(self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority))
+            found.append(self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority, most_of))
         return found
 
     def _by_team(self, count: Callable[[str], int], priority: int) -> Counter[str]:
@@ -71,7 +78,7 @@ class TeamGoals:
                     found[team] += size(request) * count(name)
         return found
 
-    def _aim(self, name: str, most: Mapping[str, int], variables: Vars, priority: int) -> Aim:
+    def _aim(self, name: str, most: Mapping[str, int], variables: Vars, priority: int, most_of: Callable[[str], int]) -> Aim:
         """Σ_t min(most_t, fixed_t + Σ_w size_w · variable_w), in whole GPUs where nobody asks for a part of one."""
         requests = self.fleet.task.snapshot.requests
         terms: dict[str, Terms] = defaultdict(list)
@@ -81,7 +88,7 @@ class TeamGoals:
                 for team in self.shares.lines[request.user]:
                     terms[team] += [(var, size(request) // self.unit) for var in found]
         fixed = self._by_team(lambda workload: self.fixed[workload], priority)
-        could = self._by_team(lambda workload: max(self.fixed[workload], self.possible[workload]), priority)
+        could = self._by_team(lambda workload: max(self.fixed[workload], most_of(workload)), priority)
         value: Terms = []
         constant = best = 0
         for team, amount in most.items():

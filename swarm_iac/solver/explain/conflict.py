@@ -24,6 +24,7 @@ from swarm_iac.solver.explain.counting import (
     reach,
 )
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
+from swarm_iac.solver.explain.team_shares import pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, TEAM, USER, beyond_chain, of_chain
@@ -192,8 +193,14 @@ class Causes:
         if alike in self.explained and self.explained[alike][1]:
             return _renamed(*self.explained[alike], request.name)
         found = _reasons(capacity, request, rules, lower=capacity is not self.capacity)
-        self.explained[alike] = request.name, found and (*found, *self._immovable(capacity, request))
+        found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request))
+        self.explained[alike] = request.name, found
         return self.explained[alike][1] or self._unspent(request)
+
+    def of_teams(self, request: WorkloadRequest) -> tuple[Reason, ...]:
+        """What the shares of teams have to do with it."""
+        reason = pending(self.capacity.snapshot, self.capacity.counts, request)
+        return (reason,) if reason else ()
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""

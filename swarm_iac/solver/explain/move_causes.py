@@ -14,6 +14,7 @@ from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
+from swarm_iac.solver.explain.team_shares import called_back, with_shares
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 
@@ -22,7 +23,7 @@ def moved_for(
     stack: Stack, placement: Placement, workload: str, last: Placement, today: datetime.date | None
 ) -> tuple[Reason, ...]:
     """One reason for each replica of the workload that ran and is no longer where it was."""
-    snapshot = snapshot_of(stack, last, today)
+    snapshot = with_shares(snapshot_of(stack, last, today))
     now = placement.by_name()
     causes = []
     for was in snapshot.running.get(workload, ()):
@@ -76,7 +77,8 @@ def _beside(
         path = f"workloads.{was.workload}.gang"
         return Reason(rule="gang_is_whole_or_absent", text=f"{head}, because {why}", path=path)
     if found.names:
-        return _for(snapshot, placement, was, head, found.names)
+        lent = called_back(snapshot, last, placement, was) if not now else ""
+        return _for(snapshot, placement, was, head, found.names, lent)
     if found.broken:
         return _broken(head, was, found, resized=resized)
     if now and (better := gain(snapshot.stack, placement, was, now)):
@@ -99,7 +101,9 @@ def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason
     return Reason(rule="does_not_fit", text=f"{head}, because {what}: {found.text()}", path=path)
 
 
-def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, names: tuple[str, ...]) -> Reason:
+def _for(
+    snapshot: Snapshot, placement: Placement, was: Allocation, head: str, names: tuple[str, ...], lent: str = ""
+) -> Reason:
     """Those that came to its node, or else anywhere, of the workloads that it left for."""
     parts = []
     ran = {a.name: a for found in snapshot.running.values() for a in found}
@@ -110,7 +114,7 @@ def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, n
         states = [f"{node}: {state}" for node in left if (state := _state(snapshot, node)) in ("drain", "lost")]
         forced = f", which had to leave ({'; '.join(states)})" if states else ""
         parts.append(", ".join(here) + forced)
-    text = f"{head}, because of {' and '.join(parts)}"
+    text = f"{head}, because of {' and '.join(parts)}" + (f"; it was {lent}" if lent else "")
     return Reason(rule="frees_capacity", text=text, path=f"workloads.{names[0]}")
 
 

@@ -91,7 +91,8 @@ def explained(placement: Placement, proof: Proof | None) -> Placement:
 
 
 def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
-    """Digests of all that a placement is decided from on a day, by part: nodes, limits, workloads, solve, on_grow, movable.
+    """Digests of all that a placement is decided from on a day, by part: nodes, limits, workloads, solve, on_grow, movable,
+    shares.
 
     What a rack has is written out as it is, key by key, so that a change of it can be named.
     Left out is what moves nothing: how a workload runs, how a node is reached, what is only tuned.
@@ -123,6 +124,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         **racks,
         **({_ON_GROW: digest(stop)} if stop else {}),
         **({"movable": digest(firm)} if firm else {}),
+        **({"shares": digest(_shares(stack))} if stack.fair else {}),
     }
 
 
@@ -130,6 +132,12 @@ def _teams(stack: Stack) -> list[object]:
     """Whose use counts in whose limits; nothing where no team has any, so that digests from before hold."""
     teams = {name: team.model_dump(mode="json", exclude={"share"}) for name, team in stack.teams.items()}
     return [teams] if stack.limits_teams else []
+
+
+def _shares(stack: Stack) -> list[object]:
+    """What is due to teams follows from who is in which, their weights and guarantees."""
+    teams = [(name, one.share, int(one.guarantee.gpus), one.parent, sorted(one.users)) for name, one in stack.teams.items()]
+    return [stack.solve.reclaim, *teams]
 
 
 def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, str]) -> tuple[str, ...]:

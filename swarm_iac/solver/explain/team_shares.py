@@ -1,0 +1,97 @@
+"""What do shares of teams have to do with a workload that is pending, or that was stopped?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from swarm_iac.model.device import WHOLE
+from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.shares.entitled import shared
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.tasks import Pairs
+from swarm_iac.solver.snapshot.value import held_by_teams, size
+from swarm_iac.units import GpuCount
+
+RULE = "share"
+#: So many other teams are named.
+NAMED = 3
+
+
+def with_shares(snapshot: Snapshot) -> Snapshot:
+    """The snapshot, with what teams are due where GPUs are shared by them."""
+    return snapshot if snapshot.shares or not snapshot.stack.fair else shared(snapshot, possible(snapshot))
+
+
+def pending(snapshot: Snapshot, counts: Mapping[str, Mapping[str, int]], request: WorkloadRequest) -> Reason | None:
+    """What its team holds, what it is due, and who holds the rest, for one that finds no GPUs. `counts`: by workload and node.
+
+    None where that has no part in it: another priority holds the GPUs, or nobody of another team.
+    """
+    if snapshot.shares is None or not size(request):
+        return None
+    pairs: Pairs = Pairs({(name, node): count for name, nodes in counts.items() for node, count in nodes.items()})
+    held, due = held_by_teams(snapshot, pairs)[request.priority], snapshot.shares.due[request.priority]
+    line = snapshot.shares.lines[request.user]
+    for depth, team in enumerate(line):
+        others = [other for other in _beside(snapshot, line, depth) if held[other]]
+        if not others:
+            continue
+        lent = [other for other in others if held[other] > due[other]]
+        text = f"{_team(team)} holds {_gpus(held[team])} and is due {GpuCount(due[team])}"
+        if held[team] + size(request) <= due[team] and lent:
+            why = "" if snapshot.shares.reclaim else "; what is lent is not called back while it runs (`solve.reclaim: false`)"
+            text = f"{text}; the rest is lent to {_others(lent, held, due)}{why}"
+            return Reason(rule=RULE, text=text, path="solve.reclaim")
+        if held[team] + size(request) > due[team]:
+            owed = [other for other in others if held[other] <= due[other]]
+            more = f"; beside it {_others(owed, held, due)}" if owed else ""
+            return Reason(rule=RULE, text=text + more, path=_path(snapshot, team))
+    return None
+
+
+def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Allocation) -> str:
+    """For whom a replica was called back that was stopped for its equals: both teams, with their figures. Else empty."""
+    request = snapshot.requests[was.workload]
+    if snapshot.shares is None or not snapshot.shares.reclaim or not size(request):
+        return ""
+    then, now = (held_by_teams(snapshot, _pairs(snapshot, one))[request.priority] for one in (before, after))
+    due, line = snapshot.shares.due[request.priority], snapshot.shares.lines[request.user]
+    ran = {one.name for one in before.going()}
+    if any(one.name not in ran and snapshot.requests[one.workload].priority > request.priority for one in after.on(was.node)):
+        return ""
+    for depth, team in enumerate(line):
+        gains = [other for other in _beside(snapshot, line, depth) if now[other] > then[other] and then[other] < due[other]]
+        if then[team] > due[team] and gains:
+            text = f"lent to {_team(team)}, which held {_gpus(then[team])} and is due {GpuCount(due[team])}"
+            return f"{text}: called back for {_others(gains, now, due)}"
+    return ""
+
+
+def _pairs(snapshot: Snapshot, placement: Placement) -> Pairs:
+    return Pairs((one.workload, one.node) for one in placement.going() if one.workload in snapshot.requests)
+
+
+def _beside(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> list[str]:
+    """The other teams inside the same one."""
+    lines = snapshot.shares.lines.values() if snapshot.shares else ()
+    found = {one[depth] for one in lines if len(one) > depth and one[:depth] == line[:depth]}
+    return sorted(found - {line[depth]})
+
+
+def _others(teams: list[str], held: Mapping[str, int], due: Mapping[str, int]) -> str:
+    parts = [f"{_team(team)} ({GpuCount(held[team])}, due {GpuCount(due[team])})" for team in teams[:NAMED]]
+    return ", ".join(parts) + (f" and {len(teams) - NAMED} more teams" if len(teams) > NAMED else "")
+
+
+def _team(name: str) -> str:
+    return f"team {name}"
+
+
+def _gpus(milli: int) -> str:
+    return f"{GpuCount(milli)} GPU{'' if milli == WHOLE else 's'}"
+
+
+def _path(snapshot: Snapshot, team: str) -> str:
+    known = team in snapshot.stack.teams
+    return f"teams.{team}.share" if known else f"teams.{team.partition(' ')[0]}.users"
