@@ -14,7 +14,7 @@ from swarm_iac.cli.commands import answers, apply, inspection, operator, sandbox
 GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
-    "Look at the fleet": ("status", "ps", "limits", "logs", "shell", "history", "assert"),
+    "Look at the fleet": ("status", "ps", "limits", "shares", "logs", "shell", "history", "assert"),
     "Work on nodes": ("drain", "undrain", "cordon", "uncordon", "lost", "ready"),
     "Set up": ("init", "discover", "adopt", "demo", "sandbox", "env", "toolchain", "program"),
 }

@@ -26,7 +26,7 @@ from swarm_iac.stackfile.reading.text import decode, read
 Shape = TypeVar("Shape", bound=BaseModel)
 
 #: The only values that are true or false; elsewhere pydantic would read true as 1.
-SWITCHES = ("pinned", "gpu_persistence", "confined", "movable", "hold")
+SWITCHES = ("pinned", "gpu_persistence", "confined", "movable", "hold", "reclaim")
 
 
 def load(path: Path, *, policies: Path | None = None, today: datetime.date) -> Loaded:

@@ -1,4 +1,4 @@
-"""Which commands explain a decision or try another one? why, limits, what-if, rebalance, replay."""
+"""Which commands explain a decision or try another one? why, limits, shares, what-if, rebalance, replay."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from swarm_iac.cli.commands.apply import Detailed, Positional, Stack
 from swarm_iac.cli.commands.inspection import Json, Offline
@@ -234,6 +235,33 @@ def limits(named: Positional = "", stack: Stack = "dev", source: From = None, js
         show(table(f"limits of fleet {decision.stack.fleet}", limit_table.heads(rows), limit_table.cells(rows)))
 
 
+def shares(named: Positional = "", stack: Stack = "dev", source: From = None, json: Json = False) -> None:
+    """What each team is due of the GPUs, worked out line by line, what it holds, and what is lent to it.
+
+    By the shares and guarantees of teams in the stack file. Counted as decided; no machine is asked.
+
+    Example: swarm shares
+    """
+    from swarm_iac.cli.terminal import progress
+
+    decision = progress.followed(lambda progress: _standing(named or stack, source, progress), quiet=json)
+    if not decision.stack.fair:
+        raise Refused(
+            "no team has a share or a guarantee, so GPUs are not shared by teams",
+            hint="give teams their weights: `teams: {research: {share: 3}, product: {share: 2}}`",
+        )
+    from swarm_iac.cli.decisions import share_report
+
+    found = share_report.report(decision, datetime.date.today())
+    if json:
+        show_json(share_report.as_json(found))
+        return
+    show(
+        Text("\n".join(share_report.lines(found)) + "\n"),
+        table(f"shares of fleet {decision.stack.fleet}", share_report.HEADS, share_report.cells(found)),
+    )
+
+
 def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
     """The current decision; nothing is written to get it."""
     return deciding.peek(str(source) if source else stack, progress)
@@ -246,6 +274,6 @@ def _options(stack: str, source: Path | None) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to `app`."""
-    for command in (why, limits, rebalance, replay):
+    for command in (why, limits, shares, rebalance, replay):
         app.command()(command)
     app.command("what-if")(what_if)

@@ -21,6 +21,7 @@ from swarm_iac.solver.advice.relaxation import Relaxation
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
+from swarm_iac.solver.explain.team_shares import pending
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
 from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, POWER, RACK, Budget, of_chain
@@ -47,7 +48,7 @@ class Relaxations:
     def of(self, conflict: Conflict) -> list[Relaxation]:
         """One for each rule and holder, and for asking less often or more urgently; sure ones first, then cheap ones."""
         found = [relaxation for rule in conflict.rules for relaxation in self._of_rule(rule)]
-        found += [*self._ended(conflict), *self._fewer(), *self._urgent()]
+        found += [*self._ended(conflict), *self._fewer(), *self._urgent(), *self._called_back()]
         found += [relaxation for name in conflict.holders[:HOLDERS] for relaxation in self._given_up(name)]
         firm = [name for name in conflict.holders if not self.capacity.snapshot.requests[name].movable]
         found += [Relaxation("move", Edit(path=f"workloads.{name}.movable", value=None), 200, True) for name in firm[:HOLDERS]]
@@ -185,6 +186,12 @@ class Relaxations:
                 whole = self._fits(without(self.capacity, lower - {self.request.name}))
                 change = 2000 * (level - self.request.priority)
                 yield Relaxation("request", Edit(path=f"{self.here}.priority", value=name), change, whole)
+
+    def _called_back(self) -> Iterator[Relaxation]:
+        """What is lent to other teams could be called back."""
+        reason = pending(self.capacity.snapshot, self.capacity.counts, self.request)
+        if reason is not None and reason.path == "solve.reclaim" and not self.stack.solve.reclaim:
+            yield Relaxation("limit", Edit(path="solve.reclaim", value=True), 1500, whole=False)
 
     def _given_up(self, holder: str) -> Iterator[Relaxation]:
         """Another workload asks for fewer replicas; a gang goes as a whole. The costliest edit: it is someone else's."""

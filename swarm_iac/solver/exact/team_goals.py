@@ -61,7 +61,8 @@ class TeamGoals:
         return self.possible[workload]
 
     def _ran(self, workload: str) -> int:
-        return self.fixed[workload] + self.fleet.task.running[workload]
+        ran = self.fixed[workload] + self.fleet.task.running[workload]
+        return min(ran, self.possible[workload])
 
     def _at_each_depth(self, name: str, variables: Vars, priority: int, most_of: Callable[[str], int]) -> list[Aim]:
         found = []

@@ -16,6 +16,7 @@ from swarm_iac.model.resources.row import LimitKey, Resource
 from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
 from swarm_iac.model.stack import Ceiling, Stack
 from swarm_iac.model.workload import Workload
+from swarm_iac.stackfile.checks.guarantees import guarantee_problems
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Source
 
@@ -71,7 +72,7 @@ def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Pla
     if stack.workloads and not stack.nodes:
         message = "there are workloads, and no nodes to run them"
         problems.append(Problem(source.place("workloads"), "workloads", message, "list machines under `nodes:`"))
-    return problems
+    return problems + guarantee_problems(stack, source)
 
 
 def _parts(workload: Workload) -> tuple[_Part, ...]:

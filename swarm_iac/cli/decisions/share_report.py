@@ -1,0 +1,175 @@
+"""What is each team due of the GPUs, line by line as it can be checked with a pencil, and what does it hold?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from swarm_iac.decision import Decision
+from swarm_iac.model.device import WHOLE
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.shares.entitled import Step, Worked, entitled
+from swarm_iac.solver.shares.filling import Claim, Round
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.tasks import Pairs
+from swarm_iac.solver.snapshot.value import held_by_teams
+
+_NAMES = {number: name for name, number in PRIORITIES.items()}
+
+
+@dataclass(frozen=True)
+class Report:
+    """How it was worked out, and what each team holds, by priority, of it and those above; in thousandths of GPUs."""
+
+    stack: Stack
+    worked: Worked
+    held: dict[int, dict[str, int]]
+
+
+def report(decision: Decision, today: datetime.date) -> Report:
+    """From the stack and what is decided, whatever runs by now."""
+    snapshot = snapshot_of(decision.stack, decision.placement, today)
+    worked = entitled(snapshot, possible(snapshot))
+    known = (one for one in decision.placement.going() if one.workload in snapshot.requests)
+    counts: Pairs = Pairs((one.workload, one.node) for one in known)
+    held = held_by_teams(replace(snapshot, shares=worked.entitlements), counts)
+    return Report(decision.stack, worked, {priority: dict(teams) for priority, teams in held.items()})
+
+
+def lines(found: Report) -> Iterator[str]:
+    """The arithmetic: what there is, then one paragraph each time that GPUs are dealt out."""
+    yield f"GPUs: {_pool(found, found.worked.supply.pools)}"
+    for step in found.worked.steps:
+        if step.filled.claims:
+            yield ""
+            yield from _step(found, step)
+
+
+def _step(found: Report, step: Step) -> Iterator[str]:
+    level = _NAMES[step.priority]
+    above = "" if step.priority == max(PRIORITIES.values()) else " and above"
+    whose = f"teams inside {step.around}, {_gpus(step.total or 0)}" if step.around else "all teams"
+    what = "guaranteed GPUs first" if step.kind == "guarantee" else "by share"
+    yield f"priority {level}{above}, {whose}: {what}"
+    for one in (one for one in step.filled.claims if one.share):
+        floor = f", has {_number(one.floor)} already" if one.floor else ""
+        weight = f"guarantee {_number(one.share)}" if step.kind == "guarantee" else f"share {one.share}"
+        yield f"  {one.team}: {weight}, asks for {_number(one.wants)}{floor}"
+    for each in step.filled.rounds:
+        yield f"  {_round(found, step, each)}"
+    if any(value != step.filled.due[team] for team, value in step.filled.exact.items()):
+        due = ", ".join(f"{team} {_number(most)}" for team, most in step.filled.due.items())
+        yield f"  in whole GPUs, the rest to the largest remainders, then by name: {due}"
+
+
+def _round(found: Report, step: Step, each: Round) -> str:
+    claims = {one.team: one for one in step.filled.claims if one.share}
+    teams = [team for team in each.teams if team in claims]
+    parts = " + ".join(_part(claims[team], step.filled.exact[team], each.height) for team in teams)
+    total = f" = {_number(sum(step.filled.exact[team] for team in teams))}" if len(teams) > 1 else ""
+    if each.height is None:
+        return f"nobody has to wait: {parts}{total}"
+    per = _number(each.height * (WHOLE if step.kind == "guarantee" else 1))
+    of = "of each guaranteed GPU" if step.kind == "guarantee" else "for each share"
+    where = f", which is all there is of {_pool(found, each.pools)}" if each.pools else ""
+    return f"{per} {of}: {parts}{total}{where}"
+
+
+def _part(one: Claim, exact: Fraction, height: Fraction | None) -> str:
+    """What a team gets, and why that is not its height times its share."""
+    why = ""
+    if height is not None and exact != height * one.share:
+        why = " (all that it asks for or can have)" if exact < height * one.share else " (has that already)"
+    return f"{one.team} {_number(exact)}{why}"
+
+
+def _pool(found: Report, pools: Iterable[str]) -> str:
+    count: dict[str, int] = {}
+    for pool in pools:
+        for model, gpus in found.worked.models[pool].items():
+            count[model] = count.get(model, 0) + gpus
+    parts = [f"{gpus} x {model}" for model, gpus in sorted(count.items())]
+    return " + ".join(parts) or "none"
+
+
+HEADS = ("team", "share", "guarantee", "asks for", "is due", "holds", "lent to it", "owed to it")
+
+
+def cells(found: Report) -> Iterator[tuple[str, ...]]:
+    """One row for each team, one inside the other, over all priorities."""
+    for row in rows(found):
+        depth = row["depth"]
+        numbers = (_number(row[key]) if row[key] else "-" for key in ("guarantee", "asks", "due", "holds", "lent", "owed"))
+        yield ("  " * depth + row["team"], str(row["share"]), *numbers)
+
+
+def rows(found: Report) -> list[dict[str, Any]]:
+    """The same as data; amounts in thousandths of GPUs. `lent`: beyond what is due; `owed`: asked for and due, and not held."""
+    lowest = min(found.worked.entitlements.due, default=0)
+    due, held = found.worked.entitlements.due.get(lowest, {}), found.held.get(lowest, {})
+    wants, seen, rows = found.worked.wants.get(lowest, {}), dict[str, int](), list[dict[str, Any]]()
+    for line in sorted(found.worked.entitlements.lines.values()):
+        for depth, team in enumerate(line):
+            seen.setdefault(team, depth)
+    for team, depth in seen.items():
+        known = found.stack.teams.get(team)
+        row = {"team": team, "depth": depth, "share": (known.share or 1) if known else 1}
+        row |= {"guarantee": found.worked.entitlements.guarantees.get(team, 0), "asks": wants.get(team, 0)}
+        has, most = held.get(team, 0), due.get(team, 0)
+        rows.append(row | {"due": most, "holds": has, "lent": max(0, has - most), "owed": max(0, most - has)})
+    return rows
+
+
+def as_json(found: Report) -> dict[str, Any]:
+    """All of it: amounts in thousandths of GPUs, exact ones as fractions of them."""
+    return {
+        "gpus": {model: sum(pool[model] for pool in found.worked.models.values()) for model in _models(found)},
+        "teams": rows(found),
+        "steps": [
+            {
+                "priority": _NAMES[step.priority],
+                "inside": step.around or None,
+                "total": step.total,
+                "by": step.kind,
+                "claims": [
+                    {"team": one.team, "weight": one.share, "has": one.floor, "asks": one.wants} for one in step.filled.claims
+                ],
+                "rounds": [
+                    {
+                        "height": None if each.height is None else str(each.height),
+                        "teams": list(each.teams),
+                        "together": each.most,
+                    }
+                    for each in step.filled.rounds
+                ],
+                "exact": {team: str(value) for team, value in step.filled.exact.items()},
+                "due": step.filled.due,
+            }
+            for step in found.worked.steps
+            if step.filled.claims
+        ],
+    }
+
+
+def _models(found: Report) -> list[str]:
+    return sorted({model for pool in found.worked.models.values() for model in pool})
+
+
+def _number(milli: int | Fraction) -> str:
+    """GPUs: `13`, `13 1/5`, `0.25`."""
+    gpus = Fraction(milli) / WHOLE
+    whole, rest = divmod(gpus, 1)
+    if not rest:
+        return str(whole)
+    if isinstance(milli, int) and gpus < 1:
+        return f"{float(gpus):g}"
+    return f"{whole} {rest}" if whole else str(rest)
+
+
+def _gpus(milli: int) -> str:
+    return f"{_number(milli)} GPU{'' if milli == WHOLE else 's'}"
