@@ -191,7 +191,7 @@ class Relaxations:
         """What is lent to other teams could be called back."""
         reason = pending(self.capacity.snapshot, self.capacity.counts, self.request)
         if reason is not None and reason.path == "solve.reclaim" and not self.stack.solve.reclaim:
-            yield Relaxation("limit", Edit(path="solve.reclaim", value=True), 1500, whole=False)
+            yield Relaxation("limit", Edit(path="solve.reclaim", value="true"), 1500, whole=False)
 
     def _given_up(self, holder: str) -> Iterator[Relaxation]:
         """Another workload asks for fewer replicas; a gang goes as a whole. The costliest edit: it is someone else's."""

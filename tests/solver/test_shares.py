@@ -1,0 +1,246 @@
+"""Are GPUs shared by teams as docs/solver.md says, and is nobody worse off than by the share of his team?
+
+Cases in shares/ are worked out by hand in their comments. Drawn fleets are compared with another way to work out what is due
+(`due_by_subsets`), and with every placement there is (`oracle`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from swarm_iac.limits import judge, stops_are_due
+from swarm_iac.model.device import WHOLE
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import Solution, solve, why
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.shares.entitled import entitled
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import ENDLESS
+from swarm_iac.solver.snapshot.suitability import suits
+from swarm_iac.solver.snapshot.value import size
+from tests.solver.due_by_subsets import Due
+from tests.solver.fleets import stack_of
+from tests.solver.oracle import as_large, as_small, check_exact, still
+
+CASES = sorted(Path(__file__).with_name("shares").glob("*.yaml"))
+HARDWARE: dict[str, dict[str, Any]] = {
+    name: {"gpus": f"{count} x {name.upper()}", "vcpus": 64, "memory": "99 GB"}
+    for name, count in (("a", 4), ("b", 3), ("c", 2))
+}
+
+
+def gpus_of_teams(stack: Stack, placement: Placement) -> Counter[str]:
+    """Whole GPUs that each team holds, with the teams inside it."""
+    found: Counter[str] = Counter()
+    for one in placement.allocations:
+        for team in stack.teams_of(stack.workloads[one.workload].user):
+            found[team] += len(one.gpus)
+    return found
+
+
+@pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
+@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
+def test_case(file: Path, answer: Callable[[Stack, Placement], Solution]) -> None:
+    case: dict[str, Any] = yaml.safe_load(file.read_text())
+    nodes = case.get("nodes") or {f"n{i:03}": {"hardware": case["hardware"]} for i in range(case["machines"])}
+    rest = {"teams": case["teams"], "solve": case.get("solve", {})}
+    first = {name: one for name, one in case["workloads"].items() if name in case.get("first", ())}
+    last = answer(stack_of(nodes, first, **rest), Placement()).placement
+    stack = stack_of(nodes, case["workloads"], **rest)
+    solution, expect = answer(stack, last), case["expect"]
+    assert judge(stack, solution.placement, **still(solution.placement, last)) == ()
+    assert stops_are_due(stack, last, solution.placement) == ()
+    snapshot = snapshot_of(stack, last)
+    due = entitled(snapshot, possible(snapshot)).entitlements.due
+    assert {team: due[min(due)][team] // WHOLE for team in expect.get("due", {})} == expect.get("due", {})
+    held = gpus_of_teams(stack, solution.placement)
+    assert {team: held[team] for team in expect["holds"]} == expect["holds"]
+    assert sum(not move.target for move in solution.moves) == expect["stops"]
+
+
+def drawn_teams(rng: random.Random, names: list[str], most: int) -> dict[str, Any]:
+    """One user in each, some inside others; the first has a share, so that GPUs are shared."""
+    teams: dict[str, Any] = {}
+    for i, name in enumerate(names):
+        teams[name] = {"users": [f"u{i}"]}
+        teams[name] |= {"parent": rng.choice(names[:i])} if i and rng.random() < 0.35 else {}
+        teams[name] |= {"share": rng.randint(1, 5)} if i == 0 or rng.random() < 0.7 else {}
+        teams[name] |= {"guarantee": {"gpus": rng.randint(1, most)}} if rng.random() < 0.3 else {}
+        teams[name] |= {"limits": {"gpus": rng.randint(1, 4)}} if rng.random() < 0.15 else {}
+    return teams
+
+
+def drawn(seed: int) -> Stack:
+    """Teams one inside the other over up to three models, with limits, priorities and parts of GPUs."""
+    rng = random.Random(seed)
+    nodes = {f"n{i}": {"hardware": rng.choice("abc")} for i in range(rng.randint(1, 3))}
+    names = [f"t{i}" for i in range(rng.randint(2, 4))]
+    parts, levels = rng.random() < 0.2, ["low", "normal", "high"] if rng.random() < 0.4 else ["normal"]
+
+    def request() -> dict[str, Any]:
+        count, model = rng.choice([1, 1, 1, 2, 3]), rng.choice(["", "", "A", "B", "C", "A|B", "B|C"])
+        gpus: Any = f"{count} x {model}" if model else count
+        if parts and rng.random() < 0.5:
+            gpus = {"count": 1, "share": rng.choice([0.25, 0.3, 0.5])}
+        user = f"u{rng.randrange(len(names))}"
+        each = {"gpus": gpus, "memory": "1 GB"}
+        return {"user": user, "replicas": rng.randint(1, 5), "each": each, "priority": rng.choice(levels)}
+
+    limits: dict[str, Any] = {"user": {"gpus": rng.randint(1, 4)}} if rng.random() < 0.2 else {}
+    limits |= {"cluster": {"gpus": rng.randint(2, 6)}} if rng.random() < 0.15 else {}
+    works = {f"w{i}": request() for i in range(rng.randint(1, 6))}
+    return stack_of(nodes, works, hardware=HARDWARE, teams=drawn_teams(rng, names, 4), limits=limits)
+
+
+def changes(seed: int) -> tuple[Stack, Stack]:
+    """A fleet so small that every placement can be tried, and what becomes of it; most of them call back what is lent."""
+    rng = random.Random(seed)
+    nodes = {f"n{i}": {"hardware": rng.choice("aac")} for i in range(rng.randint(1, 2))}
+    names = ["t0", "t1", "t2"][: rng.randint(2, 3)]
+    teams, parts = drawn_teams(rng, names, 3), rng.random() < 0.15
+    levels = ["low", "normal", "high"] if rng.random() < 0.3 else ["normal"]
+
+    def request() -> dict[str, Any]:
+        count, model = rng.choice([1, 1, 1, 2, 3]), rng.choice(["", "", "A", "C"])
+        gpus: Any = f"{count} x {model}" if model else count
+        if parts and rng.random() < 0.5:
+            gpus = {"count": 1, "share": rng.choice([0.5, 0.3])}
+        found = {"user": f"u{rng.randrange(len(names))}", "each": {"gpus": gpus, "memory": "1 GB"}}
+        found |= {"priority": rng.choice(levels), "gang" if rng.random() < 0.2 else "replicas": rng.randint(1, 3)}
+        return found | ({"movable": False} if rng.random() < 0.15 else {})
+
+    works = {f"w{i}": request() for i in range(rng.randint(2, 4))}
+    solving = {"reclaim": rng.random() < 0.6, "moves": rng.choice([0, 1, 4])}
+    rest: dict[str, Any] = {"hardware": HARDWARE, "teams": teams, "solve": solving}
+    before = stack_of(nodes, {name: one for name, one in works.items() if rng.random() < 0.7}, **rest)
+    states = {name: one | {"state": rng.choice(["ready"] * 5 + ["cordon", "drain"])} for name, one in nodes.items()}
+    return before, stack_of(states, works | ({"w0": request()} if rng.random() < 0.3 else {}), **rest)
+
+
+def check_due(stack: Stack) -> None:
+    """What is due, by flows, is what sets of nodes allow."""
+    snapshot = snapshot_of(stack, Placement())
+    most = possible(snapshot)
+    wants: dict[int, dict[str, Any]] = {one.priority: {} for one in snapshot.requests.values()}
+    for name, one in snapshot.requests.items():
+        for level in wants:
+            wants[level].setdefault(one.user, [])
+        hosts = [host for host in snapshot.nodes.values() if suits(one, host) and host.capacity[GPUS] >= one.need[GPUS]]
+        if most[name]:
+            wants[one.priority][one.user].append((frozenset(host.name for host in hosts), size(one) * most[name]))
+    limits = {f"user {user}": stack.limits.of_user(user).limit("gpus") for user in stack.users()}
+    limits |= {f"team {name}": stack.limits.of_team(name, team).limit("gpus") for name, team in stack.teams.items()}
+    limits["cluster"] = stack.limits.cluster.limit("gpus")
+    unit = 1 if any(one.shared for one in snapshot.requests.values()) else WHOLE
+    gpus = {name: host.capacity[GPUS] * WHOLE for name, host in snapshot.nodes.items()}
+    due = Due(stack, gpus, {name: ENDLESS if limit is None else limit for name, limit in limits.items()}, unit)
+    assert entitled(snapshot, most).entitlements.due == due.of(wants)
+
+
+def check_stops(seed: int) -> None:
+    """On the paths that search less, too: nothing is stopped that its team has a right to, and no bound is too low."""
+    before, now = changes(seed)
+    last = solve(before).placement
+    for answer in (as_large, as_small):
+        solution = answer(now, last)
+        assert judge(now, solution.placement, **still(solution.placement, last)) == ()
+        assert stops_are_due(now, last, solution.placement) == ()
+        assert all(goal.value <= goal.bound for goal in solution.proof.goals if "share" in goal.name)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(150), pytest.param(range(150, 6000), marks=pytest.mark.slow)], ids=["some", "thousands"]
+)
+def test_what_is_due_equals_what_sets_of_nodes_allow(seeds: range) -> None:
+    for seed in seeds:
+        check_due(drawn(seed))
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 1500), marks=pytest.mark.slow)], ids=["some", "thousands"])
+def test_no_placement_has_more_of_what_is_due(seeds: range) -> None:
+    for seed in seeds:
+        check_exact(*changes(seed))
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 1500), marks=pytest.mark.slow)], ids=["some", "thousands"])
+def test_nothing_is_stopped_that_its_team_has_a_right_to(seeds: range) -> None:
+    for seed in seeds:
+        check_stops(seed)
+
+
+NODES: dict[str, Any] = {"a": {}, "b": {}, "c": {}}
+TEAMS = {"vision": {"users": ["ada"], "share": 3}, "text": {"users": ["cy"], "share": 1}}
+JOBS: dict[str, Any] = {
+    "see": {"user": "ada", "replicas": 20, "each": {"gpus": 1}},
+    "read": {"user": "cy", "replicas": 24, "each": {"gpus": 1}},
+}
+
+
+def lent(**rest: Any) -> tuple[Stack, Placement]:
+    """text has all 24 GPUs, and then vision asks, to which 18 are due."""
+    last = solve(stack_of(NODES, {"read": JOBS["read"]}, teams=TEAMS)).placement
+    return stack_of(NODES, JOBS, teams=TEAMS, **rest), last
+
+
+def test_who_waits_is_told_what_is_lent_and_how_to_call_it_back() -> None:
+    stack, last = lent()
+    found = solve(stack, last).placement
+    answer = why(stack, found, "see", last=last)
+    assert [(one.text, one.path) for one in answer.reasons if one.rule == "share"] == [
+        (
+            "team vision holds 0 GPUs and is due 18; the rest is lent to team text (24, due 6); "
+            "what is lent is not called back while it runs (`solve.reclaim: false`)",
+            "solve.reclaim",
+        )
+    ]
+    assert stops_are_due(stack, last, found) == ()
+
+
+def test_who_is_called_back_is_told_for_whom() -> None:
+    stack, last = lent(solve={"reclaim": True})
+    solution = solve(stack, last)
+    text = "lent to team text, which held 24 GPUs and is due 6: called back for team vision (18, due 18)"
+    assert {move.why for move in solution.moves} == {text} and len(solution.moves) == 18
+    moved = why(stack, solution.placement, "read", last=last).moved
+    assert all(
+        one.text.endswith(f"because of {one.text.split('because of ')[1].split(';')[0]}; it was {text}") for one in moved
+    )
+    waits = why(stack, solution.placement, "read", last=last).reasons
+    assert "team text holds 6 GPUs and is due 6; beside it team vision (18, due 18)" in [one.text for one in waits]
+
+
+def test_calling_back_is_a_fix_that_was_tried() -> None:
+    last = solve(stack_of(NODES, {"read": JOBS["read"]}, teams=TEAMS)).placement
+    stack = stack_of(NODES, JOBS | {"see": JOBS["see"] | {"replicas": 18}}, teams=TEAMS)
+    answer = why(stack, solve(stack, last).placement, "see")
+    (fix,) = [one for one in answer.fixes if str(one.edits[0]) == "solve.reclaim=true"]
+    assert len(fix.stops) == 18
+
+
+def test_the_judge_sees_what_a_solver_may_not_stop() -> None:
+    stack, last = lent()
+    called = solve(stack_of(NODES, JOBS, teams=TEAMS, solve={"reclaim": True}), last).placement
+    assert {one.rule for one in stops_are_due(stack, last, called)} == {"equals_are_not_stopped"}
+    guaranteed = TEAMS | {"text": TEAMS["text"] | {"guarantee": {"gpus": 9}}}
+    broken = stops_are_due(stack_of(NODES, JOBS, teams=guaranteed, solve={"reclaim": True}), last, called)
+    assert [(one.rule, one.subject, one.path) for one in broken] == [("guarantees_are_kept", "text", "teams.text.guarantee")]
+    richer = TEAMS | {"text": TEAMS["text"] | {"share": 9}}
+    broken = stops_are_due(stack_of(NODES, JOBS, teams=richer, solve={"reclaim": True}), last, called)
+    assert {(one.rule, one.subject) for one in broken} == {("shares_are_kept", "text")}
+
+
+def test_a_stack_without_shares_has_no_goal_about_them() -> None:
+    teams = {"vision": {"users": ["ada"]}, "text": {"users": ["cy"]}}
+    stack = stack_of(NODES, JOBS, teams=teams, solve={"reclaim": True})
+    plain = solve(stack_of(NODES, JOBS))
+    found = solve(stack)
+    assert found.placement.allocations == plain.placement.allocations and found.proof.goals == plain.proof.goals
