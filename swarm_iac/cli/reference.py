@@ -111,6 +111,23 @@ that its users and those of the teams inside it hold together:
 
 research may have 32 GPUs, vision as well, and both together 48. Which limits there are, and what all teams have that set none,
 is described under [`limits`](#limits).
+
+**Shares.** As soon as any team has a `share` or a `guarantee`, GPUs are shared by teams when not all requests fit; a team that
+says none has share 1. Priorities still come first. Within a priority each team is *due* GPUs in proportion to its share, but no
+more than it asks for or may have: what it leaves is divided among the others in the same way, and so on until nothing is left
+(weighted max-min fairness). Teams inside one divide what that one is due; users of a team that has teams inside it count as one
+more of those, of share 1. What a team holds at a higher priority counts, too.
+
+    vision: {users: [ada], share: 3}
+    speech: {users: [bo], share: 2, guarantee: {gpus: 4}}
+
+First GPUs are placed that are due, then whatever else fits: a share that is idle is **lent**. `guarantee` is in GPUs and comes
+before shares: up to it, what the team has running is stopped for no other team, not even for a higher priority. It does not keep
+idle GPUs free; others use them until then. With `solve: {reclaim: true}` a running replica that is lent is stopped for a team
+that has less than it is due, and the plan names both; no team is ever brought below what it is due so. Without it, nobody is
+stopped for his equals, and who is owed GPUs gets them as jobs end. What is due is in whole GPUs, and replicas cannot be divided: a
+team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares` shows the
+arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
 """
 
 _RACKS = """\
@@ -188,7 +205,8 @@ fill. They never appear in a stack, lock, state or log.
 _SOLVE = """\
 `moves` counts replicas that could have stayed; what a drain forces to leave is not counted. A replica that loses its slot
 to a higher priority and goes elsewhere counts as well: beyond the budget it is pending, with the code `Moves`, and the next
-change has the full budget again. Less effort never gives a wrong answer, only perhaps one that is not proven optimal. The
+change has the full budget again. `reclaim: true` lets what a team runs beyond its share be stopped for teams that have less than
+theirs, also where it is `movable: false`: see [`teams`](#teams). Such stops count in `stops`. Less effort never gives a wrong answer, only perhaps one that is not proven optimal. The
 same inputs give the same placement on every machine.
 """
 
@@ -205,7 +223,6 @@ These are part of the design; a file that uses them is either refused (an unknow
 | `on_shrink` | refused |
 | parts of a GPU (MIG) | refused |
 | the upper end of `replicas: 2..6` | the lower end is placed |
-| `teams.NAME.share` | no effect: `priority` decides who goes first |
 """
 
 _PROSE = {"teams": _TEAMS, "nodes": _NODES, "racks": _RACKS, "prices": _PRICES, "workloads": _WORKLOADS, "solve": _SOLVE}
