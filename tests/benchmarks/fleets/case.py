@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.limits import amounts, judge
+from swarm_iac.limits import amounts, judge, stops_are_due
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
@@ -83,6 +83,7 @@ def judged(case: Case, solution: Solution) -> list[Finding]:
     )
     held = {a.name: amounts(a) for a in last.allocations if a.user in (None, stack.workloads.get(a.workload, a).user)}
     found = [Finding(f"limits: {v.rule}", v.text) for v in judge(stack, now, case.today, kept=kept, held=held)]
+    found += [Finding(f"limits: {v.rule}", v.text) for v in stops_are_due(stack, last, now, case.today)]
     found += broken(stack, now, last, case.today)
     if any(one.rule in ("names", "index twice") for one in found):
         return found  # the rest counts on names

@@ -66,6 +66,7 @@ def fleet(seed: int, machines: int) -> Drawn:
     _budgets(rng, data, hardware)
     data["limits"] = _limits(rng, data, hardware)
     _of_teams(random.Random(f"teams {seed}"), data, hardware)
+    _of_shares(random.Random(f"shares {seed}"), data, hardware)
     return Drawn({key: data[key] for key in ("fleet", "teams", "limits", *list(data)[2:-1])}, TODAY)
 
 
@@ -238,6 +239,19 @@ def _limits(rng: random.Random, data: Data, hardware: Data) -> Data:
     if chance(rng, 0.4):
         found["except"] = [exception(rng, data, has) for _ in range(rng.choice([1, 1, 2, 3]))]
     return found
+
+
+def _of_shares(rng: random.Random, data: Data, hardware: Data) -> None:
+    """GPUs are shared by teams in two of five fleets; in half of those what is lent is called back."""
+    fair = chance(rng, 0.4)
+    gpus = sum(hardware[node["hardware"]]["gpus"] for node in data["nodes"].values())
+    for team in data["teams"].values():
+        if not fair:
+            team.pop("share", None)
+        elif "limits" not in team and "parent" not in team and chance(rng, 0.3) and gpus >= 8 * len(data["teams"]):
+            team["guarantee"] = {"gpus": gpus // (4 * len(data["teams"]))}
+    if fair and chance(rng, 0.5):
+        data["solve"]["reclaim"] = True
 
 
 def _of_teams(rng: random.Random, data: Data, hardware: Data) -> None:

@@ -209,6 +209,7 @@ def _stops(
         for a in now.allocations
         if PRIORITIES[stack.workloads[a.workload].priority] > level - (a.workload in broken)
     )
+    above = above or _called_back(stack, before, now, name)
     put: list[Allocation] = []
     user = ceilings(stack, workload.user, None)
     mine = [a for a in now.allocations if stack.workloads[a.workload].user == workload.user]
@@ -231,6 +232,14 @@ def _stops(
     for a in put if back else () if above else ones:
         why = "where its place is free" if back else "and nothing of higher priority came"
         yield Finding("needless stop", f"{a.name} ({workload.priority}) stopped on {a.node}, {why}", frozenset({a.name}))
+
+
+def _called_back(stack: Stack, before: dict[str, Allocation], now: Placement, name: str) -> bool:
+    """May it have been lent to its team, and called back for another one? `limits.stops_are_due` says whether it was right."""
+    workload = stack.workloads[name]
+    others = (stack.workloads[a.workload] for a in now.allocations if a.gpus and a.name not in before)
+    mine = (one for one in others if one.priority == workload.priority)
+    return stack.fair and stack.solve.reclaim and any(stack.teams_of(one.user) != stack.teams_of(workload.user) for one in mine)
 
 
 def _usage(a: Allocation) -> tuple[int, ...]:
