@@ -122,11 +122,11 @@ more of those, of share 1. What a team holds at a higher priority counts, too.
     speech: {users: [bo], share: 2, guarantee: {gpus: 4}}
 
 First GPUs are placed that are due, then whatever else fits: a share that is idle is **lent**. `guarantee` is in GPUs and comes
-before shares: up to it, what the team has running is stopped for no other team, not even for a higher priority. It does not keep
-idle GPUs free; others use them until then. With `solve: {reclaim: true}` a running replica that is lent is stopped for a team
-that has less than it is due, and the plan names both; no team is ever brought below what it is due so. Without it, nobody is
-stopped for his equals, and who is owed GPUs gets them as jobs end. What is due is in whole GPUs, and replicas cannot be divided: a
-team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares` shows the
+before shares: up to it, what the team has running is stopped for no other team, not even for a higher priority. It does not
+keep idle GPUs free; others use them until then. With `solve: {reclaim: true}` a running replica that is lent is stopped for a
+team that has less than it is due, and the plan names both; that brings no team below what it is due. Without it, nobody is
+stopped for his equals, and who is owed GPUs gets them as jobs end. What is due is in whole GPUs, and replicas cannot be divided:
+a team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares` shows the
 arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
 """
 
@@ -205,9 +205,9 @@ fill. They never appear in a stack, lock, state or log.
 _SOLVE = """\
 `moves` counts replicas that could have stayed; what a drain forces to leave is not counted. A replica that loses its slot
 to a higher priority and goes elsewhere counts as well: beyond the budget it is pending, with the code `Moves`, and the next
-change has the full budget again. `reclaim: true` lets what a team runs beyond its share be stopped for teams that have less than
-theirs, also where it is `movable: false`: see [`teams`](#teams). Such stops count in `stops`. Less effort never gives a wrong answer, only perhaps one that is not proven optimal. The
-same inputs give the same placement on every machine.
+change has the full budget again. `reclaim: true` lets what a team runs beyond its share be stopped for teams that have less
+than theirs, also where it is `movable: false`: see [`teams`](#teams). Such stops count in `stops`. Less effort never gives a
+wrong answer, only perhaps one that is not proven optimal. The same inputs give the same placement on every machine.
 """
 
 _TAIL = """\

@@ -4,7 +4,7 @@ from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
 from swarm_iac.limits.index import Amounts, Violation, amounts
 from swarm_iac.limits.judge import NAMES, RULES, excused, judge
-from swarm_iac.limits.shares import stops_are_due
+from swarm_iac.limits.shares import called_back, stops_are_due
 
 __all__ = [
     "NAMES",
@@ -16,6 +16,7 @@ __all__ = [
     "above",
     "amounts",
     "besides",
+    "called_back",
     "came",
     "excused",
     "gain",

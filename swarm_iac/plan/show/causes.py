@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 
-from swarm_iac.limits import besides, came, gain, torn
+from swarm_iac.limits import besides, called_back, came, gain, torn
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
@@ -99,7 +99,7 @@ def _lost(
     if text := torn(stack, back, found):
         return text
     if found.names:
-        return _by(stack, one, list(found.names))
+        return called_back(stack, before, after, one, found.names) or _by(stack, one, list(found.names))
     # What asks for another size has no place with that.
     broken = [each for each in found.broken if each.rule != "sizes_equal_request"]
     if broken and len(broken) == len(found.broken):

@@ -1,0 +1,37 @@
+"""Does `swarm shares` show what teams are due, for people and as data?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.typed import ROOT, swarm
+
+EXAMPLE = ROOT / "examples" / "12-fair-shares" / "stack.yaml"
+
+
+def test_the_data_adds_up() -> None:
+    """What is due is all there is; what is due of one step is the floor of the next; and each height gives what is exact."""
+    found = json.loads(swarm("shares", str(EXAMPLE), "--json", at=ROOT).out)
+    assert found["gpus"] == {"H100": 16, "L40S": 8}
+    teams = {one["team"]: one for one in found["teams"]}
+    assert sum(one["due"] for one in teams.values()) == sum(found["gpus"].values()) * 1000
+    first, second = found["steps"]
+    assert (first["by"], first["due"]) == ("guarantee", {"speech": 4000, "text": 0, "vision": 0})
+    assert {one["team"]: one["has"] for one in second["claims"]} == first["due"]
+    assert (second["rounds"][0]["height"], second["rounds"][0]["together"]) == ("5000", 24000)
+    assert {name: (one["asks"], one["holds"], one["lent"], one["owed"]) for name, one in teams.items()} == {
+        "speech": (4000, 4000, 0, 0),
+        "text": (16000, 5000, 0, 0),
+        "vision": (16000, 15000, 0, 0),
+    }
+
+
+def test_without_shares_it_says_how_to_begin(tmp_path: Path) -> None:
+    file = tmp_path / "stack.yaml"
+    text = (
+        EXAMPLE.read_text().replace(", share: 3", "").replace(", share: 2, guarantee: {gpus: 4}", "").replace(", share: 1", "")
+    )
+    file.write_text(text)
+    ended = swarm("shares", str(file), at=tmp_path)
+    assert ended.code != 0 and "no team has a share or a guarantee" in ended.err and "share: 3" in ended.err

@@ -1,0 +1,30 @@
+"""Does a plan say from which team something is called back, and for which?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swarm_iac.plan.show.causes import why_stopped
+from swarm_iac.solver import solve
+from tests.solver.fleets import stack_of
+
+TEAMS = {"vision": {"users": ["ada"], "share": 3}, "text": {"users": ["cy"], "share": 1}, "lab": {}}
+JOBS: dict[str, Any] = {
+    "see": {"user": "ada", "replicas": 8, "each": {"gpus": 1}},
+    "read": {"user": "cy", "replicas": 8, "each": {"gpus": 1}},
+}
+
+
+def test_a_plan_names_both_teams_and_what_they_hold_before_and_after() -> None:
+    before = solve(stack_of({"a": {}}, {"read": JOBS["read"]}, teams=TEAMS)).placement
+    stack = stack_of({"a": {}}, JOBS, teams=TEAMS, solve={"reclaim": True})
+    found = why_stopped(stack, before, solve(stack, before).placement)
+    assert len(found) == 6
+    assert set(found.values()) == {"called back from team text (8 → 2 GPUs) for see of team vision (0 → 6 GPUs)"}
+
+
+def test_what_a_higher_priority_takes_is_preempted_and_not_called_back() -> None:
+    before = solve(stack_of({"a": {}}, {"read": JOBS["read"]}, teams=TEAMS)).placement
+    jobs = JOBS | {"see": JOBS["see"] | {"priority": "high", "replicas": 1}}
+    stack = stack_of({"a": {}}, jobs, teams=TEAMS, solve={"reclaim": True})
+    assert list(why_stopped(stack, before, solve(stack, before).placement).values()) == ["preempted by see"]
