@@ -126,8 +126,8 @@ before shares: up to it, what the team has running is stopped for no other team,
 keep idle GPUs free; others use them until then. With `solve: {reclaim: true}` a running replica that is lent is stopped for a
 team that has less than it is due, and the plan names both; that brings no team below what it is due. Without it, nobody is
 stopped for his equals, and who is owed GPUs gets them as jobs end. What is due is in whole GPUs, and replicas cannot be
-divided: a team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares` shows the
-arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
+divided: a team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares`
+shows the arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
 """
 
 _RACKS = """\
