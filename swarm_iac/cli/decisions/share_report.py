@@ -13,7 +13,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.counting import possible
-from swarm_iac.solver.shares.entitled import Step, Worked, entitled
+from swarm_iac.solver.shares.entitled import Division, Worked, entitled
 from swarm_iac.solver.shares.filling import Claim, Round
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs
@@ -50,7 +50,7 @@ def lines(found: Report) -> Iterator[str]:
             yield from _step(found, step)
 
 
-def _step(found: Report, step: Step) -> Iterator[str]:
+def _step(found: Report, step: Division) -> Iterator[str]:
     level = _NAMES[step.priority]
     above = "" if step.priority == max(PRIORITIES.values()) else " and above"
     whose = f"teams inside {step.around}, {_gpus(step.total or 0)}" if step.around else "all teams"
@@ -67,7 +67,7 @@ def _step(found: Report, step: Step) -> Iterator[str]:
         yield f"  in whole GPUs, the rest to the largest remainders, then by name: {due}"
 
 
-def _round(found: Report, step: Step, each: Round) -> str:
+def _round(found: Report, step: Division, each: Round) -> str:
     claims = {one.team: one for one in step.filled.claims if one.share}
     teams = [team for team in each.teams if team in claims]
     parts = " + ".join(_part(claims[team], step.filled.exact[team], each.height) for team in teams)

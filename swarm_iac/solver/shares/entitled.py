@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.shares.filling import Claim, Filled, Filling
-from swarm_iac.solver.shares.network import Network, Request, Supply
+from swarm_iac.solver.shares.filling import Claim, Divided, Filling
+from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest, of_team, of_user
@@ -28,14 +28,14 @@ _GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].nam
 
 
 @dataclass(frozen=True)
-class Step:
+class Division:
     """One time that water was filled in: for the teams inside `around` (empty: for the outermost ones)."""
 
     priority: int
     around: str
     total: int | None  # what is due to `around`; None: what the fleet has
     kind: str  # guarantee | share
-    filled: Filled
+    filled: Divided
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Worked:
     """What is due, and how that was worked out."""
 
     entitlements: Entitlements
-    steps: tuple[Step, ...]
+    steps: tuple[Division, ...]
     supply: Supply
     models: Mapping[str, Counter[str]]  # of each pool, GPUs by model
     wants: Mapping[int, Mapping[str, int]]  # by priority, what each team asks for of it and above
@@ -64,13 +64,13 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     inside = _inside(lines)
     due: dict[int, dict[str, int]] = {}
     wants: dict[int, dict[str, int]] = {}
-    steps: list[Step] = []
+    steps: list[Division] = []
     above: dict[str, int] = {}
     for priority in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
         requests = _requests(snapshot, lines, pools, possible, priority)
         wants[priority] = _wants(requests)
         tree = _Tree(
-            Filling(Network(requests, supply, above), unit), stack, inside, guarantees, wants[priority], above, priority
+            Filling(FlowNetwork(requests, supply, above), unit), stack, inside, guarantees, wants[priority], above, priority
         )
         above = due[priority] = tree.filled()
         steps += tree.steps
@@ -99,7 +99,7 @@ class _Tree:
         self.filling, self.stack, self.inside, self.guarantees = filling, stack, inside, guarantees
         self.wants, self.above, self.priority = wants, above, priority
         self.due: dict[str, int] = {}
-        self.steps: list[Step] = []
+        self.steps: list[Division] = []
         self.front: dict[str, int] = {}  # those that are filled, and of which no team inside is
 
     def filled(self) -> dict[str, int]:
@@ -126,9 +126,9 @@ class _Tree:
         self.due |= found
         self.front |= found
 
-    def _step(self, around: str, total: int | None, kind: str, claims: list[Claim]) -> Filled:
+    def _step(self, around: str, total: int | None, kind: str, claims: list[Claim]) -> Divided:
         filled = self.filling.fill(claims, self.front, total)
-        self.steps.append(Step(self.priority, around, total, kind, filled))
+        self.steps.append(Division(self.priority, around, total, kind, filled))
         return filled
 
     def _share(self, team: str) -> int:
@@ -160,7 +160,7 @@ def _guarantees(stack: Stack) -> dict[str, int]:
     return {name: most for name, most in found.items() if most}
 
 
-def _wants(requests: tuple[Request, ...]) -> dict[str, int]:
+def _wants(requests: tuple[GpuDemand, ...]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for one in requests:
         for team in one.line:
@@ -174,13 +174,13 @@ def _requests(
     pools: Mapping[str, frozenset[str]],
     possible: Mapping[str, int],
     priority: int,
-) -> tuple[Request, ...]:
+) -> tuple[GpuDemand, ...]:
     """What is asked for of the priority and those above, by user and pools."""
     wants: Counter[tuple[str, frozenset[str]]] = Counter()
     for name, request in snapshot.requests.items():
         if request.priority >= priority and size(request) and possible[name]:
             wants[request.user, pools[name]] += size(request) * possible[name]
-    return tuple(Request(user, lines[user], suit, most) for (user, suit), most in wants.items() if lines[user])
+    return tuple(GpuDemand(user, lines[user], suit, most) for (user, suit), most in wants.items() if lines[user])
 
 
 def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[str, Counter[str]]]:

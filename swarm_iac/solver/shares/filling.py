@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from swarm_iac.solver.shares.network import Network
+from swarm_iac.solver.shares.network import FlowNetwork
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Filled:
+class Divided:
     """What each team is due, in whole units and exactly, and in which rounds that came about."""
 
     due: dict[str, int]
@@ -50,10 +50,10 @@ class Filled:
 class Filling:
     """Fills for teams beside others that have what they are due."""
 
-    def __init__(self, network: Network, unit: int) -> None:
+    def __init__(self, network: FlowNetwork, unit: int) -> None:
         self.network, self.unit = network, unit
 
-    def fill(self, claims: Sequence[Claim], beside: dict[str, int], total: int | None) -> Filled:
+    def fill(self, claims: Sequence[Claim], beside: dict[str, int], total: int | None) -> Divided:
         """What is `claims`' together is at most `total`; the teams `beside` keep what they are due."""
         tops = {one.team: self._alone(one, beside) for one in claims}
         rising = {one.team: one for one in claims}
@@ -68,7 +68,7 @@ class Filling:
             for team in tight:
                 del rising[team]
         due = self._rounded(claims, exact, beside)
-        return Filled(due, exact, tuple(rounds), tuple(claims))
+        return Divided(due, exact, tuple(rounds), tuple(claims))
 
     def _alone(self, one: Claim, beside: dict[str, int]) -> int:
         """The most that it could have if those that fill with it had nothing."""

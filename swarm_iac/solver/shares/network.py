@@ -19,7 +19,7 @@ ENDLESS = 1 << 60
 
 
 @dataclass(frozen=True)
-class Request:
+class GpuDemand:
     """Of one user, what suits the same pools."""
 
     user: str
@@ -48,10 +48,10 @@ class Cut:
     pools: frozenset[str]  # the GPUs that hold those back
 
 
-class Network:
+class FlowNetwork:
     """The requests of some teams. `floors`: of each innermost team what it has in any case."""
 
-    def __init__(self, requests: tuple[Request, ...], supply: Supply, floors: Mapping[str, int]) -> None:
+    def __init__(self, requests: tuple[GpuDemand, ...], supply: Supply, floors: Mapping[str, int]) -> None:
         self.requests, self.supply = requests, supply
         self.floors = {one.line[-1]: floors.get(one.line[-1], 0) for one in requests}
         self.inside: dict[str, int] = {}
