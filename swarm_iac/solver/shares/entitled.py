@@ -69,9 +69,8 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     for priority in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
         requests = _requests(snapshot, lines, pools, possible, priority)
         wants[priority] = _wants(requests)
-        tree = _Tree(
-            Filling(FlowNetwork(requests, supply, above), unit), stack, inside, guarantees, wants[priority], above, priority
-        )
+        filling = Filling(FlowNetwork(requests, supply, above), unit)
+        tree = _Tree(filling, stack, inside, guarantees, wants[priority], above, priority)
         above = due[priority] = tree.filled()
         steps += tree.steps
     entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim)
