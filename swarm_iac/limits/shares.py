@@ -27,7 +27,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.units import GpuCount
 
 RULES = ("guarantees_are_kept", "equals_are_not_stopped", "shares_are_kept")
-#: So many of those that stopped are looked at: each is put back where it ran, beside all that came.
+#: So many of those that stopped are looked at: each is put back on its node, beside all that came there.
 LOOKED_AT = 50
 
 
@@ -40,7 +40,7 @@ def stops_are_due(
     change = _Change(stack, before, after)
     found: dict[tuple[str, str], Violation] = {}
     for back in change.stopped()[:LOOKED_AT]:
-        names = came(stack, before, after, back, today).names
+        names = came(stack, before, after, back, today, whole=False).names
         if names and all(change.more(name) for name in names):
             for one in change.judged(back[0], names):
                 found.setdefault((one.rule, one.subject), one)

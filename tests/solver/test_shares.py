@@ -171,7 +171,7 @@ def test_no_placement_has_more_of_what_is_due(seeds: range) -> None:
         check_exact(*changes(seed))
 
 
-@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 1500), marks=pytest.mark.slow)], ids=["some", "thousands"])
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 600), marks=pytest.mark.slow)], ids=["some", "thousands"])
 def test_nothing_is_stopped_that_its_team_has_a_right_to(seeds: range) -> None:
     for seed in seeds:
         check_stops(seed)
