@@ -73,7 +73,7 @@ def _round(found: Report, step: Division, each: Round) -> str:
     parts = " + ".join(_part(claims[team], step.filled.exact[team], each.height) for team in teams)
     total = f" = {_number(sum(step.filled.exact[team] for team in teams))}" if len(teams) > 1 else ""
     if each.height is None:
-        return f"nobody has to wait: {parts}{total}"
+        return f"as much as each can have: {parts}{total}"
     per = _number(each.height * (WHOLE if step.kind == "guarantee" else 1))
     of = "of each guaranteed GPU" if step.kind == "guarantee" else "for each share"
     where = f", which is all there is of {_pool(found, each.pools)}" if each.pools else ""
@@ -83,8 +83,10 @@ def _round(found: Report, step: Division, each: Round) -> str:
 def _part(one: Claim, exact: Fraction, height: Fraction | None) -> str:
     """What a team gets, and why that is not its height times its share."""
     why = ""
-    if height is not None and exact != height * one.share:
-        why = " (all that it asks for or can have)" if exact < height * one.share else " (has that already)"
+    if height is None or exact < height * one.share:
+        why = " (all that it asks for)" if exact >= one.wants else " (all that there is for it)"
+    elif exact > height * one.share:
+        why = " (has that already)"
     return f"{one.team} {_number(exact)}{why}"
 
 
