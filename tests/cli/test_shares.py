@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cli.typed import ROOT, swarm
 
-EXAMPLE = ROOT / "examples" / "12-fair-shares" / "stack.yaml"
+EXAMPLE = ROOT / "examples" / "13-fair-shares" / "stack.yaml"
 
 
 def test_the_data_adds_up() -> None:

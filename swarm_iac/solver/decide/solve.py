@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +31,7 @@ from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
+from swarm_iac.solver.decide.proofs import still_bounded, with_failures, with_shares_of
 from swarm_iac.solver.decide.small import changed, complete, from_nothing
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
@@ -99,9 +100,8 @@ def solve(
     snapshot = without_slack(whole)
     classified = classify(snapshot)
     most = possible(snapshot)
-    if stack.fair:
-        snapshot = shared(snapshot, most)
-        whole = replace(whole, shares=snapshot.shares)
+    snapshot = shared(snapshot, most)
+    whole = replace(whole, shares=snapshot.shares)
     with listening() as failures:
         try:
             found = _best(snapshot, classified, most, moves, watch, scale, repair=repair)
@@ -110,7 +110,7 @@ def solve(
             found = _on_one(snapshot, classified, most, found, watch)
         except Exception as error:
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
-    found = _with_failures(found, failures)
+    found = with_failures(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
     return _with_ends(_reasoned(found, whole, watch) if reasons else found, whole)
 
@@ -182,6 +182,7 @@ def _filled_again(
     for sign, ones_there in ((1, home + new - counts), (-1, counts - home)):
         for (name, node), count in ones_there.items():
             add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
+    shown = with_shares_of(snapshot, home + new, shown)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
     return home + new, found, shown
 
@@ -195,32 +196,11 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
     counts = unsplit(snapshot, classified, before, watch.ended)
     placed = goals_of_large(snapshot, counts, most, Bounds())
     if all(by_workload(counts)[name] >= by_workload(before)[name] for name in snapshot.running):
-        placed = _still_bounded(placed, found.proof.goals)
+        placed = still_bounded(placed, found.proof.goals)
     goals = (*placed, moves_goal(snapshot, classified, counts))
     return _large_solution(
         snapshot, classified, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"}
     )
-
-
-def _still_bounded(goals: tuple[Goal, ...], before: tuple[Goal, ...]) -> tuple[Goal, ...]:
-    """With the bounds of another placement: each holds where no goal about placing before it is worse than there."""
-    known, holds, told = {goal.name: goal for goal in before}, True, []
-    for goal in goals:
-        old = known.get(goal.name)
-        bound = min(goal.bound, old.bound) if old and holds else goal.bound
-        told.append(goal.model_copy(update={"bound": max(goal.value, bound)}))
-        holds = holds and old is not None and goal.value >= old.value
-    return tuple(told)
-
-
-def _with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
-    """The proof names the engines of linear programs that gave no answer; what took their place bounds as well."""
-    if not failures:
-        return solution
-    counts = Counter(failures)
-    text = ", ".join(f"{what} ({times} times)" if times > 1 else what for what, times in counts.items())
-    parameters = {**solution.proof.parameters, "failed_linear": text}
-    return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:

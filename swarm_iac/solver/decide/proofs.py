@@ -1,0 +1,43 @@
+"""What of a proof changes where the placement did, or an engine failed?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from swarm_iac.model.placement import Goal
+from swarm_iac.solver.decide.large import goals
+from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Pairs
+from swarm_iac.solver.solution import Solution
+
+
+def still_bounded(goals: tuple[Goal, ...], before: tuple[Goal, ...]) -> tuple[Goal, ...]:
+    """With the bounds of another placement: each holds where no goal about placing before it is worse than there."""
+    known, holds, told = {goal.name: goal for goal in before}, True, []
+    for goal in goals:
+        old = known.get(goal.name)
+        bound = min(goal.bound, old.bound) if old and holds else goal.bound
+        told.append(goal.model_copy(update={"bound": max(goal.value, bound)}))
+        holds = holds and old is not None and goal.value >= old.value
+    return tuple(told)
+
+
+def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
+    """The proof names the engines of linear programs that gave no answer; what took their place bounds as well."""
+    if not failures:
+        return solution
+    counts = Counter(failures)
+    text = ", ".join(f"{what} ({times} times)" if times > 1 else what for what, times in counts.items())
+    parameters = {**solution.proof.parameters, "failed_linear": text}
+    return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
+
+
+def with_shares_of(snapshot: Snapshot, counts: Pairs, shown: Mapping[str, Goal]) -> dict[str, Goal]:
+    """The same goals, with what teams hold in `counts` of what they are due."""
+    if snapshot.shares is None:
+        return dict(shown)
+    members = {name: request.members for name, request in snapshot.requests.items()}
+    now = {goal.name: goal.value for goal in goals(snapshot, counts, members, Bounds()) if "_share" in goal.name}
+    return {name: goal.model_copy(update={"value": now.get(name, goal.value)}) for name, goal in shown.items()}
