@@ -306,10 +306,11 @@ def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | Non
 
 
 class Ran(TypedDict):
-    """What `judge` needs of what ran: which allocations stay on their node, and what each held."""
+    """What `judge` needs of what ran: which allocations stay on their node, what each held, and where."""
 
     kept: frozenset[str]
     held: Mapping[str, Amounts]
+    ran: Mapping[str, str]
 
 
 def still(running: Placement, now: Placement) -> Ran:
@@ -320,6 +321,7 @@ def still(running: Placement, now: Placement) -> Ran:
     return {
         "kept": frozenset(one.name for was, one in both if was.node == one.node),
         "held": {one.name: amounts(was) for was, one in both},
+        "ran": {one.name: was.node for was, one in both},
     }
 
 

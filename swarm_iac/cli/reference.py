@@ -93,6 +93,15 @@ limits` shows the tree, with what is used of each limit. A user's work counts in
 change of `teams`, what runs counts in the new team at once, and its old one has that much more left. Nothing is stopped for
 it; where the new team then holds more than its limit, nothing is added until less is held.
 
+**`gpus_by_model`** limits the GPUs of single models, beside `gpus`, at each level but `node`:
+
+    user: {gpus: 16, gpus_by_model: {H100: 8, L40S: 16}}
+
+A replica takes from the limit of the model of the node where it runs, a part of a GPU as much as it is. So a workload that may
+run on several models (`each: {gpus: "2 x H100|L40S"}`, or `gpus: 2`) goes where its limits leave some. A model that is not
+named has no limit of its own; neither have GPUs of `hardware` without a model. In `limits.team`, `teams` and `except` each
+model is replaced by itself. Where more of a model is held than the limit, that keeps running, and nothing is added on it.
+
 An entry of **`except`** replaces values for one user or one team until its last day. If several apply, the largest value
 counts. After that day nothing of theirs may be added or grow; running work is not stopped.
 

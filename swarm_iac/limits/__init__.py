@@ -2,6 +2,7 @@
 
 from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
+from swarm_iac.limits.gpu_models import limited
 from swarm_iac.limits.index import Amounts, Violation, amounts
 from swarm_iac.limits.judge import NAMES, RULES, excused, judge
 from swarm_iac.limits.shares import called_back, stops_are_due
@@ -21,6 +22,7 @@ __all__ = [
     "excused",
     "gain",
     "judge",
+    "limited",
     "stops_are_due",
     "torn",
     "usage",

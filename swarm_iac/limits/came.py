@@ -107,7 +107,9 @@ class _Scope:
     ) -> None:
         self.stack, self.before, self.today, self.nodes = stack, before, today, nodes
         self.old, self.now = before.by_name(), after.by_name()
-        self.held = {name: amounts(one) for name, one in self.old.items() if one.user in (None, _user(stack, one))}
+        same = {name: one for name, one in self.old.items() if one.user in (None, _user(stack, one))}
+        self.held = {name: amounts(one) for name, one in same.items()}
+        self.ran = {name: one.node for name, one in same.items()}
         self.stand = tuple(each for each in after.allocations if nodes is None or each.node in nodes)
 
     def came(self, back: tuple[Allocation, ...]) -> Came:
@@ -143,7 +145,7 @@ class _Scope:
         seated = _seated(self.stack, stays, [*resized, *(each for each in rest if self._newcomer(each))])
         kept = frozenset(each.name for each in (*rest, *back) if each.name in self.held)
         placed = Placement(allocations=(*stays, *seated))
-        found = judge(self.stack, placed, self.today, kept=kept, held=self.held)
+        found = judge(self.stack, placed, self.today, kept=kept, held=self.held, ran=self.ran)
         return tuple(one for one in found if one.rule != "gangs_are_whole")
 
     def _newcomer(self, one: Allocation) -> bool:

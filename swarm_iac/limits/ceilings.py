@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from pydantic import Field
 
-from swarm_iac.limits.index import PlacementIndex, Violation, amounts, summed, totals
+from swarm_iac.limits import gpu_models
+from swarm_iac.limits.index import GPUS, PlacementIndex, Violation, amounts, summed, totals
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resources.row import LimitKey
 from swarm_iac.model.resources.table import LIMITS
-from swarm_iac.model.stack import Ceiling, Stack
+from swarm_iac.model.stack import Ceiling, NodeCeiling, Stack
+
+#: The key of limits on single GPU models.
+BY_MODEL = "gpus_by_model"
 
 
 class Usage(Value):
@@ -19,19 +24,24 @@ class Usage(Value):
 
     level: str = Field(description="user | team | node | cluster")
     subject: str = Field(description="Name of the user, the team, the node or the fleet.")
-    resource: str = Field(description=" | ".join(LIMITS))
+    resource: str = Field(description=" | ".join((*LIMITS, f"{BY_MODEL}.MODEL")))
     used: int
     ceiling: int | None = Field(default=None, description="None: no ceiling.")
 
     @property
+    def noun(self) -> LimitKey:
+        """How its amounts read."""
+        return LIMITS["gpus" if self.resource.startswith(f"{BY_MODEL}.") else self.resource]
+
+    @property
     def used_text(self) -> str:
         """What is used, with its unit."""
-        return LIMITS[self.resource].text(self.used)
+        return self.noun.text(self.used)
 
     @property
     def ceiling_text(self) -> str:
         """The ceiling with its unit; empty when there is none."""
-        return "" if self.ceiling is None else LIMITS[self.resource].text(self.ceiling)
+        return "" if self.ceiling is None else self.noun.text(self.ceiling)
 
 
 def users_stay_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
@@ -90,6 +100,36 @@ def cluster_stays_under_limit(placed: PlacementIndex) -> Iterator[Violation]:
     yield from _grown(placed, placed.known, over)
 
 
+def gpus_stay_under_limit_of_model(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every user, team or cluster s and GPU model m that it has a limit on, n_a the node of a:
+
+    Σ_{a of s, m(n_a) = m} gpus_a ≤ max(limit_s,m, Σ_w min(Σ_{a of w, m(n_a) = m} gpus_a, Σ_{a of w} gpus_held,a,m))
+
+    gpus_held,a,m: the GPUs of a that it held already where it ran, if that was on m; of a new one 0.
+    """
+    for level, subject, ones, ceiling, own in _everybody(placed) if placed.stack.limits_models else ():
+        used = gpu_models.held_of(placed.stack, ones) if ceiling.gpus_by_model else {}
+        for model, most in ceiling.gpus_by_model.items():
+            limit, now, noun = int(most), used.get(model, 0), LIMITS["gpus"]
+            if now > max(limit, gpu_models.before(placed, ones, GPUS, model) if now > limit else 0):
+                who = "the cluster carries" if level == "cluster" else f"{level} {subject} holds"
+                text = f"{who} {noun.amount(now)} on {model}; the limit is {noun.text(limit)} ({noun.text(now - limit)} over)"
+                path = f"teams.{subject}.limits" if model in own else f"limits.{level}"
+                yield Violation(
+                    rule="gpus_stay_under_limit_of_model", text=text, subject=subject, path=f"{path}.{BY_MODEL}.{model}"
+                )
+
+
+def _everybody(placed: PlacementIndex) -> Iterator[tuple[str, str, list[Allocation], Ceiling, Container[str]]]:
+    """All who may have limits on GPU models: level, name, what they hold, the ceiling, and the models that a team sets."""
+    stack = placed.stack
+    for user, ones in placed.by_user.items():
+        yield "user", user, ones, stack.limits.of_user(user, placed.today), ()
+    for team, ones in by_team(stack, placed.by_user).items() if stack.limits_teams else ():
+        yield "team", team, ones, _of_team(stack, team, placed.today), stack.teams[team].limits.gpus_by_model
+    yield "cluster", stack.fleet, placed.known, stack.limits.cluster, ()
+
+
 def _grown(placed: PlacementIndex, ones: list[Allocation], over: Iterator[tuple[Violation, str]]) -> Iterator[Violation]:
     """Those of the violations to which something was added."""
     for violation, resource in over:
@@ -108,35 +148,63 @@ def above(stack: Stack, placement: Placement, today: datetime.date | None = None
     held = by_team(stack, placed.by_user) if stack.limits_teams else {}
     levels += [("team", ones, _of_team(stack, team, today)) for team, ones in held.items()]
     levels.append(("cluster", placed.known, stack.limits.cluster))
-    over = (ones for level, ones, ceiling in levels if any(_over("", level, "", ones, ceiling)))
+    over = (
+        ones for level, ones, ceiling in levels if any(_over("", level, "", ones, ceiling)) or _over_model(stack, ones, ceiling)
+    )
     return frozenset(one.name for ones in over for one in ones)
 
 
-def usage(stack: Stack, placement: Placement, today: datetime.date | None = None, *, teams: bool = False) -> tuple[Usage, ...]:
+def _over_model(stack: Stack, ones: list[Allocation], ceiling: Ceiling) -> bool:
+    """Do these hold more of a GPU model than they may?"""
+    used = gpu_models.held_of(stack, ones) if ceiling.gpus_by_model else {}
+    return any(used.get(model, 0) > int(most) for model, most in ceiling.gpus_by_model.items())
+
+
+def usage(
+    stack: Stack,
+    placement: Placement,
+    today: datetime.date | None = None,
+    *,
+    teams: bool = False,
+    models: Iterable[str] = (),
+) -> tuple[Usage, ...]:
     """What is used of every ceiling, by level, then name, then resource. Users and nodes without allocations count too.
 
-    Teams are among them where any has limits; with `teams`, in any case.
+    Teams are among them where any has limits; with `teams`, in any case. GPU models are where any limit names them; `models`
+    in any case.
     """
     placed = PlacementIndex(stack, placement, today, frozenset())
     rows: list[Usage] = []
+    every = sorted({*gpu_models.limited(stack), *models})
+
+    def add(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> None:
+        rows.extend(_rows(level, subject, ones, ceiling))
+        used = gpu_models.held_of(stack, ones) if every else {}
+        for model in every:
+            most = ceiling.gpus_by_model.get(model)
+            limit = None if most is None else int(most)
+            rows.append(
+                Usage(level=level, subject=subject, resource=f"{BY_MODEL}.{model}", used=used.get(model, 0), ceiling=limit)
+            )
+
     for user in sorted(stack.users()):
-        rows += _rows("user", user, placed.by_user.get(user, []), stack.limits.of_user(user, today))
+        add("user", user, placed.by_user.get(user, []), stack.limits.of_user(user, today))
     held = by_team(stack, placed.by_user) if teams or stack.limits_teams else {}
     for team in sorted(held):
-        rows += _rows("team", team, held[team], _of_team(stack, team, today))
+        add("team", team, held[team], _of_team(stack, team, today))
     for node in sorted(stack.nodes):
         rows += _rows("node", node, placed.by_node.get(node, []), stack.limits.node)
-    rows += _rows("cluster", stack.fleet, placed.known, stack.limits.cluster)
+    add("cluster", stack.fleet, placed.known, stack.limits.cluster)
     return tuple(rows)
 
 
-def _rows(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> Iterator[Usage]:
+def _rows(level: str, subject: str, ones: list[Allocation], ceiling: NodeCeiling) -> Iterator[Usage]:
     for resource, used in totals(ones).items():
         yield Usage(level=level, subject=subject, resource=resource, used=used, ceiling=ceiling.limit(resource))
 
 
 def _over(
-    rule: str, level: str, subject: str, ones: list[Allocation], ceiling: Ceiling, own: Container[str] = ()
+    rule: str, level: str, subject: str, ones: list[Allocation], ceiling: NodeCeiling, own: Container[str] = ()
 ) -> Iterator[tuple[Violation, str]]:
     """Each limit that is exceeded. `own`: the keys that a team sets for itself."""
     used = totals(ones)

@@ -27,6 +27,8 @@ class Violation(Value):
 #: What is held of each resource that has a limit, in the order of _COUNTED.
 Amounts = tuple[int, ...]
 _COUNTED = tuple(row for row in RESOURCES if row.limit)
+#: Where in Amounts the GPUs are.
+GPUS = next(i for i, row in enumerate(_COUNTED) if row.name == "gpus")
 #: Where in Amounts the rows of each limit are.
 _PLACES = {key: tuple(_COUNTED.index(row) for row in rows) for key, rows in LIMITED.items()}
 
@@ -41,11 +43,13 @@ class PlacementIndex:
         today: datetime.date | None,
         kept: frozenset[str],
         held: Mapping[str, Amounts] = MappingProxyType({}),
+        ran: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.stack = stack
         self.today = today
         self.kept = kept
         self.held = held
+        self.ran = ran
         self.every = placement.allocations
         self.known: list[Allocation] = []
         self.going: dict[str, list[Allocation]] = defaultdict(list)

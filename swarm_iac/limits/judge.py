@@ -28,6 +28,7 @@ RULES = (
     ceilings.teams_stay_under_limit,
     ceilings.nodes_stay_under_limit,
     ceilings.cluster_stays_under_limit,
+    ceilings.gpus_stay_under_limit_of_model,
 )
 
 #: The names that violations carry.
@@ -56,13 +57,15 @@ def judge(
     *,
     kept: frozenset[str] = frozenset(),
     held: Mapping[str, Amounts] = MappingProxyType({}),
+    ran: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Violation, ...]:
     """All violations, in the order of RULES; empty when the placement may stand.
 
     `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned or tainted one, bound to
     fewer NUMA nodes than their devices lie on, and on several where one is asked for. `held` tells what each that ran
-    anywhere held then: so much may stand above the limit of its user, of a team or of the cluster.
+    anywhere held then: so much may stand above the limit of its user, of a team or of the cluster. `ran` tells on which node
+    that was, for limits on single GPU models.
     Without `today`, every exception to a limit holds.
     """
-    placed = PlacementIndex(stack, placement, today, kept, held)
+    placed = PlacementIndex(stack, placement, today, kept, held, ran)
     return tuple(violation for rule in RULES for violation in rule(placed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from functools import lru_cache
 from operator import not_
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
@@ -33,7 +33,7 @@ else:
     _Limits = create_model("_Limits", __base__=Value, __module__=__name__, **resource.limits())
 
 
-class Ceiling(_Limits):
+class NodeCeiling(_Limits):
     """Limits on the resources that are counted; what is omitted has none."""
 
     def limit(self, key: str) -> int | None:
@@ -42,8 +42,18 @@ class Ceiling(_Limits):
         return None if value is None else int(value)
 
     def given(self) -> dict[str, int]:
-        """The limits that there are, by their keys."""
-        return {key: value for key in Ceiling.model_fields if (value := getattr(self, key)) is not None}
+        """The limits that there are, by their keys; those of single GPU models are not among them."""
+        return {key: value for key in resource.LIMITS if (value := getattr(self, key)) is not None}
+
+
+class Ceiling(NodeCeiling):
+    """Limits on the resources that are counted, and on GPUs of single models; what is omitted has none."""
+
+    gpus_by_model: dict[Model, GpuCount] = Field(
+        default={},
+        exclude_if=not_,
+        description="GPUs of single models, beside `gpus`: `{H100: 8, A100: 16}`. A model that is omitted has no limit.",
+    )
 
 
 def _unlimited(value: object) -> bool:
@@ -108,7 +118,7 @@ class Limits(Value):
     """Ceilings at four levels; all hold at once."""
 
     user: Ceiling = Field(default=Ceiling(), description="Limits of each user over the whole fleet.")
-    node: Ceiling = Field(default=Ceiling(), description="Limits of what is placed on each node.")
+    node: NodeCeiling = Field(default=NodeCeiling(), description="Limits of what is placed on each node.")
     cluster: Ceiling = Field(default=Ceiling(), description="Limits of the whole fleet.")
     team: Ceiling = Field(default=Ceiling(), exclude_if=_unlimited, description="Limits of each team with the teams inside it.")
     exceptions: tuple[LimitException, ...] = Field(
@@ -124,7 +134,8 @@ class Limits(Value):
 
     def of_team(self, name: str, team: Team, today: datetime.date | None = None) -> Ceiling:
         """The ceiling of a team on a day: its own values in place of those of each team, and exceptions as for users."""
-        base = self.team.model_copy(update=team.limits.given())
+        models = {**self.team.gpus_by_model, **team.limits.gpus_by_model}
+        base = self.team.model_copy(update={**team.limits.given(), "gpus_by_model": models})
         return self._excepted(base, [one for one in self.exceptions if one.team == name], today)
 
     @staticmethod
@@ -132,10 +143,14 @@ class Limits(Value):
         held = [one for one in exceptions if today is None or today <= one.until]
         if not held:
             return base
-        values = {name: getattr(base, name) for name in Ceiling.model_fields}
-        for name in values:
+        values: dict[str, Any] = {name: getattr(base, name) for name in Ceiling.model_fields}
+        for name in resource.LIMITS:
             given = [getattr(one, name) for one in held if getattr(one, name) is not None]
             values[name] = max(given) if given else values[name]
+        models: dict[str, GpuCount] = {}
+        for model, most in (pair for one in held for pair in one.gpus_by_model.items()):
+            models[model] = max(most, models.get(model, most))
+        values["gpus_by_model"] = {**base.gpus_by_model, **models}
         return Ceiling.model_construct(**values)
 
 
@@ -249,6 +264,13 @@ class Stack(Value):
         return frozenset(user for team in self.teams.values() for user in team.users)
 
     @property
+    def limits_models(self) -> bool:
+        """Has anybody limits on GPUs of single models?"""
+        limits = self.limits
+        every = (limits.user, limits.team, limits.cluster, *limits.exceptions, *(one.limits for one in self.teams.values()))
+        return any(one.gpus_by_model for one in every)
+
+    @property
     def limits_teams(self) -> bool:
         """Has any team limits?"""
         excepted = any(one.team for one in self.limits.exceptions)
@@ -270,5 +292,5 @@ class Stack(Value):
 
 
 __all__ = [
-    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeState", "Solve", "Stack", "Team", "Tuning",
+    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeCeiling", "NodeState", "Solve", "Stack", "Team", "Tuning",
 ]  # fmt: skip

@@ -38,6 +38,11 @@ class Request:
         """Nodes that are given up."""
         return frozenset(name for name, node in self.stack.nodes.items() if node.state == "lost")
 
+    def ran(self) -> dict[str, str]:
+        """On which node each allocation ran that may run only because it did, as `limits.judge` takes it."""
+        known = (one for one in self.placement.allocations if one.workload in self.stack.workloads)
+        return {one.name: self.stood[key] for one in known if (key := self.stack.runs_as(one)) in self.stood}
+
     def nodes(self) -> dict[str, Desired]:
         """The desired state of every node."""
         return desired(self.stack, self.placement)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
-from swarm_iac.model.stack import Ceiling, Limits, Stack
+from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, Stack
 from swarm_iac.stackfile.checks.feasibility import feasibility_problems
 from swarm_iac.stackfile.checks.references import check
 from swarm_iac.stackfile.locks import lock
@@ -24,6 +24,7 @@ from swarm_iac.stackfile.reading.source import Document, Loaded, Source, Step, j
 from swarm_iac.stackfile.reading.text import decode, read
 
 Shape = TypeVar("Shape", bound=BaseModel)
+Limited = TypeVar("Limited", bound=NodeCeiling)
 
 #: The only values that are true or false; elsewhere pydantic would read true as 1.
 SWITCHES = ("pinned", "gpu_persistence", "confined", "movable", "hold", "reclaim")
@@ -144,6 +145,9 @@ def _stack(shape: StackFile, merged: Nodes, default: PolicyFile) -> Stack:
     )  # fmt: skip
 
 
-def _replaced(default: Ceiling, given: Ceiling) -> Ceiling:
-    """Each value of `given` in place of the default one."""
-    return default.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
+def _replaced(default: Limited, given: Limited) -> Limited:
+    """Each value of `given` in place of the default one; of limits on GPU models, each model by itself."""
+    values = {name: getattr(given, name) for name in given.model_fields_set}
+    if isinstance(default, Ceiling) and "gpus_by_model" in values:
+        values["gpus_by_model"] = {**default.gpus_by_model, **values["gpus_by_model"]}
+    return default.model_copy(update=values)

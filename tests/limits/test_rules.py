@@ -225,6 +225,9 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("teams_stay_under_limit", {"limits__team__vcpus": 4, "teams__a__limits": {"vcpus": 3}}, pair),
     ("teams_stay_under_limit", {"teams__a__parent": "lab", "teams__lab": {"limits": {"vcpus": 4}}}, _team_pair),
     ("cluster_stays_under_limit", {"limits__cluster__storage": "150 GB"}, pair),
+    ("gpus_stay_under_limit_of_model", {"limits__user__gpus_by_model": {"H100": 3, "L40S": 0}}, pair),
+    ("gpus_stay_under_limit_of_model", {"teams__a__limits": {"gpus_by_model": {"H100": 3}}}, pair),
+    ("gpus_stay_under_limit_of_model", {**HALF, "limits__cluster__gpus_by_model": {"H100": 0.9}}, halves),
 ]
 
 
@@ -343,6 +346,38 @@ def test_a_lowered_limit_blocks_growth_and_never_evicts(level: str) -> None:
     held = {one.name: amounts(one) for one in pair(of)}
     assert rules(of, *pair(of), held=held) == []
     assert rules(of, *pair(of), held={**held, "w-0": (1, *held["w-0"][1:])}) == [rule], "it held one less"
+
+
+def test_limits_on_a_model_count_where_a_replica_runs() -> None:
+    """And what ran on the model before may stay, whichever of its workload's replicas it is now."""
+    of = stack(workloads__free__each={"gpus": 2, "vcpus": 1}, limits__user__gpus_by_model={"H100": 2})
+    both, apart = ([put(of, "free-0", "n1", (0, 1)), put(of, "free-1", node, (2, 3))] for node in ("n1", "n3"))
+    assert rules(of, *apart) == [], "two GPUs are on H100, and two on L40S"
+    assert rules(of, *both) == ["gpus_stay_under_limit_of_model"]
+    held = {one.name: amounts(one) for one in both}
+    assert rules(of, *both, held=held) == ["gpus_stay_under_limit_of_model"], "nobody knows where it ran"
+    assert rules(of, *both, held=held, ran={one.name: one.node for one in both}) == []
+    assert rules(of, *both, held=held, ran={"free-0": "n1", "free-1": "n3"}) == ["gpus_stay_under_limit_of_model"]
+    assert rules(of, *both, held=held, ran={"free-0": "n1", "free-1": "gone"}) == ["gpus_stay_under_limit_of_model"]
+
+
+def test_an_exception_for_a_model_counts_until_its_day() -> None:
+    day = {"user": "ada", "gpus_by_model": {"H100": 4}, "until": "2026-05-31", "reason": "paper"}
+    of = stack(limits={"user": {"gpus_by_model": {"H100": 2}}, "except": [day]})
+    assert rules(of, *pair(of), today=datetime.date(2026, 5, 31)) == []
+    assert rules(of, *pair(of), today=datetime.date(2026, 6, 1)) == ["gpus_stay_under_limit_of_model"]
+
+
+def test_what_is_used_of_a_model_is_a_row_wherever_a_limit_names_it() -> None:
+    of = stack(limits__user__gpus_by_model={"H100": 2})
+    rows = {
+        (one.level, one.subject): one for one in usage(of, Placement(allocations=tuple(pair(of)))) if "H100" in one.resource
+    }
+    assert {key: (one.used_text, one.ceiling_text) for key, one in rows.items()} == {
+        ("user", "ada"): ("4", "2"),
+        ("user", "bo"): ("0", "2"),
+        ("cluster", "lab"): ("4", ""),
+    }
 
 
 def _nested(**limits: Any) -> Stack:

@@ -138,14 +138,16 @@ class Ran(TypedDict):
 
     kept: frozenset[str]
     held: dict[str, tuple[int, ...]]
+    ran: dict[str, str]
 
 
 def still(placement: Placement, last: Placement) -> Ran:
-    """Allocations that stand where they stood, and what each held that ran."""
+    """Allocations that stand where they stood, what each held that ran, and on which node."""
     both = [(a, was) for a in placement.allocations for was in last.allocations if a.name == was.name]
     both = [(a, was) for a, was in both if was.user is None or a.user == was.user]
     held = {a.name: amounts(was) for a, was in both}
-    return {"kept": frozenset(a.name for a, was in both if was.node == a.node), "held": held}
+    ran = {a.name: was.node for a, was in both}
+    return {"kept": frozenset(a.name for a, was in both if was.node == a.node), "held": held, "ran": ran}
 
 
 def every(stack: Stack, last: Placement) -> Iterator[tuple[tuple[int, ...], int, Pairs]]:

@@ -80,6 +80,24 @@ def _teams(rng: random.Random, fleet: dict[str, Any], budget: Budget) -> None:
         outer[name]["limits"] = limits | limiting(budget.key, rng.choice([most - 1, most]))
 
 
+def _by_model(level: str) -> Rule:
+    """Limits on GPUs of single models, of whatever level, on what two workloads of three ask for more of."""
+
+    def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
+        gpus = rng.sample([1, 2, "1 x H100", "1 x H100|L40S", "2 x L40S|H100"], 2)
+        for name, asked in zip(rng.sample(sorted(fleet["workloads"]), 2), gpus, strict=True):
+            request = fleet["workloads"][name]
+            request["each"] = request["each"] | {"gpus": asked}
+        limits: dict[str, Any] = {"gpus_by_model": {model: rng.choice([0, 1, 2]) for model in rng.sample(["H100", "L40S"], 1)}}
+        levels = fleet.setdefault("limits", {})
+        levels[level] = levels.get(level, {}) | limits
+        fleet.setdefault(
+            "teams", {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}}
+        )
+
+    return rule
+
+
 def _gang(rng: random.Random, fleet: dict[str, Any]) -> None:
     request = fleet["workloads"][rng.choice(sorted(fleet["workloads"]))]
     request.pop("replicas", None)
@@ -168,6 +186,7 @@ RULES: dict[str, Rule] = {
     "taints_are_tolerated": _taints,
     "away_from_keeps_off": _away_from,
     "immovable_stay": _movable,
+    **{f"{level}_stays_under_limits gpus_by_model": _by_model(level) for level in ("user", "team", "cluster")},
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
     "gpu_memory_suffices": _each("gpus", {"count": 1, "memory": "60 GB"}, {"count": 2, "memory": "60 GB"}),
     "node_is_ready": _state,

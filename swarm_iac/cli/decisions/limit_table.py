@@ -49,7 +49,7 @@ def _inside(stack: Stack, parent: str | None, depth: int, seen: frozenset[str]) 
 
 def heads(found: list[Scope]) -> tuple[str, ...]:
     """`limit of`, and each resource of which anything is used or limited."""
-    return ("limit of", *(LIMITS[key].noun for key in _shown(found)))
+    return ("limit of", *(LIMITS[key].noun if key in LIMITS else key.partition(".")[2] for key in _shown(found)))
 
 
 def cells(found: list[Scope]) -> Iterator[tuple[str, ...]]:
@@ -60,7 +60,7 @@ def cells(found: list[Scope]) -> Iterator[tuple[str, ...]]:
 
 
 def _shown(found: list[Scope]) -> list[str]:
-    return [key for key in LIMITS if any(row.of[key].used or row.of[key].ceiling is not None for row in found)]
+    return [key for key in found[0].of if any(row.of[key].used or row.of[key].ceiling is not None for row in found)]
 
 
 def _cell(one: Usage) -> str:

@@ -48,7 +48,7 @@ def check(inputs: Mapping[str, Any]) -> Checked:
     derived = spec.derived(request)
     today = datetime.date.today()
     with understood("`request` of the Fleet"):  # what refers to a missing entry
-        violations = judge(request.stack, request.placement, today, kept=request.kept, held=request.held)
+        violations = judge(request.stack, request.placement, today, kept=request.kept, held=request.held, ran=request.ran())
     # A digest alone means nothing, and an input that is not known yet cannot differ.
     other = [key for key, value in derived.items() if key != "digest" and inputs.get(key) not in (None, UNKNOWN, value)]
     refusals = [f"`{key}` of the Fleet is not what its request comes to\n  hint: {_OTHER}" for key in other]

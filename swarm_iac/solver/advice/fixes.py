@@ -26,6 +26,7 @@ from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
+from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
@@ -49,7 +50,7 @@ ENDLESS_MOVES = 1_000_000
 UNMOVED = frozenset((*CEILING_RULES, GANG, *(one.name for one in FIT)))
 assert EVERY | {GANG} >= UNMOVED
 #: Those that are limits.
-CEILINGS = frozenset(CEILING_RULES)
+CEILINGS = frozenset((*CEILING_RULES, *MODEL_RULES))
 
 
 @dataclass

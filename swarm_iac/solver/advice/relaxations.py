@@ -21,12 +21,26 @@ from swarm_iac.solver.advice.relaxation import Relaxation
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
+from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.explain.team_shares import pending
+from swarm_iac.solver.snapshot.by_model import chains_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
-from swarm_iac.solver.snapshot.layout import BUDGETS, GPUS, KEYS, MACHINE, NODE, POWER, RACK, Budget, of_chain
+from swarm_iac.solver.snapshot.layout import (
+    ALL_GPUS,
+    BUDGETS,
+    GPUS,
+    KEYS,
+    MACHINE,
+    NODE,
+    POWER,
+    RACK,
+    Budget,
+    models_of_chain,
+    of_chain,
+)
 from swarm_iac.solver.snapshot.scopes import excepted
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import PLACE
 from swarm_iac.units import Bytes
 
@@ -56,7 +70,9 @@ class Relaxations:
 
     def _of_rule(self, rule: str) -> Iterator[Relaxation]:
         budget = BUDGETS.get(rule)
-        if budget is not None:
+        if budget is not None and budget.by_model:
+            yield from self._models(budget)
+        elif budget is not None:
             of = {"machine": self._less, "node": self._node_limit, "rack": self._racks}
             yield from of.get(budget.level, self._ceiling)(budget)
         elif rule == STATES:
@@ -162,7 +178,9 @@ class Relaxations:
         edit = Edit(path=f"{self.here}.{request[0]}", value=request[1])
         stack, mine = changed(self.stack, edit), self.request
         asked, foes = request_of(mine.name, stack.workloads[mine.name]), foes_of(stack).get(mine.name, ())
-        return replace(asked, members=mine.members, wanted=mine.wanted, chain=mine.chain, teams=mine.teams, foes=foes)
+        asked = replace(asked, members=mine.members, wanted=mine.wanted, chain=mine.chain, teams=mine.teams, foes=foes)
+        models = self.capacity.snapshot.models
+        return replace(asked, models=chains_of(asked, models)) if models else asked
 
     def _fewer(self) -> Iterator[Relaxation]:
         """As many replicas, or members, as fit."""
@@ -217,7 +235,7 @@ class Relaxations:
     def _ended(self, conflict: Conflict) -> Iterator[Relaxation]:
         """An exception whose end blocks growth, or leaves its user or team too little, goes on."""
         grows = self.request.members != self.request.wanted
-        if self.today is None or not (grows or any(rule in CEILING_RULES for rule in conflict.rules)):
+        if self.today is None or not (grows or any(rule in (*CEILING_RULES, *MODEL_RULES) for rule in conflict.rules)):
             return
         for i, one in enumerate(self.stack.limits.exceptions):
             scope = excepted(one)
@@ -225,6 +243,9 @@ class Relaxations:
                 capacity, most = self.capacity.copy(), self.capacity.snapshot.scopes[scope]
                 for j, key in enumerate(KEYS):
                     capacity.scopes[scope][j] += max(0, (one.limit(key) or 0) - most[j])
+                for model, least in one.gpus_by_model.items():
+                    for _, name in self.request.on_model(model):
+                        capacity.scopes[name][ALL_GPUS] += int(least)
                 edit = Edit(path=f"limits.except[{i}].until", value=(self.today + EXTENSION).isoformat())
                 yield Relaxation("limit", edit, 500, grows or self._fits(capacity))
 
@@ -235,6 +256,36 @@ class Relaxations:
         for j in (j for j, key in enumerate(KEYS) if key == budget.key):
             capacity.scopes[scope][j] += more
         yield self._raised(path, budget.noun, whole, more, sure=self._fits(capacity))
+
+    def _models(self, budget: Budget) -> Iterator[Relaxation]:
+        """The limit on one GPU model, raised to what all replicas need; or one model more, of those that the fleet has."""
+        for path, noun, whole, more, lifted in self._short_models(budget):
+            yield self._raised(path, noun, whole, more, sure=self._fits(lifted))
+        workload = self.stack.workloads[self.request.name]
+        gpus, asked = workload.each.gpus, self.request.model
+        models = {host.model for host in self.capacity.snapshot.nodes.values() if host.model and not gpus.allows(host.model)}
+        for model in sorted(models) if asked is not None else ():
+            both = workload.model_copy(
+                update={
+                    "each": workload.each.model_copy(update={"gpus": gpus.model_copy(update={"model": f"{asked}|{model}"})})
+                }
+            )
+            key, value = MACHINE[GPUS].edit(both, gpus.milli)
+            yield self._request(*(("each.gpus.model", f"{asked}|{model}") if gpus.memory else (key, value)), 400)
+
+    def _short_models(self, budget: Budget) -> Iterator[tuple[str, Noun, int, int, FreeCapacity]]:
+        """Each model under whose limit too little is left: its path, what it is, what is missing, and what is free with it."""
+        snapshot, scope, i = self.capacity.snapshot, self.request.scope_of(budget), budget.place
+        for model in (model for model, _ in self.request.models if model in snapshot.models.get(scope, ())):
+            one, whole = of_model(scope, model), snapshot.models[scope][model]
+            held = snapshot.scopes[one][i] - self.capacity.scopes[one][i]
+            more = held + self.request.usage[i] * self.goal - whole
+            if more > 0:
+                capacity = self.capacity.copy()
+                for place, name in self.request.on_model(model):
+                    if self.request.chain[place] == scope:
+                        capacity.scopes[name][i] += self.request.usage[i] * self.goal
+                yield snapshot.given[one, i], budget.noun, whole, more, capacity
 
     def _lacking(self, budget: Budget) -> tuple[str, int, int]:
         """Of a ceiling its path, what it is, and how much is missing for all replicas."""
@@ -250,6 +301,9 @@ class Relaxations:
             path, whole, more = self._lacking(budget)
             if self.request.usage[budget.place] and more > 0:
                 found[path] = max(found.get(path, (0, budget.noun)), (whole + more, budget.noun), key=lambda one: one[0])
+        for budget in models_of_chain(len(self.request.chain)):
+            for path, noun, whole, more, _ in sorted(self._short_models(budget), key=lambda one: one[3])[:1]:
+                found[path] = whole + more, noun
         return tuple(Edit(path=path, value=noun.written(most)) for path, (most, noun) in found.items())
 
     def _node_limit(self, budget: Budget) -> Iterator[Relaxation]:

@@ -41,6 +41,12 @@ class Floor:
             for kind, amount in row.amounts:
                 if amount > 0:  # a row that asks for at least so much holds nothing back
                     self.by_kind[kind].append((r, amount))
+        #: Rows that hold on some shapes alone, by kind and shape.
+        self.there: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for r, row in enumerate(problem.rows):
+            for h, amounts in row.inside if row.one else ():
+                for kind, amount in amounts:
+                    self.there.setdefault((kind, h), []).append((r, amount))
         suits = np.zeros((len(sizes), len(problem.kinds)), dtype=bool)
         for h, shape in enumerate(problem.shapes):
             suits[h, list(shape.fits)] = True
@@ -49,6 +55,11 @@ class Floor:
     def allowed(self, kind: int) -> int:
         """How many more replicas of the kind the rows allow."""
         return min((self.left[row] // amount for row, amount in self.by_kind[kind]), default=0)
+
+    def allowed_on(self, kind: int, node: int) -> int:
+        """How many more of it rows allow on nodes like this one alone; any number where none is about them."""
+        rows = self.there.get((kind, int(self.shape[node])), ()) if self.there else ()
+        return min((self.left[row] // amount for row, amount in rows), default=self.problem.kinds[kind].count)
 
     def caps(self, index: int) -> Ints:
         """How many more replicas of the kind each node could take."""
@@ -63,6 +74,10 @@ class Floor:
             caps = np.minimum(caps, (self.cards // kind.share).sum(axis=1))
         if kind.most:
             caps = np.minimum(caps, kind.most - self.counts[:, index])
+        for (k, h), rows in self.there.items():
+            if k == index:
+                most = max(0, min(self.left[row] // amount for row, amount in rows))
+                caps = np.where(self.shape == h, np.minimum(caps, most), caps)
         return np.maximum(caps, 0)
 
     def take(self, index: int, node: int, count: int) -> None:
@@ -78,7 +93,12 @@ class Floor:
         for i, need in enumerate(kind.need):
             self.free[node, i] -= need * count
         self.counts[node, index] += count
-        for row, amount in self.by_kind[index]:
+        self.charge(index, node, count)
+
+    def charge(self, index: int, node: int, count: int) -> None:
+        """What so many replicas on a node take of the rows."""
+        there = self.there.get((index, int(self.shape[node])), ()) if self.there else ()
+        for row, amount in (*self.by_kind[index], *there):
             self.left[row] -= amount * count
 
     def put(self, node: int, pattern: Pattern, cards: list[int]) -> None:
@@ -88,8 +108,7 @@ class Floor:
             for i, need in enumerate(self.problem.kinds[index].need):
                 self.free[node, i] -= need * count
             self.counts[node, index] += count
-            for row, amount in self.by_kind[index]:
-                self.left[row] -= amount * count
+            self.charge(index, node, count)
 
     def fill(self, order: Iterable[int], preference: Preference) -> None:
         """Place as many replicas as fit, kind after kind, on the nodes that are preferred."""
@@ -104,6 +123,8 @@ class Floor:
             rank = preference(self, self.problem.kinds[index])[open_]
             for node in open_[np.argsort(rank, kind="stable")]:
                 count = min(int(caps[node]), allowed)
+                if self.there and (count := min(count, self.allowed_on(index, int(node)))) <= 0:
+                    continue
                 self.take(index, int(node), count)
                 allowed -= count
                 if not allowed:

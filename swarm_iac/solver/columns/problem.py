@@ -68,6 +68,8 @@ class Row:
     limit: int
     amounts: tuple[tuple[int, int], ...]  # (kind, amount of one replica)
     inside: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (shape, its amounts)
+    #: Is `inside` one limit, and not the sum of those of racks that are alike?
+    one: bool = False
 
 
 @dataclass(frozen=True, slots=True)

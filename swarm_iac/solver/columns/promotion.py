@@ -49,6 +49,8 @@ def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
     if kind.most:
         fits &= floor.counts[:, k] < kind.most
     nodes = np.flatnonzero(fits)
+    if floor.there:
+        nodes = np.array([node for node in nodes if floor.allowed_on(k, int(node)) > 0], dtype=np.int64)
     return [int(node) for node in nodes[np.argsort(-cards[nodes], kind="stable")][:LOOK]]
 
 
@@ -103,7 +105,6 @@ def _set(floor: Floor, node: int, carried: Counter[int]) -> None:
         more = carried[j] - before[j]
         floor.counts[node, j] += more
         floor.free[node] -= more * np.array(floor.problem.kinds[j].need, dtype=np.int64)
-        for row, amount in floor.by_kind[j]:
-            floor.left[row] -= amount * more
+        floor.charge(j, node, more)
     floor.cards[node] = 0
     floor.cards[node, : len(cards)] = cards

@@ -132,6 +132,7 @@ def _admitted(capacity: FreeCapacity, counts: Pairs) -> Pairs:
     ):
         request, host = capacity.snapshot.requests[name], capacity.snapshot.nodes[node]
         fits = min(count, max(0, capacity.by_rack(request, host)))
+        fits = min(fits, max(0, capacity.by_model(request, host.model))) if request.models else fits
         if fits:
             capacity.take(request, host, fits)
             found[name, node] = fits

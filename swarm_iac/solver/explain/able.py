@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from swarm_iac.solver.explain.counting import GPU_RULE, NUMA_RULE, by_numa
+from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import NODE, RACK
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
@@ -30,6 +31,11 @@ def able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: froz
         if rest and len(rest) < len(nodes):
             nodes = rest
             which += [one.leaves] if not model else []
+    if request.models and rule not in MODEL_RULES and not core.isdisjoint(MODEL_RULES):
+        rest = [b for b in nodes if capacity.by_model(request, b.model) > 0]
+        if rest and len(rest) < len(nodes):
+            nodes = rest
+            which += ["whose GPU model limits still allow"]
     for what, out in _full(capacity, request, nodes, core - {rule}):
         rest = [b for b in nodes if b.name not in out]
         if rest and len(rest) < len(nodes):

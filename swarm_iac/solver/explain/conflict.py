@@ -27,7 +27,7 @@ from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbi
 from swarm_iac.solver.explain.team_shares import pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, TEAM, USER, beyond_chain, of_chain
+from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, MODELS, TEAM, USER, beyond_chain, of_chain
 from swarm_iac.solver.snapshot.snapshot import Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, suits
 from swarm_iac.solver.snapshot.tasks import Classified, classify
@@ -38,7 +38,7 @@ GANG = "gang_is_whole_or_absent"
 ORDER = (
     GANG,
     *(one.rule for one in CLUSTER), *reversed(RACK_RULES), *reversed(NODE_RULES[len(MACHINE):]),
-    *(one.rule for one in reversed(TEAM)), *(one.rule for one in USER),
+    *(one.rule for one in reversed(TEAM)), *(one.rule for one in USER), *(one.rule for one in reversed(MODELS)),
     NUMA_RULE, *reversed(GROUPED),
     *reversed(NODE_RULES[:len(MACHINE)]), *(one.name for one in FIT),
 )  # fmt: skip
@@ -136,12 +136,12 @@ def _telling(rules: Set[str]) -> tuple[int, list[int]]:
 
 def _rules(request: WorkloadRequest) -> frozenset[str]:
     """Those that speak about it: it is in so many teams, and perhaps a gang."""
-    return _of_chain(len(request.chain), request.gang)
+    return _of_chain(len(request.chain), request.gang, bool(request.models))
 
 
 @cache
-def _of_chain(length: int, gang: bool) -> frozenset[str]:
-    every = EVERY - beyond_chain(length)
+def _of_chain(length: int, gang: bool, models: bool) -> frozenset[str]:
+    every = EVERY - beyond_chain(length, models=models)
     return every | {GANG} if gang else every
 
 

@@ -17,6 +17,8 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import Level, together
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.explain import model_limits
+from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
 from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
@@ -34,7 +36,7 @@ GPU_RULE = NODE_RULES[GPUS]
 GROUPED = tuple(rule.rule for rule in GROUP_RULES)
 #: Of those that have to be on one NUMA node.
 NUMA_RULE = "single_fits_numa_node"
-EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *GROUPED, NUMA_RULE))
+EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *MODEL_RULES, *GROUPED, NUMA_RULE))
 assert len(EVERY.difference(CEILING_RULES)) < 63, "a set of rules about nodes is the bits of one int64"
 #: The rules about the state of nodes, and about their taints.
 STATES = "node_is_ready"
@@ -48,8 +50,8 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     left = min(request.members - capacity.counts[request.name].total(), _by_ceiling(capacity, request, rules))
     if left <= 0:
         return 0
-    racks: dict[Gathered, list[tuple[int, int]]] = {}
-    unbound, plain = 0, not request.together and not request.by_rack
+    found: list[tuple[NodeCapacity, int]] = []
+    unbound, plain = 0, not (request.together or request.by_rack or request.models)
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for host in capacity.snapshot.nodes.values():
         if home or capacity.counts[request.name] or capacity.load[host.name] or request.others:
@@ -59,12 +61,25 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
         else:
             cap = empty[kind] = on_node(capacity, request, host, rules, left)
         if cap > 0:
-            racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), cap))
+            found.append((host, cap))
             unbound += cap if plain and host.rack not in capacity.racks else 0
             if unbound >= left:
                 return left
-    counts = {group: _in_rack(capacity, request, group, found, rules) for group, found in racks.items()}
-    return min(left, _in_all(request, counts, rules))
+    return min(left, _on_nodes(capacity, request, found, rules))
+
+
+def _on_nodes(capacity: FreeCapacity, request: WorkloadRequest, found: list[tuple[NodeCapacity, int]], rules: Set[str]) -> int:
+    """The most in all, of so many on each node."""
+
+    def plain(found: list[tuple[NodeCapacity, int]]) -> int:
+        racks: dict[Gathered, list[tuple[int, int]]] = {}
+        for host, cap in found:
+            racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), cap))
+        counts = {group: _in_rack(capacity, request, group, ones, rules) for group, ones in racks.items()}
+        return _in_all(request, counts, rules)
+
+    lefts = model_limits.left_on(capacity, request, rules) if request.models else {}
+    return model_limits.most(lefts, found, _together(request, rules), plain) if lefts else plain(found)
 
 
 def _together(request: WorkloadRequest, rules: Set[str]) -> Level | None:
@@ -99,6 +114,8 @@ def on_node(
         if group.of.rule in rules:
             most = left(capacity, request, group, host)
             fit = fit if most is None else min(fit, most)
+    if request.models:
+        fit = min(fit, model_limits.left_on(capacity, request, rules).get(host.model or "", fit))
     return fit
 
 
@@ -140,6 +157,10 @@ class Tally:
         capacity, request = self.capacity, self.request
         left = min(self._missing, _by_ceiling(capacity, request, self.rules))
         plain = not (_together(request, self.rules) or _sited(request, self.rules))
+        if request.models:
+            nodes = capacity.snapshot.nodes
+            found = [(nodes[name], cap) for ones in self._found.values() for name, (_, cap) in ones.items() if cap > 0]
+            return max(0, min(left, _on_nodes(capacity, request, found, self.rules)))
         return max(0, min(left, self._total if plain else _in_all(request, self._most, self.rules)))
 
     def counts(self, node: str) -> bool:
@@ -204,6 +225,8 @@ class Ruled:
         for group in request.groups:
             most = [left(capacity, request, group, host) for host in self.nodes]
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
+        for model, rule, most_there in model_limits.on_models(capacity, request):
+            self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
 
     def _numa(self) -> list[int]:
         """By the NUMA rule; of nodes on which nothing stands, one of each kind is counted."""
@@ -233,12 +256,8 @@ class Ruled:
         for rule, most in self.caps.items():
             if rule in rules:
                 caps = np.minimum(caps, most)
-        racks: dict[Gathered, list[tuple[int, int]]] = {}
-        for i in np.flatnonzero(caps > 0).tolist():
-            host = self.nodes[i]
-            racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), int(caps[i])))
-        counts = {group: _in_rack(capacity, request, group, found, rules) for group, found in racks.items()}
-        return min(left, _in_all(request, counts, rules))
+        found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
+        return min(left, _on_nodes(capacity, request, found, rules))
 
     def keeping_out(self) -> frozenset[frozenset[str]]:
         """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
@@ -341,6 +360,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
             key = (
                 empty.by_ceiling(request),
                 request.members,
+                request.models,
                 request.need,
                 request.share,
                 request.asked,

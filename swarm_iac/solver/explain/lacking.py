@@ -64,9 +64,10 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
         if left(capacity, request, group, host) == 0:
             verb, what = group.of.bars
             return verb, group.format(what)
-    if request.single and capacity.by_numa(request, host, 1) < 1:
-        return "have", "it free only over several NUMA nodes"
-    return "have", "capacity for one"
+    if request.models and capacity.by_model(request, host.model) < 1:
+        return "have", "a GPU model whose limit is used up"
+    split = request.single and capacity.by_numa(request, host, 1) < 1
+    return "have", "it free only over several NUMA nodes" if split else "capacity for one"
 
 
 def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> str:

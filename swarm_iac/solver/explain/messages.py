@@ -10,6 +10,7 @@ from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.explain import of_models
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
@@ -29,7 +30,7 @@ from swarm_iac.solver.snapshot.layout import (
 )
 from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
-from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import GpuCount, Watts
 
@@ -53,6 +54,9 @@ def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: f
 def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> Reason:
     here = f"workloads.{request.name}"
     if budget := BUDGETS.get(rule):
+        if budget.by_model:
+            held = next(of_models.over(capacity.snapshot, request, budget), None)
+            return over_limit(capacity.snapshot, held) if held else of_models.reason(capacity, request, budget)
         if budget.level in ("machine", "node"):
             return _on_node(capacity, request, budget, core)
         return _rack(capacity, request, budget) if budget.level == "rack" else _ceiling(capacity, request, budget)
@@ -169,14 +173,17 @@ def _free(capacity: FreeCapacity, host: NodeCapacity) -> list[tuple[int, int, in
 def over_limit(snapshot: Snapshot, over: Over) -> Reason:
     """Who holds more than they may, since a limit was lowered or an exception to it has ended."""
     row, key = COUNTED[over.resource], KEYS[over.resource]
-    given = [one.limit(key) for one in snapshot.stack.limits.exceptions if excepted(one) == over.scope]
+    mine = [one for one in snapshot.stack.limits.exceptions if excepted(one) == over.scope]
+    given = [one.gpus_by_model.get(over.model) if over.model else one.limit(key) for one in mine]
     ended = any(value is not None and value > over.most for value in given)
     since = " since an exception has ended" if ended else ""
-    text = f"{over.scope} holds {row.amount(over.held)} and may have {row.text(over.most)}{since}: "
-    path = "limits.except" if ended else f"{snapshot.given[over.scope, over.resource]}.{key}"
+    on = f" on {over.model}" if over.model else ""
+    text = f"{over.scope} holds {row.amount(over.held)}{on} and may have {row.text(over.most)}{since}: "
+    there = snapshot.given[of_model(over.scope, over.model) if over.model else over.scope, over.resource]
+    path = "limits.except" if ended else there if over.model else f"{there}.{key}"
     level = "cluster" if over.scope == CLUSTER else over.scope.partition(" ")[0]
     rule = f"{level}_stays_under_limits"
-    return Reason(rule=rule, text=f"{text}running replicas stay; no new ones are admitted", path=path)
+    return Reason(rule=rule, text=f"{text}running replicas stay; no new ones are admitted{on}", path=path)
 
 
 def _ceiling(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> Reason:
@@ -308,7 +315,8 @@ def _in_the_way(capacity: FreeCapacity, rule: str, among: Iterable[str], places:
     """Those of the nodes on which what is held counts for a rule."""
     level = BUDGETS[rule].level if rule in BUDGETS else "node"
     if level in ("user", "team", "cluster"):
-        return set(among)
+        models = {capacity.snapshot.nodes[node].model for node in places} if BUDGETS[rule].by_model else set()
+        return {node for node in among if not models or capacity.snapshot.nodes[node].model in models}
     nodes, away = capacity.snapshot.nodes, capacity.snapshot.away
     if rule in _AWAY:
         groups = {group_of(nodes[node], away) for node in places}

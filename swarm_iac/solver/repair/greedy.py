@@ -154,6 +154,7 @@ class _Pass:
             request.asked,
             request.power,
             request.chain,
+            request.models,
             request.single,
         )
         homes = self.homes.get(request.name, []) if not self.done[request.name] else []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, NODE, RACK, UPLINK
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, RACK, UPLINK
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs
@@ -76,6 +76,7 @@ def problem_of(
     nodes, shapes = _shapes(capacity, requests, dims, steps, classes)
     limited = _limited(capacity, [request.name for group in groups for request in group])
     rows = wanted_rows(kinds) + _ceilings(capacity, groups, limited) + _racks(capacity, requests, nodes, classes)
+    rows += _models(capacity, requests, nodes)
     return Problem(kinds, shapes, rows), nodes
 
 
@@ -97,6 +98,7 @@ def kinds_of(
         alike = (
             -request.priority if priorities else 0, request.need, request.usage, request.share, request.asked,
             tuple([scope for scope in request.chain if scope in limited]), request.per_node, request.power, request.single,
+            request.models,
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(request)
     groups = list(by_kind.values())
@@ -155,7 +157,7 @@ def _draws(request: WorkloadRequest) -> bool:
 def _shapes(
     capacity: FreeCapacity, requests: list[WorkloadRequest], dims: list[int], steps: list[int], classes: dict[str, int]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[Shape, ...]]:
-    fits = suited(requests)
+    fits, models = suited(requests), {model for request in requests for model, _ in request.models}
     by_shape: dict[tuple[object, ...], list[NodeCapacity]] = {}
     found: list[Shape] = []
     for host in capacity.snapshot.nodes.values():
@@ -163,7 +165,8 @@ def _shapes(
             free = capacity.free[host.name]
             capacities = tuple(max(0, free[i]) // step for i, step in zip(dims, steps, strict=True))
             rack = classes.get(host.rack or "", -1)
-            key = (max(0, free[GPUS]), capacities, fits(host), rack, host.power if rack >= 0 else 0)
+            model = host.model if host.model in models else None
+            key = (max(0, free[GPUS]), capacities, fits(host), rack, host.power if rack >= 0 else 0, model)
             if key not in by_shape:
                 found.append(Shape(0, max(0, free[GPUS]), capacities, fits(host)))
             by_shape.setdefault(key, []).append(host)
@@ -220,6 +223,24 @@ def _racks(
             if inside and limit < ENDLESS // 2:
                 rows.append(Row(limit, (), inside))
     return tuple(rows)
+
+
+def _models(capacity: FreeCapacity, requests: list[WorkloadRequest], nodes: tuple[tuple[str, ...], ...]) -> tuple[Row, ...]:
+    """For every limit on a GPU model:  Σ_{w, n with that model} gpus_w · x[w,n] ≤ limit"""
+    shapes: dict[str | None, list[int]] = {}
+    for h, names in enumerate(nodes):
+        shapes.setdefault(capacity.snapshot.nodes[names[0]].model, []).append(h)
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for k, request in enumerate(requests):
+        for model, scopes in request.models:
+            for _, scope in scopes:
+                found.setdefault((model, scope), []).append((k, request.usage[ALL_GPUS]))
+    limits = ((model, capacity.scopes[scope][ALL_GPUS], tuple(uses)) for (model, scope), uses in found.items())
+    return tuple(
+        Row(max(0, limit), (), tuple((h, uses) for h in shapes[model]), one=True)
+        for model, limit, uses in limits
+        if limit < ENDLESS // 2 and model in shapes
+    )
 
 
 def named(seen: View, capacity: FreeCapacity, counts: dict[str, Counter[int]]) -> Pairs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, POWER, RACK, UPLINK
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, POWER, RACK, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import could_stand
 
@@ -24,11 +24,23 @@ def without_slack(snapshot: Snapshot) -> Snapshot:
             sums = used[scope]
             for i, use in request.uses:
                 sums[i] += use * request.members
+        for _, scope in (one for _, scopes in request.models for one in scopes):
+            used[scope][ALL_GPUS] += request.usage[ALL_GPUS] * request.members
+    scopes = {scope: _binding(limits, used[scope]) for scope, limits in snapshot.scopes.items()}
+    if snapshot.models:
+        snapshot = replace(snapshot, requests={name: _bound(one, scopes) for name, one in snapshot.requests.items()})
     return replace(
         snapshot,
-        scopes={scope: _binding(limits, used[scope]) for scope, limits in snapshot.scopes.items()},
+        scopes=scopes,
         racks=_racks(snapshot),
     )
+
+
+def _bound(request: WorkloadRequest, scopes: dict[str, tuple[int, ...]]) -> WorkloadRequest:
+    """The workload, counted by those limits on GPU models that can bind."""
+    found = ((model, tuple(one for one in ones if scopes[one[1]][ALL_GPUS] < ENDLESS)) for model, ones in request.models)
+    models = tuple((model, ones) for model, ones in found if ones)
+    return replace(request, models=models) if models != request.models else request
 
 
 def _binding(limits: tuple[int, ...], used: list[int]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import LEVELS, Group, Level
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.snapshot import single_numa
-from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 
 
@@ -99,6 +99,8 @@ class FreeCapacity:
         if request.shared:
             fit = min(fit, self.shares(request, host.name))
         fit = min(fit, self.by_ceiling(request), self.by_rack(request, host), self.by_groups(request, host))
+        if request.models:
+            fit = min(fit, self.by_model(request, host.model))
         return max(self.by_numa(request, host, fit), 0)
 
     def by_numa(self, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
@@ -139,6 +141,11 @@ class FreeCapacity:
             for i, need in request.uses:
                 fit = min(fit, left[i] // need)
         return fit
+
+    def by_model(self, request: WorkloadRequest, model: str | None) -> int:
+        """How many more the limits on GPUs of this model leave: of the user, of the teams around it and of the cluster."""
+        use = request.usage[ALL_GPUS]
+        return min((self.scopes[scope][ALL_GPUS] // use for _, scope in request.on_model(model)), default=ENDLESS)
 
     def by_rack(self, request: WorkloadRequest, host: NodeCapacity) -> int:
         """How many more the rack of the node has power and uplink for."""
@@ -185,6 +192,8 @@ class FreeCapacity:
             left = self.scopes[scope]
             for i, need in request.uses:
                 left[i] -= need * count
+        for _, scope in request.on_model(host.model) if request.models else ():
+            self.scopes[scope][ALL_GPUS] -= request.usage[ALL_GPUS] * count
         if host.rack in self.racks:
             rack = self.racks[host.rack]
             for i, need in enumerate(host.of_rack(request)):

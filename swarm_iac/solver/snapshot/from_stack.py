@@ -17,9 +17,10 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
+from swarm_iac.solver.snapshot import by_model
 from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, ITSELF, MACHINE, NODE, POWER
 from swarm_iac.solver.snapshot.scopes import ceiling_of, paths_of, scopes_of
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import classify
 
@@ -40,6 +41,7 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
     ended = _ended_of(stack, last)
     requests = _less(requests, ended)
     running = _wanted_of(requests, nodes, last, ended)
+    models = by_model.limits_of(stack, ceilings, today) if stack.limits_models else {}
     over = tuple(_over(ceilings, requests, running, [one for one in ended if one.node in nodes]))
     for one in over:
         now = ceilings[one.scope]
@@ -52,6 +54,11 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
         for scope in requests[done.workload].chain:
             for place in FILES:
                 ceilings[scope] = _without(ceilings[scope], place, COUNTED[place].held(done))
+    given = paths_of(stack, chains, today)
+    if models:
+        more, owns = _by_model(models, requests, running, nodes)
+        over, ceilings = (*over, *more), ceilings | owns
+        given |= dict(by_model.paths_of(stack, models, today))
     snapshot = Snapshot(
         stack=stack,
         requests=requests,
@@ -61,10 +68,30 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
         running=running,
         last=last.going(),
         over=over,
-        given=paths_of(stack, chains, today),
+        given=given,
         ended=ended,
+        models=models,
     )
     return replace(snapshot, seats=_seats(snapshot)) if snapshot.singles and running else snapshot
+
+
+def _by_model(
+    models: by_model.Limits,
+    requests: dict[str, WorkloadRequest],
+    running: dict[str, tuple[Allocation, ...]],
+    nodes: dict[str, NodeCapacity],
+) -> tuple[list[Over], dict[str, tuple[int, ...]]]:
+    """Who holds more of a GPU model than they may, and the ceilings of all scopes of models; `requests` get to know them."""
+    for name, request in requests.items():
+        if chains := by_model.chains_of(request, models):
+            requests[name] = replace(request, models=chains)
+    over, held = by_model.over_of(models, requests, running, nodes)
+    found = {of_model(scope, model): by_model.only(most) for scope, of in models.items() for model, most in of.items()}
+    found |= {of_model(one.scope, one.model): by_model.only(one.held) for one in over}
+    for name, request in requests.items() if over else ():
+        requests[name], own = by_model.kept(request, over, held)
+        found |= own
+    return over, found
 
 
 def _seats(snapshot: Snapshot) -> dict[str, tuple[Allocation, ...]]:

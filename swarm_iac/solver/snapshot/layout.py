@@ -34,6 +34,8 @@ class Budget:
     key: str = ""
     #: Of teams: how many scopes are further inside. 1: the innermost team that has limits, 2: the next one around it.
     depth: int = 0
+    #: Does it count the GPUs of each model by themselves? Then it speaks about single nodes, as their model does.
+    by_model: bool = False
 
 
 #: What machines have, and what `limits` count.
@@ -63,6 +65,21 @@ TEAMS: tuple[tuple[Budget, ...], ...] = tuple(
 )
 CLUSTER: tuple[Budget, ...] = _limits("cluster", "cluster_stays_under_limits")
 TEAM: tuple[Budget, ...] = tuple(one for depth in TEAMS for one in depth)
+#: Where in COUNTED the GPUs are.
+ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == "gpus")
+
+
+def _on_models(level: Literal["user", "team", "cluster"], depth: int = 0) -> Budget:
+    row, around = COUNTED[ALL_GPUS], f" {depth}" if depth > 1 else ""
+    rule = f"{level}_stays_under_limits"
+    return Budget(f"{rule} gpus_by_model{around}", rule, level, ALL_GPUS, row, row, "gpus_by_model", depth, by_model=True)
+
+
+#: What bounds the GPUs of each model: of a user, of a team and of those around it, of the cluster.
+USER_MODELS = _on_models("user")
+TEAM_MODELS: tuple[Budget, ...] = tuple(_on_models("team", depth) for depth in range(1, DEPTH + 1))
+CLUSTER_MODELS = _on_models("cluster")
+MODELS: tuple[Budget, ...] = (USER_MODELS, *TEAM_MODELS, CLUSTER_MODELS)
 #: What all replicas of somebody share, wherever they are.
 CEILINGS: tuple[Budget, ...] = (*USER, *TEAM, *CLUSTER)
 #: Where in RACK the power is: after what goes through the uplink.
@@ -74,7 +91,7 @@ RACK: tuple[Budget, ...] = (
     ),
 )
 #: All of them by rule.
-BUDGETS: dict[str, Budget] = {one.rule: one for one in (*NODE, *USER, *TEAM, *CLUSTER, *RACK)}
+BUDGETS: dict[str, Budget] = {one.rule: one for one in (*NODE, *USER, *TEAM, *CLUSTER, *MODELS, *RACK)}
 
 _PLACES = {row.name: i for i, row in enumerate(MACHINE)}
 #: Where in NODE those stand that have rules beside their sum (cards, NUMA nodes), or decide who comes first.
@@ -93,6 +110,13 @@ def of_chain(length: int) -> tuple[tuple[Budget, ...], ...]:
 
 
 @functools.cache
-def beyond_chain(length: int) -> frozenset[str]:
-    """The rules about teams that a chain so long has not."""
-    return frozenset(budget.rule for depth in TEAMS[length - 2 :] for budget in depth)
+def models_of_chain(length: int) -> tuple[Budget, ...]:
+    """What bounds the GPUs of each model in each scope of a chain so long."""
+    return (USER_MODELS, *TEAM_MODELS[: length - 2], CLUSTER_MODELS)
+
+
+@functools.cache
+def beyond_chain(length: int, *, models: bool = True) -> frozenset[str]:
+    """The rules about teams that a chain so long has not; without `models`, those about GPU models as well."""
+    beyond = [budget.rule for depth in TEAMS[length - 2 :] for budget in depth]
+    return frozenset((*beyond, *(one.rule for one in (TEAM_MODELS[length - 2 :] if models else MODELS))))

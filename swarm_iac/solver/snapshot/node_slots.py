@@ -38,6 +38,7 @@ class Slots:
         self.ready: Mask = np.array([host.state == "ready" for host in self.nodes], dtype=np.bool_)
         self.kind: Ints = np.array([snapshot.alike[host.name] for host in self.nodes], dtype=np.int64)
         self._first = {snapshot.alike[host.name]: host for host in self.nodes}
+        self.model = np.array([host.model or "" for host in self.nodes]) if snapshot.models else np.array([])
         self.power: Ints = np.array([host.power for host in self.nodes], dtype=np.int64)
         racks = list(capacity.racks)
         number = {name: i for i, name in enumerate(racks)}
@@ -67,6 +68,8 @@ class Slots:
             caps = np.minimum(caps, self._shares(request))
         if self._racks:
             caps = np.minimum(caps, self._by_rack(request))
+        for model, _ in request.models:
+            caps = np.where(self.model == model, np.minimum(caps, max(0, capacity.by_model(request, model))), caps)
         for group in request.groups:
             if group.each is not None:
                 caps = np.minimum(caps, group.each)

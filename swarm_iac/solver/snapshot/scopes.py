@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from swarm_iac.model.stack import Ceiling, LimitException, Stack
+from swarm_iac.model.stack import LimitException, NodeCeiling, Stack
 from swarm_iac.solver.snapshot.layout import KEYS
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, of_team, of_user
 
@@ -16,7 +16,7 @@ from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, of_team, of_use
 Chains = dict[str, tuple[str, ...]]
 
 
-def ceiling_of(ceiling: Ceiling) -> tuple[int, ...]:
+def ceiling_of(ceiling: NodeCeiling) -> tuple[int, ...]:
     """What may be held at most, in the order of COUNTED."""
     return tuple([ENDLESS if (most := ceiling.limit(key)) is None else most for key in KEYS])
 
@@ -28,8 +28,9 @@ def scopes_of(stack: Stack, today: datetime.date | None) -> tuple[dict[str, tupl
     line = {user: _line(stack, name) for name, team in stack.teams.items() for user in team.users}
     known: dict[str, tuple[int, ...]] = {}
     for name in dict.fromkeys(name for user in users for name in line.get(user, ())):
-        ceiling = ceiling_of(stack.limits.of_team(name, stack.teams[name], today))
-        if any(most < ENDLESS for most in ceiling):
+        limits = stack.limits.of_team(name, stack.teams[name], today)
+        ceiling = ceiling_of(limits)
+        if limits.gpus_by_model or any(most < ENDLESS for most in ceiling):
             known[name] = ceiling
     found |= {of_team(name): ceiling for name, ceiling in known.items()}
     found[CLUSTER] = ceiling_of(stack.limits.cluster)

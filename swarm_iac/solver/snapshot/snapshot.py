@@ -20,11 +20,10 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import (
+    ALL_GPUS,
     CORES,
     COUNTED,
     FILES,
-    GPUS,
-    MACHINE,
     MEMORY,
     UPLINK,
     Budget,
@@ -34,7 +33,6 @@ from swarm_iac.solver.snapshot.layout import (
 ENDLESS = 1 << 60
 #: The scope of all replicas.
 CLUSTER = "the cluster"
-_ALL_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -51,6 +49,11 @@ def of_user(name: str) -> str:
 def of_team(name: str) -> str:
     """The scope of a team with all teams inside it."""
     return f"team {name}"
+
+
+def of_model(scope: str, model: str) -> str:
+    """The scope of what another one holds of a GPU model."""
+    return f"{scope} on {model}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,9 @@ class WorkloadRequest:
     teams: tuple[str, ...] = ()  # of its user, and those around it, where a taint names teams
     #: The scopes whose limits count its replicas: its user, the teams around that which have limits, the cluster.
     chain: tuple[str, ...] = ()
+    #: By GPU model that somebody of its chain has a limit on: the scopes that count its replicas on nodes with that model, each
+    #: with the place in `chain` of whose limit it is.
+    models: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = ()
     #: Of `need` and `usage` what is not 0, with its place: most of it is, and they are gone through most often.
     needs: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
     uses: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
@@ -116,6 +122,10 @@ class WorkloadRequest:
         """Does any rule bound how many replicas a rack or a site has?"""
         return any(group.each is not None and group.level != "node" for group in self.groups)
 
+    def on_model(self, model: str | None) -> tuple[tuple[int, str], ...]:
+        """The scopes that count a replica on a node with this model, beside those of its chain; see `models`."""
+        return next((scopes for name, scopes in self.models if name == model), ())
+
     def scope_of(self, budget: Budget) -> str:
         """The scope of its chain that the budget bounds."""
         return self.chain[-1 if budget.level == "cluster" else budget.depth]
@@ -123,7 +133,7 @@ class WorkloadRequest:
     @property
     def gpus(self) -> int:
         """GPUs that it stands on."""
-        return self.usage[_ALL_GPUS] // self.share
+        return self.usage[ALL_GPUS] // self.share
 
     @property
     def shared(self) -> bool:
@@ -180,10 +190,11 @@ class Over:
     resource: int  # its place in COUNTED
     held: int
     most: int
+    model: str = ""  # of the GPUs, where the limit is on one model
 
     def of(self, request: WorkloadRequest) -> bool:
-        """May this workload get nothing more for it?"""
-        return bool(request.usage[self.resource]) and self.scope in request.chain
+        """May this workload get nothing more for it, wherever it runs?"""
+        return not self.model and bool(request.usage[self.resource]) and self.scope in request.chain
 
 
 @dataclass(frozen=True)
@@ -203,6 +214,8 @@ class Snapshot:
     last: tuple[Allocation, ...] = ()
     #: Finished jobs: nothing is decided about them, and their storage is taken from what there is.
     ended: tuple[Allocation, ...] = ()
+    #: Limits on the GPUs of single models: of whom, of which model, how many thousandths.
+    models: dict[str, dict[str, int]] = field(default_factory=dict)
     #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     #: What teams are due; None where GPUs are not shared by teams.

@@ -14,7 +14,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.resources.row import LimitKey, Resource
 from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
-from swarm_iac.model.stack import Ceiling, Stack
+from swarm_iac.model.stack import Ceiling, NodeCeiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.guarantees import guarantee_problems
 from swarm_iac.stackfile.reading.messages import nearest
@@ -67,6 +67,8 @@ def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Pla
             continue
         parts = _parts(workload)
         problems += _ceilings(stack, source, name, workload, parts, whose, running)
+        if stack.limits_models and workload.each.gpus.count:
+            problems += _models(stack, source, name, whose, running)
         if stack.nodes:
             problems += _machines(source, name, workload, {shape: stack.hardware[shape] for shape in sorted(shapes)}, parts)
     if stack.workloads and not stack.nodes:
@@ -96,7 +98,7 @@ def _ceilings(
     limits = stack.limits
     members = max(1, workload.members)
     together = members if workload.place.together == "node" else 1
-    levels: tuple[tuple[str, str, Ceiling, int], ...] = (
+    levels: tuple[tuple[str, str, NodeCeiling, int], ...] = (
         ("user", f"user {workload.user}", whose.of_user(workload.user), members),
         *(("team", f"team {team}", ceiling, members) for team, ceiling in whose.of_teams(workload.user)),
         ("node", "one node", limits.node, together),
@@ -122,6 +124,43 @@ def _ceilings(
             problems.append(Problem(source.place(path), path, message, hint))
             break
     return problems
+
+
+def _models(stack: Stack, source: Source, name: str, whose: _Ceilings, running: Callable[[], Placement]) -> Iterator[Problem]:
+    """Σ_m ⌊limit_m / gpus⌋ ≥ the least members, over the models m that it may run on: of the user, each team, the cluster."""
+    workload = stack.workloads[name]
+    shapes = (stack.hardware[shape] for shape in sorted({node.hardware for node in stack.nodes.values()} & {*stack.hardware}))
+    models = list(dict.fromkeys(shape.gpus.model for shape in shapes if shape.gpus.count and _same_gpu(workload, shape)))
+    part = next(one for one in _parts(workload) if one.limit.key == "gpus")
+    members, noun = max(1, workload.members), part.limit
+    levels: tuple[tuple[str, str, Ceiling], ...] = (
+        ("user", workload.user, whose.of_user(workload.user)),
+        *(("team", team, ceiling) for team, ceiling in whose.of_teams(workload.user)),
+        ("cluster", "", stack.limits.cluster),
+    )
+    for level, who, ceiling in levels:
+        limits = {model: int(ceiling.gpus_by_model[model]) for model in models if model in ceiling.gpus_by_model}
+        if not models or len(limits) < len(models) or sum(most // part.each for most in limits.values()) >= members:
+            continue
+        if _lowered(running(), name, part, sum(limits.values())):
+            continue
+        path = f"workloads.{name}.{part.key}"
+        asked = f"{members} x {noun.text(part.each)} = " * (members > 1) + noun.amount(part.each * members)
+        whom = f"{level} {who}" if who else "the cluster"
+        most = " and ".join(f"{noun.text(limit)} on {model}" for model, limit in limits.items())
+        limit = _model_path(stack, level, who, next(model for model in models if model))
+        hint = f"the limit is {limit} at {source.place(limit)}; ask for less, or for a GPU model that it allows"
+        yield Problem(source.place(path), path, f"{asked}, and {whom} may have {most}", hint)
+        return
+
+
+def _model_path(stack: Stack, level: str, subject: str, model: str) -> str:
+    for index, one in enumerate(stack.limits.exceptions):
+        if {"user": one.user, "team": one.team}.get(level) == subject and model in one.gpus_by_model:
+            return f"limits.except[{index}].gpus_by_model.{model}"
+    if level == "team" and model in stack.teams[subject].limits.gpus_by_model:
+        return f"teams.{subject}.limits.gpus_by_model.{model}"
+    return f"limits.{level}.gpus_by_model.{model}"
 
 
 def _lowered(running: Placement, workload: str, part: _Part, most: int) -> bool:

@@ -105,7 +105,7 @@ class _Checker:
             if one.team is not None and one.team not in self.stack.teams and "teams" not in self.sections:
                 hint = nearest(one.team, self.stack.teams) or "describe it under `teams:`"
                 self.say(f"{path}.team", f"there is no team {one.team!r}", hint)
-            if not one.given():
+            if not one.given() and not one.gpus_by_model:
                 self.say(path, f"the exception for {one.user or one.team} replaces no ceiling", "add one, such as gpus: 24")
 
     def user(self, path: str, user: str) -> None:

@@ -12,7 +12,7 @@ from swarm_iac.model.base import Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.settings import Tuning
-from swarm_iac.model.stack import Ceiling, Limits, NodeState, Solve, Team
+from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team
 from swarm_iac.model.workload import Workload
 from swarm_iac.units import Price
 
@@ -68,7 +68,7 @@ class PolicyFile(Value):
     """policies/limits.yaml: the ceilings that hold where a stack file says nothing."""
 
     user: Ceiling = Field(default=Ceiling(), description="Limits of each user over the whole fleet.")
-    node: Ceiling = Field(default=Ceiling(), description="Limits of what is placed on each node.")
+    node: NodeCeiling = Field(default=NodeCeiling(), description="Limits of what is placed on each node.")
     cluster: Ceiling = Field(default=Ceiling(), description="Limits of the whole fleet.")
     team: Ceiling = Field(default=Ceiling(), description="Limits of each team with the teams inside it.")
 

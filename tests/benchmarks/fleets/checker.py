@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
+from tests.benchmarks.fleets import by_model
 
 RESOURCES = ("gpus", "vcpus", "memory", "storage", "bandwidth")
 #: All that is limited.
@@ -140,6 +141,7 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     found += one_by_one(stack, known, before)
     found += together(stack, known, last)
     found += user_ceilings(stack, known, last, today)
+    found += [Finding("gpus by model", text, names) for text, names in by_model.broken(stack, known, last, today)]
     found += gangs(stack, [a for a in placement.allocations if a.workload in stack.workloads])
     return found
 

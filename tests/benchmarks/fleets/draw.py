@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
+from collections import Counter
 from typing import Any
 
 from tests.benchmarks.fleets.written import Data, Drawn
@@ -67,6 +68,7 @@ def fleet(seed: int, machines: int) -> Drawn:
     data["limits"] = _limits(rng, data, hardware)
     _of_teams(random.Random(f"teams {seed}"), data, hardware)
     _of_shares(random.Random(f"shares {seed}"), data, hardware)
+    _of_models(random.Random(f"models {seed}"), data, hardware)
     return Drawn({key: data[key] for key in ("fleet", "teams", "limits", *list(data)[2:-1])}, TODAY)
 
 
@@ -282,6 +284,28 @@ def _of_teams(rng: random.Random, data: Data, hardware: Data) -> None:
         whose = {"team": rng.choice(list(data["teams"])), "gpus": max(1, round(has["gpus"] * rng.choice([0.3, 1.0])))}
         until = str(TODAY + datetime.timedelta(days=rng.choice([-30, -1, 0, 5, 200])))
         data["limits"]["except"] = [*data["limits"].get("except", []), whose | {"until": until, "why": "paper deadline"}]
+
+
+def _of_models(rng: random.Random, data: Data, hardware: Data) -> None:
+    """Limits on GPUs of single models, in a quarter of the fleets."""
+    has: Counter[str] = Counter()
+    for entry in data["nodes"].values():
+        shape = hardware[entry["hardware"]]
+        if shape["gpus"] and shape["model"]:
+            has[shape["model"]] += shape["gpus"]
+    if not has or chance(rng, 0.75):
+        return
+
+    def some(part: float) -> Data:
+        return {model: max(16, math.ceil(count * part)) for model, count in has.items() if chance(rng, 0.6)}
+
+    for level, part in (("user", 0.3), ("team", 0.5), ("cluster", 0.8)):
+        if chance(rng, 0.6) and (models := some(part * rng.choice([0.5, 1.0]))):
+            data["limits"][level] = data["limits"].get(level, {}) | {"gpus_by_model": models}
+    if chance(rng, 0.3) and (models := some(0.6)):
+        until = str(TODAY + datetime.timedelta(days=rng.choice([-30, 0, 200])))
+        one = {"user": rng.choice(users(data)), "gpus_by_model": models, "until": until, "why": "paper deadline"}
+        data["limits"]["except"] = [*data["limits"].get("except", []), one]
 
 
 def exception(rng: random.Random, data: Data, has: dict[str, int], today: datetime.date = TODAY) -> Data:

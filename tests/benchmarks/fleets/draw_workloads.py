@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -223,6 +224,19 @@ def _fitting(data: Data, one: Data, members: int) -> int:
         members = min(members, most.get("replicas", members))
         if gbits and "bandwidth" in most:
             members = min(members, int(most["bandwidth"] / sum(gbits)))
+    return min(members, _by_model(data, one, members)) if need["gpus"] else members
+
+
+def _by_model(data: Data, one: Data, members: int) -> int:
+    """As many of the members as limits on GPU models could ever hold, where each model that would do has one."""
+    asked = one["each"]["gpus"]
+    named = asked.get("model", "") if isinstance(asked, dict) else str(asked).partition(" x ")[2]
+    models = named.split("|") if named else [read_shape(shape)["model"] for shape in data["hardware"].values()]
+    chain = [data["limits"].get(level, {}) for level in ("user", "team", "cluster")]
+    chain += [team.get("limits", {}) for team in data["teams"].values()]
+    for limits in (each["gpus_by_model"] for each in chain if "gpus_by_model" in each):
+        if all(model in limits for model in models):
+            members = min(members, sum(limits[model] // math.ceil(gpus_of(one)) for model in {*models}))
     return members
 
 

@@ -12,6 +12,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
+from tests.benchmarks.fleets import by_model
 from tests.benchmarks.fleets.checker import (
     RESOURCES,
     around,
@@ -200,8 +201,13 @@ class Free:
             and not untolerated(self.stack, workload, node)
             and self.capacity(workload, node)
             and self.apart(name, node)
+            and (not self.stack.limits_models or self._below_models(name, node))
             and self.devices(workload, node) is not None
         )
+
+    def _below_models(self, name: str, node: str) -> bool:
+        ones = [a for stands in self.stands.values() for a in stands]
+        return by_model.leaves(self.stack, ones, name, node, self.today)
 
     def put(self, name: str, index: int, node: str) -> Allocation | None:
         """Put one more replica there, if it fits."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from swarm_iac.solver.exact.fleet_model import FleetModel
-from swarm_iac.solver.snapshot.layout import COUNTED
+from swarm_iac.solver.exact.fleet_model import FleetModel, Terms
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED
 from swarm_iac.solver.snapshot.snapshot import CLUSTER
 
 
@@ -19,6 +19,20 @@ def ceilings_hold(fleet: FleetModel) -> None:
     for names, left in _ceilings(fleet):
         for i in range(len(COUNTED)):
             fleet.at_most([(var, fleet.request(name).usage[i]) for name in names for var in fleet.of(name)], left[i])
+
+
+def models_stay_under_limits(fleet: FleetModel) -> None:
+    """For every scope s and GPU model m that it has a limit on:
+
+    Σ_{w in s, n with model m} gpus_w · x[w,n] ≤ limit_s.gpus_by_model.m
+    """
+    terms: dict[str, Terms] = {}
+    for (name, node), var in fleet.x.items():
+        request = fleet.request(name)
+        for _, scope in request.on_model(fleet.node(node).model) if request.models else ():
+            terms.setdefault(scope, []).append((var, request.usage[ALL_GPUS]))
+    for scope, found in sorted(terms.items()):
+        fleet.at_most(found, fleet.task.base.scopes[scope][ALL_GPUS])
 
 
 def _ceilings(fleet: FleetModel) -> Iterator[tuple[Sequence[str], list[int]]]:

@@ -32,4 +32,5 @@ RULES: tuple[Rule, ...] = (
     *_on_nodes(),
     *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),
     ceilings.ceilings_hold,
+    ceilings.models_stay_under_limits,
 )
