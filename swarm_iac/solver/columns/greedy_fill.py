@@ -41,12 +41,12 @@ class Floor:
             for kind, amount in row.amounts:
                 if amount > 0:  # a row that asks for at least so much holds nothing back
                     self.by_kind[kind].append((r, amount))
-        #: Rows that hold on some shapes alone, by kind and shape.
-        self.there: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        #: Rows that hold on some shapes alone, by kind, then by shape.
+        self.there: dict[int, dict[int, list[tuple[int, int]]]] = {}
         for r, row in enumerate(problem.rows):
             for h, amounts in row.inside if row.one else ():
                 for kind, amount in amounts:
-                    self.there.setdefault((kind, h), []).append((r, amount))
+                    self.there.setdefault(kind, {}).setdefault(h, []).append((r, amount))
         suits = np.zeros((len(sizes), len(problem.kinds)), dtype=bool)
         for h, shape in enumerate(problem.shapes):
             suits[h, list(shape.fits)] = True
@@ -58,7 +58,7 @@ class Floor:
 
     def allowed_on(self, kind: int, node: int) -> int:
         """How many more of it rows allow on nodes like this one alone; any number where none is about them."""
-        rows = self.there.get((kind, int(self.shape[node])), ()) if self.there else ()
+        rows = self.there[kind].get(int(self.shape[node]), ()) if kind in self.there else ()
         return min((self.left[row] // amount for row, amount in rows), default=self.problem.kinds[kind].count)
 
     def caps(self, index: int) -> Ints:
@@ -74,10 +74,11 @@ class Floor:
             caps = np.minimum(caps, (self.cards // kind.share).sum(axis=1))
         if kind.most:
             caps = np.minimum(caps, kind.most - self.counts[:, index])
-        for (k, h), rows in self.there.items():
-            if k == index:
-                most = max(0, min(self.left[row] // amount for row, amount in rows))
-                caps = np.where(self.shape == h, np.minimum(caps, most), caps)
+        if index in self.there:
+            most = np.full(len(self.problem.shapes), kind.count, dtype=np.int64)
+            for h, rows in self.there[index].items():
+                most[h] = min(self.left[row] // amount for row, amount in rows)
+            caps = np.minimum(caps, most[self.shape])
         return np.maximum(caps, 0)
 
     def take(self, index: int, node: int, count: int) -> None:
@@ -97,7 +98,7 @@ class Floor:
 
     def charge(self, index: int, node: int, count: int) -> None:
         """What so many replicas on a node take of the rows."""
-        there = self.there.get((index, int(self.shape[node])), ()) if self.there else ()
+        there = self.there[index].get(int(self.shape[node]), ()) if index in self.there else ()
         for row, amount in (*self.by_kind[index], *there):
             self.left[row] -= amount * count
 
@@ -123,7 +124,7 @@ class Floor:
             rank = preference(self, self.problem.kinds[index])[open_]
             for node in open_[np.argsort(rank, kind="stable")]:
                 count = min(int(caps[node]), allowed)
-                if self.there and (count := min(count, self.allowed_on(index, int(node)))) <= 0:
+                if index in self.there and (count := min(count, self.allowed_on(index, int(node)))) <= 0:
                     continue
                 self.take(index, int(node), count)
                 allowed -= count

@@ -49,7 +49,7 @@ def _candidates(floor: Floor, k: int, lower: list[int]) -> list[int]:
     if kind.most:
         fits &= floor.counts[:, k] < kind.most
     nodes = np.flatnonzero(fits)
-    if floor.there:
+    if k in floor.there:
         nodes = np.array([node for node in nodes if floor.allowed_on(k, int(node)) > 0], dtype=np.int64)
     return [int(node) for node in nodes[np.argsort(-cards[nodes], kind="stable")][:LOOK]]
 

@@ -51,7 +51,8 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     if left <= 0:
         return 0
     found: list[tuple[NodeCapacity, int]] = []
-    unbound, plain = 0, not (request.together or request.by_rack or request.models)
+    unbound, plain = 0, not (request.together or request.by_rack)
+    rest = model_limits.left_on(capacity, request, rules) if request.models else {}
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for host in capacity.snapshot.nodes.values():
         if home or capacity.counts[request.name] or capacity.load[host.name] or request.others:
@@ -62,7 +63,11 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
             cap = empty[kind] = on_node(capacity, request, host, rules, left)
         if cap > 0:
             found.append((host, cap))
-            unbound += cap if plain and host.rack not in capacity.racks else 0
+            if plain and host.rack not in capacity.racks:
+                more = min(cap, rest.get(host.model or "", cap)) if rest else cap
+                unbound += more
+                if rest and host.model in rest:
+                    rest[host.model] -= more
             if unbound >= left:
                 return left
     return min(left, _on_nodes(capacity, request, found, rules))
