@@ -13,7 +13,7 @@ from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources.row import Capacity, Enforced, LimitKey, Resource, Uplink
 from swarm_iac.model.resources.table import ENFORCED, LIMITED, RESOURCES
-from swarm_iac.model.stack import Ceiling, LimitException
+from swarm_iac.model.stack import NodeCeiling, LimitException
 from swarm_iac.model.state import AllocationState, Facts, NodeState
 from swarm_iac.model.step import Verb
 from swarm_iac.model.workload import Each, Network, Workload
@@ -161,7 +161,7 @@ def test_every_row_has_a_case_and_every_size_a_row() -> None:
     asked = {f"each.{key}" for key in Each.model_fields} | {f"network.{key}" for key in Network.model_fields}
     assert {row.key for row in RESOURCES if not row.itself} == asked - NOT_COUNTED
     assert {row.capacity.key for row in RESOURCES if row.capacity} == set(Hardware.model_fields) - NO_AMOUNTS
-    assert set(LIMITED) == set(Ceiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}
+    assert set(LIMITED) == set(NodeCeiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}
     assert set(LimitException.model_fields) == {*LIMITED, "user", "team", "until", "reason"}
 
 

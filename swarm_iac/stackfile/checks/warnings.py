@@ -35,6 +35,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
         *_tolerations(stack),
         *_exceptions(stack, today),
         *_teams(stack),
+        *_models(stack),
         *_racks(stack),
     ]
     return tuple(sorted((*(_at(source, *one) for one in found), *_former(source))))
@@ -162,6 +163,19 @@ def _teams(stack: Stack) -> Iterator[tuple[str, str, str]]:
             if limit > least[0]:
                 words = f"is never reached: team {least[1]}, around it, may have {LIMITS[key].text(least[0])}"
                 yield f"teams.{name}.limits.{key}", words, f"lower it, or raise the limit of {least[1]}"
+
+
+def _models(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """A limit on a GPU model that no hardware has, perhaps since it is misspelt: it bounds nothing."""
+    models = {hardware.gpus.model for hardware in stack.hardware.values() if hardware.gpus.model}
+    limits = stack.limits
+    every = [("limits.user", limits.user), ("limits.team", limits.team), ("limits.cluster", limits.cluster)]
+    every += [(f"limits.except[{index}]", one) for index, one in enumerate(limits.exceptions)]
+    every += [(f"teams.{name}.limits", team.limits) for name, team in stack.teams.items()]
+    for path, ceiling in every:
+        for model in ceiling.gpus_by_model:
+            if model not in models:
+                yield f"{path}.gpus_by_model.{model}", f"no hardware has a GPU {model}", nearest(model, models) or "delete it"
 
 
 def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:

@@ -161,8 +161,12 @@ def _roomier(stack: Stack, what: str, more: int) -> Stack:
     return stack.model_copy(update={"hardware": shapes, "racks": racks})
 
 
+#: Within the path of a limit on one GPU model; all of them are lifted at once, as the rule is about each.
+_BY_MODEL = ".gpus_by_model."
+
+
 def _open(ceiling: Ceiling, path: str) -> Ceiling:
-    return ceiling.model_copy(update={path.rpartition(".")[2]: None})
+    return ceiling.model_copy(update={"gpus_by_model": {}} if _BY_MODEL in path else {path.rpartition(".")[2]: None})
 
 
 def _limits(stack: Stack, **update: Any) -> Stack:
@@ -172,6 +176,21 @@ def _limits(stack: Stack, **update: Any) -> Stack:
 def _team(stack: Stack, chain: tuple[str, ...], path: str) -> Stack:
     """No ceiling for these teams, and the same for all others; where it is said that an exception has ended, it goes on."""
     key = path.rpartition(".")[2]
+    if _BY_MODEL in path:
+        nothing = {"gpus_by_model": {}}
+        ones = tuple(one.model_copy(update=nothing) if one.team in chain else one for one in stack.limits.exceptions)
+        every = stack.limits.team.gpus_by_model
+        teams = {
+            name: team.model_copy(
+                update={
+                    "limits": team.limits.model_copy(
+                        update=nothing if name in chain else {"gpus_by_model": {**every, **team.limits.gpus_by_model}}
+                    )
+                }
+            )
+            for name, team in stack.teams.items()
+        }
+        return _limits(stack.model_copy(update={"teams": teams}), team=_open(stack.limits.team, path), exceptions=ones)
     if key == "except":
         on = {"until": FOR_EVER}
         ones = tuple(one.model_copy(update=on) if one.team in chain else one for one in stack.limits.exceptions)
@@ -190,6 +209,7 @@ def _user(stack: Stack, user: str, path: str) -> Stack:
     """No ceiling for the user; where it is said that an exception has ended, that goes on instead."""
     key = path.rpartition(".")[2]
     update: dict[str, Any] = {"until": FOR_EVER} if key == "except" else {key: None}
+    update = {"gpus_by_model": {}} if _BY_MODEL in path else update
     ones = tuple(one.model_copy(update=update) if one.user == user else one for one in stack.limits.exceptions)
     ceiling = stack.limits.user if key == "except" else _open(stack.limits.user, path)
     return _limits(stack, user=ceiling, exceptions=ones)
