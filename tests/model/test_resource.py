@@ -13,7 +13,7 @@ from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources.row import Capacity, Enforced, LimitKey, Resource, Uplink
 from swarm_iac.model.resources.table import ENFORCED, LIMITED, RESOURCES
-from swarm_iac.model.stack import NodeCeiling, LimitException
+from swarm_iac.model.stack import LimitException, NodeCeiling
 from swarm_iac.model.state import AllocationState, Facts, NodeState
 from swarm_iac.model.step import Verb
 from swarm_iac.model.workload import Each, Network, Workload
