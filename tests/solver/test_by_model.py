@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarm_iac.limits import judge
+from swarm_iac.limits import above, judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
+from swarm_iac.provider import spec
+from swarm_iac.reconcile import Request
 from swarm_iac.solver import Scale, solve, why
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
@@ -173,6 +175,22 @@ def test_what_runs_over_the_limit_may_move_to_another_node_of_the_model() -> Non
     stack = stack_of(nodes, jobs, limits={"user": {"gpus_by_model": {"H100": 2}}})
     found = solve(stack, before).placement
     assert len(found.allocations) == 1 and judge(stack, found, **still(found, before)) == ()
+
+
+def test_a_request_says_where_what_is_above_a_limit_ran_and_only_that_may_stay() -> None:
+    """What the provider reads is judged as the decision was; without where it ran, it is refused."""
+    jobs = {"w": {"replicas": 2, "each": {"gpus": "4 x H100"}}}
+    before = lab(jobs)[1]
+    stack, found = lab(jobs, before, limits={"user": {"gpus_by_model": {"H100": 2}}})
+    was = still(found, before)
+    assert above(stack, found) == was["held"].keys(), "so its request names where these ran"
+    stood = {stack.runs_as(one): one.node for one in before.allocations}
+    asked = Request(stack, found, kept=was["kept"], held=was["held"], stood=stood)
+    read = spec.unpack_request(spec.pack_request(asked))
+    assert judge(read.stack, read.placement, kept=read.kept, held=read.held, ran=read.ran()) == ()
+    assert [one.rule for one in judge(read.stack, read.placement, kept=read.kept, held=read.held)] == [
+        "gpus_stay_under_limit_of_model"
+    ]
 
 
 def test_a_limit_that_cannot_bind_is_left_out() -> None:
