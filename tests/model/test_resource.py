@@ -162,7 +162,7 @@ def test_every_row_has_a_case_and_every_size_a_row() -> None:
     assert {row.key for row in RESOURCES if not row.itself} == asked - NOT_COUNTED
     assert {row.capacity.key for row in RESOURCES if row.capacity} == set(Hardware.model_fields) - NO_AMOUNTS
     assert set(LIMITED) == set(NodeCeiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}
-    assert set(LimitException.model_fields) == {*LIMITED, "user", "team", "until", "reason"}
+    assert set(LimitException.model_fields) == {*LIMITED, "gpus_by_model", "user", "team", "until", "reason"}
 
 
 def facts(row: Resource) -> dict[str, Any]:

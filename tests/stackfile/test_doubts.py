@@ -50,7 +50,7 @@ def test_a_sound_file_has_no_warning() -> None:
          "lab.yaml:10:88: workloads.chat.place.tolerate.fan: tolerates fan: broken, and no node has a taint 'fan'\n"
          "  hint: delete it"),
         ("limits: {", "limits: {team: {gpus_by_model: {H10: 2}}, ",
-         "lab.yaml:6:32: limits.team.gpus_by_model.H10: no hardware has a GPU H10\n  hint: did you mean H100?"),
+         "lab.yaml:6:38: limits.team.gpus_by_model.H10: no hardware has a GPU H10\n  hint: did you mean 'H100'?"),
         ("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: 1, vcpus: 2..65}",
          "lab.yaml:11:43: workloads.tidy.each.vcpus: may use up to 65 vCPUs, and no node has more than 64\n"
          "  hint: write an upper end of at most 64"),
