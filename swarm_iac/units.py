@@ -292,6 +292,13 @@ class CpuRange(Range, Cpus):
     range_example = "2..8"
 
 
+class MemoryRange(Range, Bytes):
+    """Memory of a replica, in the same way."""
+
+    of = Bytes
+    range_example = "64..128 GB"
+
+
 class BandwidthRange(Range, BitsPerSecond):
     """Bandwidth of a replica, in the same way."""
 

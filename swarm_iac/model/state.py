@@ -51,6 +51,9 @@ class SliceState(Value):
     mems: CpuList = Field(default="", description="NUMA nodes in list form; empty: all.")
     cpu_weight: int = 100
     cpu_quota_m: int | None = Field(default=None, description="Most CPU time, in thousandths of a CPU.")
+    memory_low: int | None = Field(
+        default=None, description="Reclaimed only when nobody else has any to spare; None: not managed. [bytes]"
+    )
     memory_high: int | None = Field(default=None, description="[bytes]")
     memory_max: int | None = Field(default=None, description="[bytes]")
     swap_max: int | None = Field(default=0, description="[bytes]")

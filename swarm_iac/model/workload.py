@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from swarm_iac.model.base import Account, Name, Value, with_former
 from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.model.place.where import Where
-from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Hertz, Range, Seconds, Watts
+from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Hertz, MemoryRange, Range, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
 OnBoot = Literal["start", "wait"]
@@ -65,7 +65,10 @@ class Each(Value):
         description="vCPUs; thousandths allowed unless pinned. `2..8` guarantees 2, and allows 8 while others leave them idle.",
     )
     pinned: bool = Field(default=False, description="Cores of its own, shared with no other replica, near its GPUs.")
-    memory: Bytes = Field(default=Bytes(10**9), description="RAM: memory.max of its slice.")
+    memory: MemoryRange = Field(
+        default=MemoryRange(10**9),
+        description="RAM: memory.max of its slice. `64..128 GB` guarantees 64, and allows 128 of what its node has free.",
+    )
     tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Maximum number of processes and threads.")
     scratch: Bytes = Field(
         default=Bytes(0), description="Quota of its scratch directory, which is deleted when it leaves the node."

@@ -26,7 +26,7 @@ ROWS = {row.name: row for row in RESOURCES}
 WISH = {
     "user": "ada",
     "each": {
-        "gpus": "3 x H100", "vcpus": "7..9", "pinned": True, "memory": "11 GB", "scratch": "13 GB", "cache": "17 GB",
+        "gpus": "3 x H100", "vcpus": "7..9", "pinned": True, "memory": "11..15 GB", "scratch": "13 GB", "cache": "17 GB",
         "licences": 31,
     },
     "network": {"egress": "19..61 Mbit/s", "ingress": "23..67 Mbit/s", "between": "29..31 Mbit/s"},
@@ -40,10 +40,10 @@ SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "n
 STATE, LESS, UNSET = (
     {"workload": "w", "unit": {"user": "ada"}, **held}
     for held in (
-        {"slice": {"memory_max": 53, "memory_high": 43}, "scratch": {"quota": 37, "owner": "ada"},
+        {"slice": {"memory_max": 53, "memory_high": 43, "memory_low": 33}, "scratch": {"quota": 37, "owner": "ada"},
          "cache": {"quota": 59, "owner": "ada"},
          "bandwidth": {"out_bps": 67, "out_ceil_bps": 79, "in_bps": 73, "in_ceil_bps": 81}},
-        {"slice": {"memory_max": 47, "memory_high": 41}, "scratch": {"quota": 31, "owner": "ada"},
+        {"slice": {"memory_max": 47, "memory_high": 41, "memory_low": 29}, "scratch": {"quota": 31, "owner": "ada"},
          "bandwidth": {"out_bps": 61, "out_ceil_bps": 83, "in_bps": 71, "in_ceil_bps": 89}},
         {"slice": {"memory_high": 41}},
     )
@@ -86,13 +86,14 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "memory": {
         "name": "memory", "key": "each.memory", "path": "each.memory", "reads": "11 GB of memory", "column": "memory",
-        "demand": 11 * G, "held": 10 * G, "less": (1, 0), "edit": ("each.memory", "1 B"), "step": G,
+        "demand": 11 * G, "held": 10 * G, "less": (1, 0), "edit": ("each.memory", "1 B..15 GB"), "step": G,
         "hardware": "memory", "has": 37 * G, "taken": None, "rules": ("memory_fits_node", "memory_fits_node", ""), "verb": "",
         "limit": "memory", "limited": "11 GB of memory: RAM.",
-        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "", "ceiling": None,
+        "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "", "ceiling": (15 * G, "10..15 GB"),
         "enforced": {
             "at": {"slice.memory_max": "memoryMax"}, "step": "slice", "noun": "memory", "has": 101, "held": 53, "rounded": (4096, 0),
-            "lesser": {"slice.memory_max": 47, "slice.memory_high": 41}, "unset": {"slice.memory_max": 53, "slice.memory_high": 41},
+            "lesser": {"slice.memory_max": 47, "slice.memory_high": 41, "slice.memory_low": 29},
+            "unset": {"slice.memory_max": 53, "slice.memory_high": 41, "slice.memory_low": 33},
             "needs": "", "live": True, "in_line": True,
         },
     },

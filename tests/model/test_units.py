@@ -20,6 +20,7 @@ from swarm_iac.units import (
     CpuRange,
     Cpus,
     Hertz,
+    MemoryRange,
     Price,
     Quantity,
     Range,
@@ -67,7 +68,7 @@ def test_what_is_wrong_is_said(kind: type[Quantity], text: object, words: str) -
         kind.parse(text)
 
 
-RANGES = (CpuRange, BandwidthRange)
+RANGES = (CpuRange, BandwidthRange, MemoryRange)
 
 
 @given(st.sampled_from(RANGES), st.integers(1, 2**61), st.integers(0, 2**61))
@@ -99,6 +100,9 @@ def test_ranges_are_equal_by_both_ends(kind: type[Range], a: int, b: int, c: int
         (BandwidthRange, "500 Mbit/s..2 Gbit/s", "500 Mbit/s..2 Gbit/s"),
         (BandwidthRange, "1000..2000 Mbit/s", "1..2 Gbit/s"),
         (BandwidthRange, "0", "0 bit/s"),
+        (MemoryRange, "64..128 GB", "64..128 GB"),
+        (MemoryRange, "512 MB .. 2 GB", "512 MB..2 GB"),
+        (MemoryRange, "4..8 GiB", "4..8 GiB"),
     ],
 )
 def test_a_range_is_written_in_one_way(kind: type[Range], text: object, written: str) -> None:
@@ -123,6 +127,7 @@ def test_a_range_is_written_in_one_way(kind: type[Range], text: object, written:
         (BandwidthRange, "1 GB..10 Gbit/s", "'GB' is no unit of a bandwidth"),
         (BandwidthRange, "10..1 Gbit/s", "write '1..10 Gbit/s'"),
         (BandwidthRange, "1 Gbit/s..2 Mbit/s", "write '2 Mbit/s..1 Gbit/s'"),
+        (MemoryRange, "64..128", "64 has no unit; write a size like '512 GB'"),
         (Bytes, "64..128 GB", "'64..128 GB' is not a size"),
         (Cpus, "2..8", "'2..8' is not a number of vCPUs"),
     ],

@@ -12,13 +12,13 @@ from swarm_node.machine.run import Context, NodeError
 from swarm_node.records import ledger
 
 WANT: dict[str, Any] = {
-    "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_high": 190_000_000,
+    "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_low": 150_000_000, "memory_high": 190_000_000,
     "memory_max": 200_000_000, "swap_max": 0, "tasks_max": 200, "io_read_bps": 4_000_001, "io_write_bps": None,
 }  # fmt: skip
 #: As read on a node (Debian 12, systemd 252) after WANT was applied.
 FILES = {
     "cpuset.cpus": "0-3,8", "cpuset.mems": "0", "cpu.weight": "250", "cpu.max": "150500 100000",
-    "memory.high": "189997056", "memory.max": "199999488", "memory.swap.max": "0", "pids.max": "200",
+    "memory.low": "149999616", "memory.high": "189997056", "memory.max": "199999488", "memory.swap.max": "0", "pids.max": "200",
     "io.max": "254:16 rbps=4000001 wbps=max riops=max wiops=max",
 }  # fmt: skip
 
@@ -29,6 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     folder.mkdir(parents=True)
     for name, text in FILES.items():
         (folder / name).write_text(text + "\n")
+    (folder.parent / "memory.low").write_text("149999616\n")
     monkeypatch.setattr(slices, "device_number", lambda disk: "254:16")
     book = ledger.load(str(tmp_path))
     book.data["state"] = {"disk": "/dev/vdb"}
@@ -42,6 +43,8 @@ def test_rounding_of_the_kernel_is_no_drift(here: Any) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "key", "value"),
     [("memory.max", "104857600", "memory_max", 104857600), ("memory.high", "max", "memory_high", None),
+     ("memory.low", "0", "memory_low", None), ("memory.low", "4096", "memory_low", 4096), ("../memory.low", "149995520", "memory_low", None),
+     ("../memory.low", "max", "memory_low", 150_000_000),
      ("cpu.max", "max 100000", "cpu_quota_m", None), ("cpuset.cpus", "0-3", "cpus", "0-3"), ("pids.max", "max", "tasks_max", None),
      ("io.max", "254:16 rbps=max wbps=5", "io_read_bps", None), ("io.max", "254:0 rbps=1", "io_read_bps", None),
      ("cpuset.mems", "", "mems", "")],
@@ -58,7 +61,7 @@ def test_absent_slice_reads_as_none(here: Any) -> None:
 def test_slice_file(here: Any) -> None:
     text = slices.render(here, "pre-train-0", {"slice": WANT, "gpus": [2, 1]})
     assert text.split("[Slice]\n")[1].splitlines() == [
-        "AllowedCPUs=0-3,8", "AllowedMemoryNodes=0", "CPUWeight=250", "CPUQuota=150.5%", "MemoryHigh=190000000",
+        "AllowedCPUs=0-3,8", "AllowedMemoryNodes=0", "CPUWeight=250", "CPUQuota=150.5%", "MemoryLow=150000000", "MemoryHigh=190000000",
         "MemoryMax=200000000", "MemorySwapMax=0", "TasksMax=200", "IOReadBandwidthMax=/dev/vdb 4000001", "DevicePolicy=closed",
         "DeviceAllow=/dev/nvidia1 rw", "DeviceAllow=/dev/nvidia2 rw", "DeviceAllow=/dev/nvidiactl rw",
         "DeviceAllow=/dev/nvidia-uvm rw", "DeviceAllow=/dev/nvidia-uvm-tools rw", "DeviceAllow=/dev/nvidia-modeset rw",
@@ -90,6 +93,32 @@ def test_room_is_never_made_by_killing(here: Any, monkeypatch: pytest.MonkeyPatc
         slices.apply(here, "pre-train-0", {"slice": dict(WANT, memory_max=80_000_000), "gpus": []})
     assert (folder / "memory.high").read_text().strip() == "189997056"
     assert not Path(here.path(systemd.UNITS)).exists()
+
+
+def test_a_smaller_limit_holds_from_the_moment_that_the_memory_is_there(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it could grow again until systemd has read its file, and be killed then."""
+    folder = Path(here.path(slices.cgroup("pre-train-0")))
+    (folder / "memory.current").write_text("70000000\n")
+    here.check = False
+    slices._make_room(here, "pre-train-0", 80_000_000, 76_000_000)
+    assert ((folder / "memory.high").read_text(), (folder / "memory.max").read_text()) == ("76000000", "80000000")
+    slices._make_room(here, "pre-train-0", 90_000_000, 86_000_000)
+    assert (folder / "memory.max").read_text() == "80000000", "to grow is left to systemd"
+
+
+def test_the_slice_above_protects_the_sum_and_no_more(here: Any) -> None:
+    """Its file goes with the last that is protected."""
+    here.check = False
+    here.ledger.data["state"]["allocations"] = {name: {"slice": {"memory_low": low}} for name, low in LOWS.items()}
+    roof = Path(here.path(systemd.UNITS)) / "swarm.slice"
+    assert slices._protect(here, {}) and "[Slice]\nMemoryLow=20480\n" in roof.read_text()
+    assert not slices._protect(here, {"new-0": {"memory_low": None}}), "as it is already"
+    assert slices._protect(here, {"new-0": {"memory_low": 4096}, "b-0": None}) and "MemoryLow=16384\n" in roof.read_text()
+    assert slices._protect(here, {"a-0": None, "b-0": {}}) and not roof.exists()
+
+
+#: Memory that is recorded as protected; pages are what the kernel counts in.
+LOWS = {"a-0": 12_288, "b-0": 8_192, "c-0": None}
 
 
 def test_users_sessions_have_every_device_but_gpus() -> None:

@@ -205,6 +205,11 @@ def cpus(one: Allocation, request: Workload) -> str:
     return next(_cell(row, one, request) for row in RESOURCES if row.name in _PARTS)
 
 
+def memory(one: Allocation, request: Workload) -> str:
+    """The memory of an allocation as a cell: what is guaranteed, and its upper end where that is more."""
+    return next(_cell(row, one, request) for row in RESOURCES if row.name == "memory")
+
+
 def _pieces(held: tuple[Any, ...]) -> str:
     return device.format_devices(held) if held and isinstance(held[0], device.Device) else ranges(held)
 

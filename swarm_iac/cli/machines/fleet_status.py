@@ -141,7 +141,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health = "; ".join((health, *apart))
         gpus = device.format_devices(one.gpus) or "-"
         request = view.decision.stack.workloads[one.workload]
-        yield one.name, request.user, one.node, gpus, deciding.cpus(one, request), one.memory or "-", health
+        yield one.name, request.user, one.node, gpus, deciding.cpus(one, request), deciding.memory(one, request), health
     for gone in view.decision.placement.unplaced:
         user = view.decision.stack.workloads[gone.workload].user
         code = f" ({gone.code})" if gone.code else ""

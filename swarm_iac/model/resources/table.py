@@ -170,8 +170,10 @@ RESOURCES: tuple[Resource, ...] = (
         limit=LimitKey(Bytes, "memory", "memory", "RAM."),
         enforced=Enforced(
             {"slice.memory_max": "memoryMax"}, Verb.SLICE, "memory", lambda facts, old, new: facts.memory,
-            grain=PAGE, unlimited=True, beside=("slice.memory_high",),
+            grain=PAGE, unlimited=True, beside=("slice.memory_high", "slice.memory_low"),
         ),
+        # What is lent of it is a part of `memory_max`, see plan.state.lending: until it is given back nobody else can have it.
+        ceiling=lambda request: int(request.each.memory.most),
         zero="lock and JSON",
     ),
     Resource(

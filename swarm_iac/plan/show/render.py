@@ -28,6 +28,8 @@ from swarm_iac.units import Watts
 
 #: Of an allocation that comes or goes, what is worth a line, and the resource that it is; its row in Pulumi has the rest.
 _TELLING = {**{next(iter(how.at)): row.name for row, how in ENFORCED if how.in_line}, "unit.command": ""}
+#: Of these what is lent is a part of the figure, so the range stands beside it.
+_LENT = frozenset(next(iter(how.at)) for row, how in ENFORCED if row.ceiling and not how.ceiling)
 
 #: Of the first two letters of a cell: what comes, what goes.
 _STYLES = {"+ ": "green", "- ": "red"}
@@ -244,7 +246,7 @@ def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step], contex
     parts = [
         f"{field.rpartition('.')[2] if '.' in field else field} {format.value(field, change.old if goes else change.new)}"
         for field, resource in _TELLING.items()
-        if resource not in lent and (change := changes.get(field)) is not None
+        if (resource not in lent or field in _LENT) and (change := changes.get(field)) is not None
     ]
     parts[:0] = lent.values()
     table.add(node, f"{'-' if goes else '+'} {name}",

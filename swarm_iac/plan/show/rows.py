@@ -115,6 +115,7 @@ def _slice(state: AllocationState) -> Properties:
         "numa": own.mems,
         "cpuWeight": own.cpu_weight,
         "cpuQuota": None if own.cpu_quota_m is None else str(Cpus(own.cpu_quota_m)),
+        "memoryLow": None if own.memory_low is None else format.size(own.memory_low),
         "memoryHigh": format.high(own.memory_high, own.memory_max),
         "swap": {None: "unlimited", 0: None}.get(own.swap_max, format.size(own.swap_max or 0)),
         "tasks": own.tasks_max,

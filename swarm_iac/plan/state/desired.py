@@ -23,7 +23,7 @@ from swarm_iac.model.state import (
     UnitState,
 )
 from swarm_iac.model.workload import Workload
-from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state import cpulist, lending
 from swarm_iac.plan.state.mismatch import declared
 from swarm_iac.units import Bytes, Watts
 
@@ -53,6 +53,10 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
     tuning = stack.tuning_of(name)
     pinned = {cpu for allocation in allocations for cpu in allocation.cpus}
     shared = cpulist.write(set(range(int(hardware.vcpus) // 1000)) - pinned)
+    going = [one for one in allocations if not one.ended]
+    lent = lending.lent(hardware, going, stack.workloads)
+    # Only where memory is lent has anyone to be protected from it.
+    protects = any(lending.borrows(one, stack.workloads[one.workload]) for one in going)
     return Desired(
         node=name,
         address=stack.nodes[name].ssh,
@@ -64,7 +68,10 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
             interface_bps=int(hardware.nic) if hardware.interface else 0,
             disk=hardware.disk,
             allocations={
-                name: _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name)
+                name: _protected(
+                    _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name),
+                    lent.get(allocation.name, 0) if protects and not allocation.ended else None,
+                )
                 for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
             },
         ),
@@ -147,6 +154,20 @@ def _held(workload: Workload, allocation: Allocation, hardware: Hardware) -> dic
                 most = how.rounded(min(row.may_use(allocation, workload), row.capacity.amount(hardware))) or 0
                 found[section][how.ceiling.partition(".")[2]] = most if most > held else None
     return found
+
+
+def _protected(state: AllocationState, lent: int | None) -> AllocationState:
+    """The same with what it is lent, and its guarantee out of reach for those who borrow; None: nobody borrows on its node.
+
+    `memory.low` and not `memory.min`: where a machine is short of memory nonetheless, its kernel then takes from a guarantee
+    what can be read again, and kills nobody for it.
+    """
+    held = state.slice.memory_max
+    if lent is None or not held:
+        return state
+    most, usual = held + lent, (held + lent) * HIGH // 100 // PAGE * PAGE
+    memory = {"memory_low": held, "memory_high": max(usual, held) if lent else usual, "memory_max": most}
+    return state.model_copy(update={"slice": state.slice.model_copy(update=memory)})
 
 
 def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, held: dict[str, Any]) -> SliceState:

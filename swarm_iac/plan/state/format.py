@@ -69,6 +69,7 @@ _READERS: dict[str, Callable[[int], str]] = {
     "interface_bps": lambda value: bandwidth(value) if value else "-",
     "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
     "memory_high": size,
+    "memory_low": size,
     "swap_max": size,
     "io_read_bps": throughput,
     "io_write_bps": throughput,

@@ -14,8 +14,11 @@ from ..records import holdings
 from . import devices, gpus
 
 CGROUPS = "/sys/fs/cgroup/swarm.slice"
-#: Memory is asked back from a running slice for so long before a smaller limit is given up. [s]
+#: The slice above all others.
+ROOF = "swarm.slice"
+#: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
 SHRINK_WAIT_S = 20.0
+SHRINK_MOST_S = 240.0
 
 
 def unit(allocation: str) -> str:
@@ -40,12 +43,13 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
         changes += [{"path": f"{path}.gpus", "old": opened, "new": [one.plain for one in cards]}]
     text = render(context, allocation, want)
     # Before the file: whoever reloads systemd for another reason would apply it, and the kernel would kill.
-    _make_room(context, allocation, wanted.get("memory_max"))
-    written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text)
+    _make_room(context, allocation, wanted.get("memory_max"), wanted.get("memory_high"))
+    roof = _protect(context, {allocation: wanted})
+    written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text) or roof
     if context.check or not (changes or written or found is None):
         return changes
     # A limit changed by hand in the cgroup alone is written again by any reload.
-    systemd.settle(context, unit(allocation), force=found is not None)
+    systemd.settle(context, unit(allocation), force=found is not None or roof)
     if found is None:
         systemd.start(context, unit(allocation))
     left = differences("", read(context, allocation, wanted) or {}, wanted)
@@ -116,7 +120,7 @@ def properties(wanted: Dict[str, Any], disk: str, *, check: bool = False) -> Lis
     lines.append(f"CPUWeight={int(wanted.get('cpu_weight') or 100)}")
     if wanted.get("cpu_quota_m") is not None:
         lines.append(f"CPUQuota={int(wanted['cpu_quota_m']) // 10}.{int(wanted['cpu_quota_m']) % 10}%")
-    for key, name in (("memory_high", "MemoryHigh"), ("memory_max", "MemoryMax"), ("swap_max", "MemorySwapMax"),
+    for key, name in (("memory_low", "MemoryLow"), ("memory_high", "MemoryHigh"), ("memory_max", "MemoryMax"), ("swap_max", "MemorySwapMax"),
                       ("tasks_max", "TasksMax")):  # fmt: skip
         if wanted.get(key) is not None:
             lines.append(f"{name}={int(wanted[key])}")
@@ -146,21 +150,43 @@ def numbers(text: str) -> Set[int]:
     return found
 
 
-def _make_room(context: Context, allocation: str, limit: Optional[int]) -> None:
-    """Before memory.max falls below what is used: let the kernel reclaim first, for a max below usage kills."""
+def _protect(context: Context, changed: Dict[str, Optional[Dict[str, Any]]]) -> bool:
+    """Let the slice above all others protect what those in it are to have; True when that changed. `changed`: not yet recorded.
+
+    What a cgroup is protected from counts only as far as the one above it is, so that one has the sum. It has no more: what
+    nobody within claims is shared out by use, and would protect those who borrow.
+    """
+    total, file = _total(context, changed), f"{systemd.UNITS}/{ROOF}"
+    if not total:
+        return context.remove(file)
+    lines = ["# kept by swarm; changes by hand are undone", "[Slice]", f"MemoryLow={total}"]
+    return context.write(file, "\n".join(lines) + "\n")
+
+
+def _make_room(context: Context, allocation: str, limit: Optional[int], high: Optional[int] = None) -> None:
+    """Before memory.max falls below what is used: let the kernel reclaim first, for a max below usage kills.
+
+    It is asked for as long as any comes back. From then on the slice is slowed down above `high`, and it has the new limit
+    at once: systemd would need a second in which it may grow again.
+    """
     folder = cgroup(allocation)
     used = context.read(f"{folder}/memory.current")
-    if context.check or limit is None or used is None or int(used) <= limit:
+    most = context.read(f"{folder}/memory.max")
+    falls = limit is not None and (most or "max") != "max" and limit < int(most or 0)
+    if context.check or limit is None or used is None or (int(used) <= limit and not falls):
         return
     before = context.read(f"{folder}/memory.high") or "max"
-    context.poke(f"{folder}/memory.high", str(limit))
-    deadline = time.monotonic() + SHRINK_WAIT_S
-    while int(context.read(f"{folder}/memory.current") or 0) > limit:
-        if time.monotonic() > deadline:
+    context.poke(f"{folder}/memory.high", str(min(limit, limit if high is None else high)))
+    last, least, began = time.monotonic(), int(used), time.monotonic()
+    while (now := int(context.read(f"{folder}/memory.current") or 0)) > limit:
+        if now < least:
+            last, least = time.monotonic(), now
+        if time.monotonic() > min(last + SHRINK_WAIT_S, began + SHRINK_MOST_S):
             context.poke(f"{folder}/memory.high", before)
             words = f"{allocation} uses {used} bytes of memory, more than the new limit of {limit}; nothing was killed"
             raise NodeError(f"{words}, the old limit stays: try again when it needs less, or restart it")
         time.sleep(0.2)
+    context.poke(f"{folder}/memory.max", str(limit))
 
 
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -184,10 +210,25 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
         limit = context.read(f"{folder}/{file}")
         # Without the file the kernel has no such controller (no swap accounting): there is nothing to differ.
         found[key] = was.get(key) if limit is None else _paged(limit, was.get(key))
+    found["memory_low"] = _protected(context, allocation, was.get("memory_low"))
     found["tasks_max"] = _number(context.read(f"{folder}/pids.max"))
     limits = io_limits(context.read(f"{folder}/io.max"), device_number(str(context.ledger.get("disk") or "")))
     found["io_read_bps"], found["io_write_bps"] = limits.get("rbps"), limits.get("wbps")
     return found
+
+
+def _protected(context: Context, allocation: str, was: Optional[int]) -> Optional[int]:
+    """memory.low, where the slice above has as much as all those in it together; None: nothing is protected."""
+    own = _paged(context.read(f"{cgroup(allocation)}/memory.low") or "0", was)
+    above = _number(context.read(f"{CGROUPS}/memory.low") or "0")
+    return own or None if above is None or above >= _total(context, {allocation: {"memory_low": was}}) else None
+
+
+def _total(context: Context, changed: Dict[str, Optional[Dict[str, Any]]]) -> int:
+    """The sum of what is to be protected, in whole pages. `changed`: not recorded yet. [bytes]"""
+    recorded = {name: one.get("slice") for name, one in (context.ledger.get("allocations") or {}).items()}
+    page = os.sysconf("SC_PAGE_SIZE")
+    return sum(int((one or {}).get("memory_low") or 0) // page * page for one in {**recorded, **changed}.values())
 
 
 def quota(text: Optional[str]) -> Optional[int]:
@@ -233,7 +274,7 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
         context.act(["systemctl", "stop", unit(allocation)], timeout=120)
         empty(context, folder)
     gone = systemd.drop_file(context, unit(allocation))
-    if gone and not context.check:
+    if (_protect(context, {allocation: None}) or gone) and not context.check:
         context.act(["systemctl", "daemon-reload"], timeout=120)
     return [{"path": f"allocations.{allocation}.slice", "old": recorded.get("slice"), "new": None}] if there or gone else []
 

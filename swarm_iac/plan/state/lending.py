@@ -1,0 +1,80 @@
+"""How much of a node's memory that is guaranteed to nobody does each allocation with a range get?
+
+What is lent is never more than what is free: the sum of `memory.max` on a node stays within its memory, for all of it and for
+the NUMA nodes that memory is bound to. So each has what it was lent whatever others do, and nobody has to be killed for it:
+memory that a process has written cannot be taken back from it unless it lets go.
+
+It is shared in proportion to the guarantees, each up to its upper end (max-min fairness with weights, by progressive filling;
+D. Bertsekas, R. Gallager: Data Networks, 6.5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from swarm_iac.model.hardware import Hardware, numa_part
+from swarm_iac.model.placement import Allocation
+from swarm_iac.model.resources.row import PAGE, Resource
+from swarm_iac.model.resources.table import RESOURCES
+from swarm_iac.model.workload import Workload
+
+_MEMORY: Resource = next(row for row in RESOURCES if row.name == "memory")
+Parts = frozenset[int]
+
+
+def borrows(one: Allocation, workload: Workload) -> bool:
+    """May it have more than what is guaranteed to it?"""
+    return _MEMORY.may_use(one, workload) > _MEMORY.held(one)
+
+
+def lent(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str, Workload]) -> dict[str, int]:
+    """By name of the allocation what it is lent, where that is anything, in whole pages. `ones`: all on one node. [bytes]
+
+    For every set S of NUMA nodes:  Σ_{a: numa_a ⊆ S} (guaranteed_a + lent_a) ≤ memory of S
+    """
+    ones = [one for one in ones if _MEMORY.held(one)]
+    wants = {one.name: _pages(_MEMORY.may_use(one, workloads[one.workload]) - _MEMORY.held(one)) for one in ones}
+    wants = {name: want for name, want in wants.items() if want}
+    if not wants:
+        return {}
+    size, every = int(hardware.memory), frozenset(range(hardware.numa))
+    parts = {one.name: frozenset(one.numa) & every or every for one in ones}
+    free = {every: size - sum(map(_MEMORY.held, ones))}
+    for part in _unions({part for part in parts.values() if part != every}):
+        inside = sum(len(numa_part(size, hardware.numa, j)) for j in part)
+        free[part] = inside - sum(_MEMORY.held(one) for one in ones if parts[one.name] <= part)
+    weights = {one.name: _MEMORY.held(one) for one in ones if one.name in wants}
+    found = _filled(wants, weights, [({name for name in wants if parts[name] <= part}, left) for part, left in free.items()])
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def _filled(wants: Mapping[str, int], weights: Mapping[str, int], bounds: list[tuple[set[str], int]]) -> dict[str, int]:
+    """What each gets: all rise together, as their weights say, until they have what they want or a bound is reached."""
+    found: dict[str, int] = {}
+    while left := wants.keys() - found:
+        stops = {name: Fraction(wants[name], weights[name]) for name in left}
+        for inside, free in bounds:
+            rising = inside & left
+            if rising:
+                rest = max(0, free - sum(found.get(name, 0) for name in inside))
+                level = Fraction(rest, sum(weights[name] for name in rising))
+                stops |= {name: min(stops[name], level) for name in rising}
+        lowest = min(stops.values())
+        found |= {name: _pages(int(lowest * weights[name])) for name, level in stops.items() if level == lowest}
+    return found
+
+
+def _unions(sets: set[Parts]) -> set[Parts]:
+    """These, and all unions of those that overlap."""
+    known, todo = set(sets), list(sets)
+    while todo:
+        one = todo.pop()
+        wider = {one | other for other in sets if one & other} - known
+        known |= wider
+        todo += wider
+    return known
+
+
+def _pages(amount: int) -> int:
+    return amount // PAGE * PAGE
