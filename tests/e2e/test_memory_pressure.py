@@ -157,7 +157,9 @@ def test_what_was_only_read_is_called_back(node: Node) -> None:
 def test_under_pressure_each_has_its_guarantee_and_nobody_is_killed(node: Node) -> None:
     """Both write all that they were promised while a third, outside of all slices, reads more than there is."""
     pids = node.pid("borrower"), node.pid("owner")
-    node.run("systemd-run -q --unit=reader --collect -p RuntimeMaxSec=120 sh -c 'while :; do cat /usr/local/share/large > /dev/null; done'")
+    node.run(
+        "systemd-run -q --unit=reader --collect -p RuntimeMaxSec=120 sh -c 'while :; do cat /usr/local/share/large > /dev/null; done'"
+    )
     node.holds("owner", 860)
     node.holds("borrower", 420, 300)
     node.until("owner", 860, timeout=240)

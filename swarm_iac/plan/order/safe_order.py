@@ -4,6 +4,7 @@ In this order, the first that keeps them:
     as it comes      every wait that a law asks for, in the plainest order
     taking turns     the replicas of services in an order that was searched for (plan.order.sequencing)
     temporary        one replica is placed elsewhere for a while, then two, within the budget
+    recalled         the same, after all memory that is lent was given back: it is lent again at the end
     none             Refused, with the circle or the service that the plainest order fails on
 """
 
@@ -11,13 +12,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Solve
 from swarm_iac.model.state import Desired, Observed
-from swarm_iac.plan.order import availability, handover, rack_power, temporary_placement, waves
+from swarm_iac.plan.order import availability, handover, rack_power, recall, temporary_placement, waves
 from swarm_iac.plan.order.sequencing import schedules
 from swarm_iac.plan.order.temporary_placement import Fits, TemporaryPlacement
 from swarm_iac.plan.step_graph.actions import Machine, Schedules, machines, services
@@ -61,6 +62,37 @@ def safe(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
 ) -> tuple[dict[str, Machine], Graph]:
     """Every node, and all steps with their waits. Raises Refused when no order is safe."""
+    try:
+        return _safe(observed, desired, agent, budget, fits)
+    except Refused as refusal:
+        # What is lent is no reason to refuse: whoever borrows can do without.
+        found = _recalling(observed, desired, agent, budget, fits)
+        if found is None:
+            raise refusal from None
+        return found
+
+
+def _recalling(
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
+) -> tuple[dict[str, Machine], Graph] | None:
+    """The same after lent memory was given back, where there is any: where replicas stand for a while, if that is enough."""
+    every = recall.recalled(observed, observed)
+    found: tuple[dict[str, Machine], Graph] | None = None
+    nodes: Collection[str] = observed
+    while nodes and every != observed:
+        less = recall.recalled(observed, nodes)
+        try:
+            machines_, graph = _safe(less, desired, agent, budget, fits)
+        except Refused:
+            break
+        found = machines_, recall.join(graph, recall.steps(observed, less))
+        nodes = () if nodes is not observed else recall.stands(graph, desired)
+    return found
+
+
+def _safe(
+    observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
+) -> tuple[dict[str, Machine], Graph]:
     found = machines(observed, desired)
     guaranteed = availability.guaranteed(found)
     # By the temporary placements it takes at least, those taken included; among equals the one that is further on.

@@ -27,9 +27,6 @@ from swarm_iac.plan.state import cpulist, lending
 from swarm_iac.plan.state.mismatch import declared
 from swarm_iac.units import Bytes, Watts
 
-#: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed.
-HIGH = 95
-
 
 def desired(stack: Stack, placement: Placement) -> dict[str, Desired]:
     """The wanted state of every node that is not lost, by name.
@@ -157,17 +154,11 @@ def _held(workload: Workload, allocation: Allocation, hardware: Hardware) -> dic
 
 
 def _protected(state: AllocationState, lent: int | None) -> AllocationState:
-    """The same with what it is lent, and its guarantee out of reach for those who borrow; None: nobody borrows on its node.
-
-    `memory.low` and not `memory.min`: where a machine is short of memory nonetheless, its kernel then takes from a guarantee
-    what can be read again, and kills nobody for it.
-    """
+    """The same with what it is lent, and its guarantee out of reach for those who borrow; None: nobody borrows on its node."""
     held = state.slice.memory_max
     if lent is None or not held:
         return state
-    most, usual = held + lent, (held + lent) * HIGH // 100 // PAGE * PAGE
-    memory = {"memory_low": held, "memory_high": max(usual, held) if lent else usual, "memory_max": most}
-    return state.model_copy(update={"slice": state.slice.model_copy(update=memory)})
+    return state.model_copy(update={"slice": state.slice.model_copy(update=lending.limits(held, lent))})
 
 
 def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, held: dict[str, Any]) -> SliceState:
@@ -186,7 +177,7 @@ def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, share
         cpu_weight=min(10_000, max(1, int(allocation.vcpus) * 10_000 // max(1, int(hardware.vcpus)))),
         cpu_quota_m=None if allocation.cpus else quota,
         **held,
-        memory_high=held["memory_max"] * HIGH // 100 // PAGE * PAGE,
+        memory_high=lending.high(held["memory_max"]),
         swap_max=0,
         tasks_max=workload.each.tasks,
         io_read_bps=None if io.read is None or not hardware.disk else int(io.read),

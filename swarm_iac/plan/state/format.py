@@ -10,7 +10,7 @@ from swarm_iac.model import device
 from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD
-from swarm_iac.plan.state.desired import HIGH
+from swarm_iac.plan.state import lending
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
 _MB = 10**6
@@ -52,8 +52,8 @@ def high(memory_high: int | None, memory_max: int | None) -> str | None:
     """`memory.high`: as a share of memory.max where it is the usual one."""
     if memory_high is None:
         return None
-    usual = memory_max is not None and memory_high == memory_max * HIGH // 100 // PAGE * PAGE
-    return f"{HIGH} %" if usual else size(memory_high)
+    usual = memory_max is not None and memory_high == lending.high(memory_max)
+    return f"{lending.HIGH} %" if usual else size(memory_high)
 
 
 def amount(unit: type[int]) -> Callable[[int], str]:

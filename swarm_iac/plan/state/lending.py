@@ -17,10 +17,37 @@ from swarm_iac.model.hardware import Hardware, numa_part
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources.row import PAGE, Resource
 from swarm_iac.model.resources.table import RESOURCES
+from swarm_iac.model.state import AllocationState
 from swarm_iac.model.workload import Workload
 
 _MEMORY: Resource = next(row for row in RESOURCES if row.name == "memory")
 Parts = frozenset[int]
+#: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed. [%]
+HIGH = 95
+
+
+def high(most: int) -> int:
+    """memory.high of a memory.max. [bytes]"""
+    return most * HIGH // 100 // PAGE * PAGE
+
+
+def limits(held: int, more: int) -> dict[str, int]:
+    """The limits of a slice on a node where memory is lent: what is guaranteed to it, and so much more. [bytes]
+
+    `memory.low` and not `memory.min`: where a machine is short of memory nonetheless, its kernel then takes from a guarantee
+    what can be read again, and kills nobody for it. Who borrows is not slowed down within its guarantee.
+    """
+    most = held + more
+    return {"memory_low": held, "memory_high": max(high(most), held) if more else high(most), "memory_max": most}
+
+
+def without(state: AllocationState, most: int = 0) -> AllocationState:
+    """The same without what it was lent; `most`: what it may keep of it with its guarantee. [bytes]"""
+    own = state.slice
+    if own.memory_low is None or own.memory_max is None or own.memory_max <= max(own.memory_low, most):
+        return state
+    less = limits(own.memory_low, max(own.memory_low, most) - own.memory_low)
+    return state.model_copy(update={"slice": own.model_copy(update=less)})
 
 
 def borrows(one: Allocation, workload: Workload) -> bool:

@@ -15,7 +15,7 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, Desired, GpuState, Handover, NodeState, Observed
 from swarm_iac.model.step import Deferred, Plan
-from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state import cpulist, lending
 from swarm_iac.plan.step_graph.capacity_beside import clashes, within_power
 from swarm_iac.plan.step_graph.hand_over_order import hold
 
@@ -136,6 +136,8 @@ def _mixed(
     new = wanted.state
     ones = {one: state for one, state in old.allocations.items() if one not in moving and stays[one] == name}
     mine = {one: state for one, state in new.allocations.items() if one in moving}
+    if mine:  # what the rest was lent, and is to give back, is not in the way of those that come
+        ones = {one: _given_back(state, new.allocations.get(one)) for one, state in ones.items()}
     base = new if name in asked.nodes and wanted.managed else _as_found(old, new, mine, moving)
     state = base.model_copy(update={"allocations": _cores(ones, mine)})
     handover = {one: kinds[one] for one in state.allocations if one in kinds}
@@ -180,6 +182,11 @@ def _cores(ones: Mapping[str, AllocationState], mine: Mapping[str, AllocationSta
     return {one: _without(state, taken) for one, state in ones.items()} | {
         one: _without(state, pinned) for one, state in mine.items()
     }
+
+
+def _given_back(found: AllocationState, wanted: AllocationState | None) -> AllocationState:
+    """As it was found, with no more lent memory than is wanted."""
+    return found if wanted is None else lending.without(found, wanted.slice.memory_max or 0)
 
 
 def _without(state: AllocationState, pinned: set[int]) -> AllocationState:

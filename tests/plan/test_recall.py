@@ -1,0 +1,134 @@
+"""Is memory that is lent never in the way of a change, and given back before anybody else gets it?
+
+On the small fleets of the laws, with all that is free on some nodes lent. The interpreter counts what each may use at each step.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm_iac.errors import Refused
+from swarm_iac.model.state import Desired, NodeState, Observed
+from swarm_iac.model.step import Plan, Verb
+from swarm_iac.plan import steps
+from swarm_iac.plan.state import lending
+from swarm_iac.plan.step_graph.partial import only
+from tests.plan import fleets
+from tests.plan.conftest import LAWS
+from tests.plan.interpreter import Fleet, as_converged
+from tests.plan.test_laws import ORDERS, Order, any_order, carry_out, full
+
+pytestmark = pytest.mark.engine
+
+SEEDS = st.integers(0, 2**32)
+
+
+def with_lent(states: dict[str, NodeState], seed: int) -> dict[str, NodeState]:
+    """The same fleet, and on some nodes what is free is lent to some, or to one. Who is bound to NUMA nodes borrows nothing."""
+    rng, found = random.Random(seed), {}
+    for name, node in states.items():
+        ones = dict(node.allocations)
+        borrowers = [each for each, one in ones.items() if not one.slice.mems and rng.random() < 0.7]
+        free = fleets.MEMORY - sum(one.slice.memory_max or 0 for one in ones.values())
+        if borrowers and rng.random() < 0.8:
+            parts = dict.fromkeys(borrowers, free // len(borrowers)) if rng.random() < 0.5 else {rng.choice(borrowers): free}
+            for each, one in ones.items():
+                more = lending.limits(one.slice.memory_max or 0, parts.get(each, 0))
+                ones[each] = one.model_copy(update={"slice": one.slice.model_copy(update=more)})
+        found[name] = node.model_copy(update={"allocations": ones})
+    return found
+
+
+def plan_between(observed: dict[str, Observed], desired: dict[str, Desired]) -> Plan | None:
+    try:
+        return steps(observed, desired)
+    except Refused:
+        return None
+
+
+def plan_of(old: dict[str, NodeState], new: dict[str, NodeState]) -> Plan | None:
+    return plan_between(fleets.observed(old), fleets.desired(new, old))
+
+
+@LAWS
+@given(fleets.states(), fleets.states(), SEEDS, ORDERS)
+def test_what_is_lent_makes_no_change_impossible_and_no_order_gives_more_than_there_is(
+    old: dict[str, NodeState], new: dict[str, NodeState], seed: int, order: Order
+) -> None:
+    before, after = with_lent(old, seed), with_lent(new, seed + 1)
+    plan = plan_of(before, after)
+    assert plan is not None or plan_of(old, new) is None
+    if plan is None:
+        return
+    observed, desired = fleets.observed(before), fleets.desired(after, before)
+    for found in (any_order(order, plan), as_converged(plan)):
+        fleet = carry_out(Fleet(observed, desired), found)
+        assert fleet.nodes == after
+        assert steps(fleet.observed(), desired).steps == ()
+
+
+@LAWS
+@given(fleets.states(), fleets.states(), SEEDS, ORDERS, st.floats(0, 1))
+def test_a_run_killed_while_memory_is_given_back_is_continued(
+    old: dict[str, NodeState], new: dict[str, NodeState], seed: int, order: Order, share: float
+) -> None:
+    before, after = with_lent(old, seed), with_lent(new, seed + 1)
+    plan, desired = plan_of(before, after), fleets.desired(after, before)
+    if plan is None:
+        return
+    begun = Fleet(fleets.observed(before), desired)
+    promised = begun.guaranteed
+    found = any_order(order, plan)
+    cut = carry_out(begun, found[: round(share * len(found))])
+    now = Fleet(cut.observed(), desired).guaranteed
+    again = plan_between(cut.observed(), desired)
+    assert again is not None or any(now[service] > promised[service] for service in now)
+    if again is not None:
+        assert carry_out(Fleet(cut.observed(), desired), any_order(order, again)).nodes == after
+
+
+def lending_all(states: dict[str, NodeState], *names: str) -> dict[str, NodeState]:
+    """All that is free on these nodes is lent to a job there."""
+    found = dict(states)
+    for name in names:
+        ones = {**states[name].allocations, "train-0": fleets.allocation("train-0", (2,), (), 10)}
+        free = fleets.MEMORY - sum(one.slice.memory_max or 0 for one in ones.values())
+        job = ones["train-0"]
+        ones["train-0"] = job.model_copy(update={"slice": job.slice.model_copy(update=lending.limits(10, free))})
+        found[name] = fleets.node(ones)
+    return found
+
+
+def test_a_replica_that_stands_in_has_its_memory_from_who_borrows_there_and_it_is_lent_again() -> None:
+    """Without the loan there would be an order, so with it there is one."""
+    before, after = lending_all(full("x"), "n2"), lending_all(full("y"), "n2")
+    plan = steps(fleets.observed(before), fleets.desired(after, before))
+    order = [step.id for step in plan.steps if step.node == "n2" and step.verb in (Verb.SLICE, Verb.RELEASE)]
+    assert order == ["n2/slice/train-0/recall", "n2/slice/chat-0", "n2/release/chat-0", "n2/slice/train-0"]
+    assert not any(step.verb is Verb.STOP and step.allocation == "train-0" for step in plan.steps), "nothing is stopped for it"
+    done = carry_out(Fleet(fleets.observed(before), fleets.desired(after, before)), list(plan.steps))
+    assert done.nodes == after
+
+
+def test_only_where_it_is_needed_is_anything_given_back() -> None:
+    one, two = full("x"), full("y")
+    before, after = ({**lending_all({**states, "n3": fleets.node({})}, "n2", "n3")} for states in (one, two))
+    plan = steps(fleets.observed(before), fleets.desired(after, before))
+    assert len([step for step in plan.steps if step.id.endswith("/recall")]) == 1
+
+
+def test_a_part_of_a_change_gets_back_what_the_rest_was_lent() -> None:
+    """Else `--only` could place nothing where another team borrows."""
+    before = lending_all({"n1": fleets.node({})}, "n1")
+    job, chat = before["n1"].allocations["train-0"], fleets.allocation("chat-0", (0,), (), 40)
+    less = job.model_copy(update={"slice": job.slice.model_copy(update=lending.limits(10, 50))})
+    after = {"n1": fleets.node({"train-0": less, "chat-0": chat})}
+    asked = only("n1", ["n1"], None)
+    assert asked
+    chosen = type(asked)(workloads=frozenset({"chat"}), text="chat")
+    plan = steps(fleets.observed(before), fleets.desired(after, before), only=chosen)
+    assert [step.id for step in plan.steps if step.verb is Verb.SLICE] == ["n1/slice/train-0", "n1/slice/chat-0"]
