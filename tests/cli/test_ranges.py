@@ -101,3 +101,62 @@ def test_only_the_guarantee_waits_to_grow(root: Path) -> None:
     keep(now)
     row = next(line for line in swarm("ps", "--offline", at=root, width=160).out.splitlines() if "left-0" in line)
     assert " 2..8 shared " in row and "waits to grow" in row
+
+
+LOANS = """\
+fleet: lab
+teams: {t: {users: [ada, bo]}}
+hardware: {h: {vcpus: 8, memory: 64 GB}}
+nodes: {n1: {hardware: h, ssh: root@n1.invalid}}
+workloads:
+  left: {user: ada, each: {memory: 8..64 GB}}
+  right: {user: bo, each: {memory: 16..20 GB}}
+  plain: {user: ada, each: {memory: 8 GB}}
+"""
+
+
+@pytest.fixture
+def loans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(tmp_path, LOANS))
+    monkeypatch.setenv("SWARM_STACK", "lab")
+    return tmp_path
+
+
+def test_of_memory_the_guarantee_is_counted_and_what_is_lent_is_said(loans: Path) -> None:
+    """32 GB are free: `right` has the 4 that it may, and `left` the rest."""
+    lock = (loans / "stacks" / "lab.lock.yaml").read_text()
+    assert sorted(re.findall(r"memory: (.*)", lock)) == ["16 GB", "8 GB", "8 GB"]
+    assert json.loads(swarm("why", "n1", "--json", at=loans).out)["free"]["memory"] == 32 * 10**9
+    for command in (["solve"], ["ps", "--offline"]):
+        rows = {
+            line.split()[0]: line
+            for line in swarm(*command, at=loans, width=160).out.splitlines()
+            if re.match(r" *\S+-\d ", line)
+        }
+        assert " 8..64 GB " in rows["left-0"] and " 16..20 GB " in rows["right-0"] and " 8 GB " in rows["plain-0"], command
+    assert "each has 8..64 GB of memory: the lower end is guaranteed" in swarm("why", "left", at=loans).out
+    (loans / "stacks" / "lab.lock.yaml").unlink()
+    plan = swarm("plan", "--offline", at=loans, width=200).out
+    assert re.search(r"\+ left-0 +8\.\.64 GB of memory, .*memory_max 36 GB", plan), plan
+    assert re.search(r"\+ right-0 +16\.\.20 GB of memory, .*memory_max 20 GB", plan)
+    assert re.search(r"\+ plain-0 +cpus 0-7, memory_max 8 GB", plan)
+
+
+def test_a_newcomer_gets_what_was_lent_and_the_plan_says_from_whom(loans: Path) -> None:
+    now = decided(loans, LOANS + "  new: {user: bo, each: {memory: 20 GB}}\n")
+    assert not now.placement.unplaced, "what is lent is free"
+    plan = swarm("plan", "--offline", at=loans, width=200).out
+    assert re.search(r"left-0: memory max +36 GB +16 GB", plan) and re.search(r"\+ new-0 +cpus 0-7, memory_max 20 GB", plan), (
+        plan
+    )
+    assert "1 to start, 1 to change in place" in plan
+
+
+@pytest.mark.parametrize("ceiling", ["8..9 GB", "8..500 GB", "8 GB"])
+def test_another_ceiling_of_memory_leaves_the_lock_as_it_is(ceiling: str, loans: Path) -> None:
+    said = swarm("what-if", f"workloads.left.each.memory={ceiling}", at=loans, width=160).out
+    (row,) = (line for line in said.splitlines() if "left-0" in line)
+    assert "instead of 8..64 GB of memory" in row and "right" not in said
+    now = decided(loans, edited(LOANS, ("8..64 GB", ceiling)), frozen=True)
+    assert now.stale == () and not now.placement.growing and now.placement == now.last

@@ -82,14 +82,14 @@ def test_the_sum_of_what_all_may_use_is_within_the_machine_and_none_is_free_that
     sizes, memory = drawn
     found = wanted(sizes, memory, NUMA) if sizes else {}
     most = {name: one.memory_max or 0 for name, one in found.items()}
-    lent = {name: most[name] - sizes[name][0] // PAGE * PAGE for name in sizes}
+    lent = {name: most[name] - sizes[name][0] for name in sizes}
     free = {
         some: size(some, memory // NUMA) - sum(most[name] for name in sizes if inside(sizes[name][2], some)) for some in SETS
     }
     assert min(free.values()) >= 0, "never more than there is"
     level = {name: Fraction(lent[name], sizes[name][0]) for name in sizes}
     for name, (least, upper, parts) in sizes.items():
-        assert 0 <= lent[name] <= upper - least and lent[name] % PAGE == 0
+        assert lent[name] > -PAGE and most[name] <= upper and most[name] % PAGE == 0
         if lent[name] > upper - least - PAGE:
             continue  # it has all that it may use
         slack = 2 * len(sizes) * PAGE  # guarantee and loan are rounded to pages
@@ -100,7 +100,7 @@ def test_the_sum_of_what_all_may_use_is_within_the_machine_and_none_is_free_that
             if all(
                 level[other] <= level[name] + Fraction(PAGE, sizes[name][0])
                 for other in sizes
-                if inside(sizes[other][2], some) and lent[other]
+                if inside(sizes[other][2], some) and lent[other] > 0
             )
         ]
         assert fair, (name, lent, free)

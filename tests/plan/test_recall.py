@@ -37,7 +37,8 @@ def with_lent(states: dict[str, NodeState], seed: int) -> dict[str, NodeState]:
         if borrowers and rng.random() < 0.8:
             parts = dict.fromkeys(borrowers, free // len(borrowers)) if rng.random() < 0.5 else {rng.choice(borrowers): free}
             for each, one in ones.items():
-                more = lending.limits(one.slice.memory_max or 0, parts.get(each, 0))
+                held = one.slice.memory_max or 0
+                more = lending.limits(held, held + parts.get(each, 0))
                 ones[each] = one.model_copy(update={"slice": one.slice.model_copy(update=more)})
         found[name] = node.model_copy(update={"allocations": ones})
     return found
@@ -98,7 +99,7 @@ def lending_all(states: dict[str, NodeState], *names: str) -> dict[str, NodeStat
         ones = {**states[name].allocations, "train-0": fleets.allocation("train-0", (2,), (), 10)}
         free = fleets.MEMORY - sum(one.slice.memory_max or 0 for one in ones.values())
         job = ones["train-0"]
-        ones["train-0"] = job.model_copy(update={"slice": job.slice.model_copy(update=lending.limits(10, free))})
+        ones["train-0"] = job.model_copy(update={"slice": job.slice.model_copy(update=lending.limits(10, 10 + free))})
         found[name] = fleets.node(ones)
     return found
 
@@ -125,7 +126,7 @@ def test_a_part_of_a_change_gets_back_what_the_rest_was_lent() -> None:
     """Else `--only` could place nothing where another team borrows."""
     before = lending_all({"n1": fleets.node({})}, "n1")
     job, chat = before["n1"].allocations["train-0"], fleets.allocation("chat-0", (0,), (), 40)
-    less = job.model_copy(update={"slice": job.slice.model_copy(update=lending.limits(10, 50))})
+    less = job.model_copy(update={"slice": job.slice.model_copy(update=lending.limits(10, 60))})
     after = {"n1": fleets.node({"train-0": less, "chat-0": chat})}
     asked = only("n1", ["n1"], None)
     assert asked

@@ -1,7 +1,7 @@
-"""How is memory that is lent given back before a change that has no safe order beside it?
+"""How is lent memory returned before a change that has no safe order beside it?
 
-A temporary placement needs memory that is free now, and all that is free may be lent. So every borrower gives back first, and
-is lent at the end what is left then. Nothing is stopped for it: a step that takes memory waits for those that give it back.
+A temporary placement needs memory that is free now, and all that is free may be lent. So every borrower returns it first, and
+is lent at the end what is left then. Nothing is stopped for it: a step that takes memory waits for those that return it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from swarm_iac.plan.state.diff import diff, within
 from swarm_iac.plan.step_graph.draft import Draft
 from swarm_iac.plan.step_graph.graph import Graph
 
-#: Ends the id of a step that gives lent memory back.
+#: Ends the id of a step that returns lent memory.
 TAIL = "recall"
 
 
@@ -41,7 +41,7 @@ def steps(observed: Mapping[str, Observed], less: Mapping[str, Observed]) -> Gra
             if new != old:
                 want = {"interface": state.interface, "interface_bps": state.interface_bps, "disk": state.disk}
                 want |= {"allocations": {name: new.model_dump(mode="json")}}
-                why = "gives back what it was lent, so that others can change"
+                why = "returns what it was lent, so that others can change"
                 draft = Draft(node, Verb.SLICE, name, diff(old, new, within(name)), want, why, TAIL)
                 graph[draft.id] = draft
     return graph
@@ -58,7 +58,7 @@ def stands(graph: Graph, desired: Mapping[str, Desired]) -> set[str]:
 
 
 def join(rest: Graph, ahead: Graph) -> Graph:
-    """The steps that give back, before anything takes memory on the same node, and before the same allocation changes."""
+    """The steps that return it, before anything takes memory on the same node, and before the same allocation changes."""
     for draft in rest.values():
         takes = draft.verb is Verb.SLICE
         draft.after |= {

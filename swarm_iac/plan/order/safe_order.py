@@ -4,7 +4,7 @@ In this order, the first that keeps them:
     as it comes      every wait that a law asks for, in the plainest order
     taking turns     the replicas of services in an order that was searched for (plan.order.sequencing)
     temporary        one replica is placed elsewhere for a while, then two, within the budget
-    recalled         the same, after all memory that is lent was given back: it is lent again at the end
+    recalled         the same, after all lent memory was returned: it is lent again at the end
     none             Refused, with the circle or the service that the plainest order fails on
 """
 
@@ -75,7 +75,7 @@ def safe(
 def _recalling(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
 ) -> tuple[dict[str, Machine], Graph] | None:
-    """The same after lent memory was given back, where there is any: where replicas stand for a while, if that is enough."""
+    """The same after lent memory was returned, where there is any: where replicas stand for a while, if that is enough."""
     every = recall.recalled(observed, observed)
     found: tuple[dict[str, Machine], Graph] | None = None
     nodes: Collection[str] = observed

@@ -51,7 +51,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
     pinned = {cpu for allocation in allocations for cpu in allocation.cpus}
     shared = cpulist.write(set(range(int(hardware.vcpus) // 1000)) - pinned)
     going = [one for one in allocations if not one.ended]
-    lent = lending.lent(hardware, going, stack.workloads)
+    most = lending.most(hardware, going, stack.workloads)
     # Only where memory is lent has anyone to be protected from it.
     protects = any(lending.borrows(one, stack.workloads[one.workload]) for one in going)
     return Desired(
@@ -67,7 +67,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
             allocations={
                 name: _protected(
                     _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name),
-                    lent.get(allocation.name, 0) if protects and not allocation.ended else None,
+                    most.get(allocation.name, 0) if protects and not allocation.ended else None,
                 )
                 for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
             },
@@ -153,12 +153,12 @@ def _held(workload: Workload, allocation: Allocation, hardware: Hardware) -> dic
     return found
 
 
-def _protected(state: AllocationState, lent: int | None) -> AllocationState:
-    """The same with what it is lent, and its guarantee out of reach for those who borrow; None: nobody borrows on its node."""
+def _protected(state: AllocationState, most: int | None) -> AllocationState:
+    """The same with all that it may use, and its guarantee out of reach for those who borrow; None: nobody borrows there."""
     held = state.slice.memory_max
-    if lent is None or not held:
+    if most is None or not held:
         return state
-    return state.model_copy(update={"slice": state.slice.model_copy(update=lending.limits(held, lent))})
+    return state.model_copy(update={"slice": state.slice.model_copy(update=lending.limits(held, max(held, most)))})
 
 
 def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, held: dict[str, Any]) -> SliceState:

@@ -31,14 +31,13 @@ def high(most: int) -> int:
     return most * HIGH // 100 // PAGE * PAGE
 
 
-def limits(held: int, more: int) -> dict[str, int]:
-    """The limits of a slice on a node where memory is lent: what is guaranteed to it, and so much more. [bytes]
+def limits(held: int, most: int) -> dict[str, int]:
+    """The limits of a slice on a node where memory is lent: what is guaranteed to it, and all that it may use. [bytes]
 
     `memory.low` and not `memory.min`: where a machine is short of memory nonetheless, its kernel then takes from a guarantee
     what can be read again, and kills nobody for it. Who borrows is not slowed down within its guarantee.
     """
-    most = held + more
-    return {"memory_low": held, "memory_high": max(high(most), held) if more else high(most), "memory_max": most}
+    return {"memory_low": held, "memory_high": max(high(most), held) if most > held else high(most), "memory_max": most}
 
 
 def without(state: AllocationState, most: int = 0) -> AllocationState:
@@ -46,7 +45,7 @@ def without(state: AllocationState, most: int = 0) -> AllocationState:
     own = state.slice
     if own.memory_low is None or own.memory_max is None or own.memory_max <= max(own.memory_low, most):
         return state
-    less = limits(own.memory_low, max(own.memory_low, most) - own.memory_low)
+    less = limits(own.memory_low, max(own.memory_low, most))
     return state.model_copy(update={"slice": own.model_copy(update=less)})
 
 
@@ -55,13 +54,13 @@ def borrows(one: Allocation, workload: Workload) -> bool:
     return _MEMORY.may_use(one, workload) > _MEMORY.held(one)
 
 
-def lent(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str, Workload]) -> dict[str, int]:
-    """By name of the allocation what it is lent, where that is anything, in whole pages. `ones`: all on one node. [bytes]
+def most(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str, Workload]) -> dict[str, int]:
+    """By name of the allocation, memory.max of each that is lent anything. `ones`: all on one node. [bytes, in whole pages]
 
     For every set S of NUMA nodes:  Σ_{a: numa_a ⊆ S} (guaranteed_a + lent_a) ≤ memory of S
     """
     ones = [one for one in ones if _MEMORY.held(one)]
-    wants = {one.name: _pages(_MEMORY.may_use(one, workloads[one.workload]) - _MEMORY.held(one)) for one in ones}
+    wants = {one.name: _MEMORY.may_use(one, workloads[one.workload]) - _MEMORY.held(one) for one in ones}
     wants = {name: want for name, want in wants.items() if want}
     if not wants:
         return {}
@@ -73,7 +72,7 @@ def lent(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str,
         free[part] = inside - sum(_MEMORY.held(one) for one in ones if parts[one.name] <= part)
     weights = {one.name: _MEMORY.held(one) for one in ones if one.name in wants}
     found = _filled(wants, weights, [({name for name in wants if parts[name] <= part}, left) for part, left in free.items()])
-    return {name: amount for name, amount in found.items() if amount}
+    return {name: (weights[name] + more) // PAGE * PAGE for name, more in found.items()}
 
 
 def _filled(wants: Mapping[str, int], weights: Mapping[str, int], bounds: list[tuple[set[str], int]]) -> dict[str, int]:
@@ -88,7 +87,7 @@ def _filled(wants: Mapping[str, int], weights: Mapping[str, int], bounds: list[t
                 level = Fraction(rest, sum(weights[name] for name in rising))
                 stops |= {name: min(stops[name], level) for name in rising}
         lowest = min(stops.values())
-        found |= {name: _pages(int(lowest * weights[name])) for name, level in stops.items() if level == lowest}
+        found |= {name: int(lowest * weights[name]) for name, level in stops.items() if level == lowest}
     return found
 
 
@@ -101,7 +100,3 @@ def _unions(sets: set[Parts]) -> set[Parts]:
         known |= wider
         todo += wider
     return known
-
-
-def _pages(amount: int) -> int:
-    return amount // PAGE * PAGE

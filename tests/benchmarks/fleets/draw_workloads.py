@@ -253,7 +253,7 @@ def _of_teams(data: Data, user: str) -> Iterator[Data]:
 
 
 def _gb(one: Data, key: str) -> int:
-    return int(one["each"].get(key, "0 GB").split()[0])
+    return int(one["each"].get(key, "0 GB").partition("..")[0].partition(" ")[0])
 
 
 def _within_numa(one: Data, shapes: list[Data]) -> bool:

@@ -92,11 +92,9 @@ def _size(rng: random.Random, drawn: Drawn) -> str:
         return ""
     name, one = _one(rng, drawn)
     each, key = one["each"], rng.choice(["vcpus", "memory", "gpus", "pinned", "scratch", "gpu_power"])
-    if key == "vcpus":
+    if key in ("vcpus", "memory"):
         least = ranges.least(each[key])
         each[key] = ranges.with_least(each[key], max(1, round(least * rng.choice([0.5, 0.8, 1.3, 2]))))
-    elif key == "memory":
-        each[key] = f"{max(1, round(int(each[key].split()[0]) * rng.choice([0.5, 0.8, 1.3, 2])))} GB"
     elif key == "scratch":
         each[key] = f"{rng.choice([1, 50, 500])} GB"
     elif key == "pinned":

@@ -15,14 +15,16 @@ def least(value: object) -> int:
 
 def with_least(value: object, fresh: int) -> object:
     """The same with another lower end, below the upper one."""
-    most = str(value).partition("..")[2]
-    return f"{fresh}..{max(fresh, int(most))}" if most else fresh
+    ends, _, unit = str(value).partition(" ")
+    most = ends.partition("..")[2]
+    new = f"{fresh}..{max(fresh, int(most))}" if most else fresh
+    return f"{new} {unit}" if unit else new
 
 
 def ceiling(rng: random.Random, one: Data) -> str:
     """Give one request of a workload another upper end, or none, and say so. Pinned cores have none."""
     network: Data = one.get("network", {})
-    keys = [*network, *(["vcpus"] if not one["each"].get("pinned") else [])]
+    keys = [*network, *(["memory"] if "memory" in one["each"] else []), *(["vcpus"] if not one["each"].get("pinned") else [])]
     if not keys:
         return ""
     key = rng.choice(keys)
