@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from swarm_iac.errors import Refused
@@ -76,17 +76,18 @@ def _recalling(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
 ) -> tuple[dict[str, Machine], Graph] | None:
     """The same after lent memory was returned, where there is any: where replicas stand for a while, if that is enough."""
-    every = recall.recalled(observed, observed)
     found: tuple[dict[str, Machine], Graph] | None = None
-    nodes: Collection[str] = observed
-    while nodes and every != observed:
-        less = recall.recalled(observed, nodes)
+    every = nodes = observed.keys() | desired.keys()
+    while nodes:
+        less, wish = recall.unlent(observed, nodes), recall.unlent_wish(desired, nodes)
+        if (less, wish) == (observed, desired):
+            break
         try:
-            machines_, graph = _safe(less, desired, agent, budget, fits)
+            all_of, graph = _safe(less, wish, agent, budget, fits)
         except Refused:
             break
-        found = machines_, recall.join(graph, recall.steps(observed, less))
-        nodes = () if nodes is not observed else recall.stands(graph, desired)
+        found = all_of, recall.join(graph, observed, desired, nodes)
+        nodes = recall.stands(graph, desired) if nodes is every else set()
     return found
 
 
