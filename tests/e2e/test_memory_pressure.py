@@ -7,6 +7,7 @@ Leaves the fleet as it found it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,28 +24,28 @@ CGROUPS = "/sys/fs/cgroup/swarm.slice"
 HOME = "/usr/local/share"
 HOLDER = f"""\
 import mmap, sys, time
-held = []
+held, wrote, read = [], 0, 0
 while True:
     try:
         wrote, read = map(int, open("{HOME}/holds-" + sys.argv[1]).read().split())
     except (OSError, ValueError):
-        wrote, read = len(held), 0
-    while len(held) > wrote:
+        pass
+    while len(held) * 2 > wrote:
         held.pop().close()
-    while len(held) < wrote:
-        held.append(mmap.mmap(-1, 1 << 20))
-        held[-1].write(b"x" * (1 << 20))
+    while len(held) * 2 < wrote:
+        held.append(mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        held[-1][::4096] = b"x" * 512
     with open("{HOME}/large", "rb") as file:
         for _ in range(read):
             file.read(1 << 20)
-    time.sleep(0.3)
+    time.sleep(1)
 """
-#: The node has 1,500 MB. `owner` and `third` come later.
+#: The node has 300 MB; what else there is of the machine is taken in `pressed`. `owner` comes later.
 BORROWER = """\
   borrower:
     user: ada
     kind: serve
-    each: {vcpus: 0.5, memory: 200..1000 MB}
+    each: {vcpus: 0.5, memory: 40..200 MB}
     place: {select: {one: here}}
     run: {command: "/usr/bin/python3 /usr/local/share/holder.py borrower"}
 """
@@ -52,7 +53,7 @@ OWNER = """\
   owner:
     user: cy
     kind: serve
-    each: {vcpus: 0.5, memory: 1 GB}
+    each: {vcpus: 0.5, memory: 200 MB}
     place: {select: {one: here}}
     run: {command: "/usr/bin/python3 /usr/local/share/holder.py owner"}
 """
@@ -108,8 +109,12 @@ class Node:
 def node(fleet: Fleet) -> Iterator[Node]:
     asked = fleet.stack.read_text()
     head = asked[: asked.index("workloads:")].rstrip() + "\n\n"
-    head = head.replace("gpu-[01-02]:", "gpu-02:")
-    head += f'  {NODE}: {{hardware: h100, rack: r1, site: lab, tuning: train, labels: {{one: here}}, ssh: "root@{{name}}"}}\n\n'
+    (shape,) = re.findall(r"^  h100: (.*)$", head, re.MULTILINE)
+    small = shape.replace("memory: 1500 MB", "memory: 300 MB")
+    head = head.replace("hardware:\n", f"hardware:\n  small: {small}\n").replace("gpu-[01-02]:", "gpu-02:")
+    head += (
+        f'  {NODE}: {{hardware: small, rack: r1, site: lab, tuning: train, labels: {{one: here}}, ssh: "root@{{name}}"}}\n\n'
+    )
     here = Node(fleet, head)
     assert here.run("swapon --show") == "", "there is no swap to hide behind"
     here.run(f"cat > {HOME}/holder.py <<'END'\n{HOLDER}END\ntruncate -s 1G {HOME}/large; chmod a+r {HOME}/*")
@@ -122,49 +127,55 @@ def node(fleet: Fleet) -> Iterator[Node]:
     fleet.swarm("assert").ok()
 
 
+@pytest.fixture
+def pressed(node: Node) -> Iterator[None]:
+    """The machine has little more memory than was declared, and something outside of all slices reads more than that."""
+    node.run("awk '/^MemAvailable/{print int(($2 / 1024 - 420) / 2)}' /proc/meminfo > /proc/sys/vm/nr_hugepages")
+    read = f"sh -c 'while :; do cat {HOME}/large > /dev/null; done'"
+    node.run(f"systemd-run -q --unit=reader --collect -p RuntimeMaxSec=400 {read}")
+    yield
+    node.run("systemctl stop reader; echo 0 > /proc/sys/vm/nr_hugepages")
+
+
 def test_what_is_free_is_lent_up_to_the_ceiling(node: Node) -> None:
-    assert node.memory("borrower") | {"uses": 0} == {"low": 200, "high": 950, "max": 1000, "uses": 0}
-    node.holds("borrower", 700, 150)
-    node.until("borrower", 700, 850)
+    assert node.memory("borrower") | {"uses": 0} == {"low": 40, "high": 190, "max": 200, "uses": 0}
+    node.holds("borrower", 140, 30)
+    node.until("borrower", 140, 165)
     assert node.killed() == 0
-    assert "200..1000 MB" in node.fleet.swarm("ps").ok().text
+    assert "40..200 MB" in node.fleet.swarm("ps").ok().text
 
 
 def test_what_was_written_cannot_be_called_back_so_the_newcomer_waits_and_nobody_is_killed(node: Node) -> None:
     pid = node.pid("borrower")
     node.want(BORROWER, OWNER)
     plan = node.fleet.swarm("plan").ok().text
-    assert "borrower-0: memory max" in plan and "1 GB" in plan and "500 MB" in plan, plan
+    assert re.search(r"borrower-0: memory max +200 MB +100 MB", plan), plan
     asked = node.fleet.swarm(*UP)
-    assert asked.status != 0 and "borrower-0 uses" in asked.text and "nothing was killed" in asked.text, asked.text[-4000:]
+    assert asked.status != 0 and "nothing was killed" in asked.text, asked.text[-4000:]
     assert (node.pid("borrower"), node.killed()) == (pid, 0)
-    assert node.memory("borrower")["max"] == 1000 and node.wrote("borrower") >= 700
+    assert node.memory("borrower")["max"] == 200 and node.wrote("borrower") >= 140
     assert "swarm-owner_0" not in node.run(f"ls {CGROUPS}")
 
 
 def test_what_was_only_read_is_called_back(node: Node) -> None:
     pid = node.pid("borrower")
-    node.holds("borrower", 300, 500)
-    node.until("borrower", 300, 800)
+    node.holds("borrower", 60, 100)
+    node.until("borrower", 60, 150)
     node.fleet.swarm(*UP).ok()
-    node.fleet.swarm("assert").ok()
     assert (node.pid("borrower"), node.killed()) == (pid, 0)
-    assert node.memory("borrower") | {"uses": 0} == {"low": 200, "high": 475, "max": 500, "uses": 0}
-    assert node.memory("owner") | {"uses": 0} == {"low": 1000, "high": 950, "max": 1000, "uses": 0}
-    assert round(int(node.file("", "memory.low")) / MB) == 1200, "what the slice above does not protect, nobody within has"
+    assert node.memory("borrower") | {"uses": 0} == {"low": 40, "high": 95, "max": 100, "uses": 0}
+    assert node.memory("owner") | {"uses": 0} == {"low": 200, "high": 190, "max": 200, "uses": 0}
+    assert round(int(node.file("", "memory.low")) / MB) == 240, "what the slice above does not protect, nobody within has"
 
 
-def test_under_pressure_each_has_its_guarantee_and_nobody_is_killed(node: Node) -> None:
-    """Both write all that they were promised while a third, outside of all slices, reads more than there is."""
+@pytest.mark.usefixtures("pressed")
+def test_under_pressure_each_has_what_it_was_promised_and_nobody_is_killed(node: Node) -> None:
     pids = node.pid("borrower"), node.pid("owner")
-    node.run(
-        "systemd-run -q --unit=reader --collect -p RuntimeMaxSec=120 sh -c 'while :; do cat /usr/local/share/large > /dev/null; done'"
-    )
-    node.holds("owner", 860)
-    node.holds("borrower", 420, 300)
-    node.until("owner", 860, timeout=240)
-    node.until("borrower", 420, timeout=120)
-    node.run("systemctl stop reader; true")
+    node.holds("owner", 170)
+    node.holds("borrower", 76, 50)
+    node.until("owner", 170, timeout=240)
+    node.until("borrower", 76, timeout=120)
+    assert int(node.run("awk '/^MemFree/{print int($2 / 1024)}' /proc/meminfo")) < 200, "it is under pressure"
     assert (node.pid("borrower"), node.pid("owner")) == pids
     assert node.killed() == 0, node.run("dmesg | tail -40")
     for name in ("borrower", "owner"):
@@ -174,31 +185,28 @@ def test_under_pressure_each_has_its_guarantee_and_nobody_is_killed(node: Node) 
 
 def test_both_ends_change_while_it_runs(node: Node) -> None:
     pid = node.pid("borrower")
-    node.holds("borrower", 50)
-    node.want(BORROWER.replace("200..1000", "100..300"), OWNER)
-    assert "1 to change in place" in node.fleet.swarm("plan").ok().text
+    node.holds("borrower", 20)
+    node.want(BORROWER.replace("40..200", "20..60"), OWNER)
     node.fleet.swarm(*UP).ok()
-    assert node.memory("borrower") | {"uses": 0} == {"low": 100, "high": 285, "max": 300, "uses": 0}
-    node.want(BORROWER.replace("200..1000", "300..400"), OWNER)
+    assert node.memory("borrower") | {"uses": 0} == {"low": 20, "high": 57, "max": 60, "uses": 0}
+    node.want(BORROWER.replace("40..200", "60..80"), OWNER)
     node.fleet.swarm(*UP).ok()
-    assert node.memory("borrower") | {"uses": 0} == {"low": 300, "high": 380, "max": 400, "uses": 0}
+    assert node.memory("borrower") | {"uses": 0} == {"low": 60, "high": 76, "max": 80, "uses": 0}
     assert node.pid("borrower") == pid
-    node.fleet.swarm("assert").ok()
 
 
 def test_what_is_changed_by_hand_is_seen_and_undone(node: Node) -> None:
     group = f"{CGROUPS}/swarm-borrower_0.slice"
-    node.run(f"echo 900M > {group}/memory.max; echo max > {group}/memory.high; echo 0 > {group}/memory.low")
+    node.run(f"echo 150M > {group}/memory.max; echo max > {group}/memory.high; echo 0 > {group}/memory.low")
     asserted = node.fleet.swarm("assert")
-    signs = ("memory_max: 943718400 → 399998976", "memory_low: absent → 299999232", "memory_high: absent")
+    signs = ("memory_max: 157286400 → 79998976", "memory_low: absent → 59998208", "memory_high: absent")
     assert asserted.status == 1 and all(sign in asserted.text for sign in signs), asserted.text
-    node.fleet.swarm(*UP).ok()
     node.run(f"echo 0 > {CGROUPS}/memory.low")
     asserted = node.fleet.swarm("assert")
-    assert asserted.status == 1 and "memory_low: absent" in asserted.text, asserted.text
+    assert asserted.status == 1 and "owner-0" in asserted.text, "nobody is protected then: " + asserted.text
     node.fleet.swarm(*UP).ok()
     node.fleet.swarm("assert").ok()
-    assert round(int(node.file("", "memory.low")) / MB) == 1300
+    assert round(int(node.file("", "memory.low")) / MB) == 260
 
 
 def test_it_is_as_before_after_a_reboot(node: Node) -> None:
@@ -206,15 +214,13 @@ def test_it_is_as_before_after_a_reboot(node: Node) -> None:
     node.fleet.sandbox.reboot(NODE)
     node.run("for i in $(seq 80); do systemctl is-active -q swarm-owner_0 swarm-borrower_0 && break; sleep 1; done", 120)
     assert {name: node.memory(name) | {"uses": 0} for name in ("borrower", "owner")} == before
-    assert round(int(node.file("", "memory.low")) / MB) == 1300
+    assert round(int(node.file("", "memory.low")) / MB) == 260
     node.fleet.swarm("assert").ok()
 
 
-def test_what_a_leaver_had_is_lent_again_and_destroy_leaves_nothing(node: Node) -> None:
+def test_what_one_had_who_left_is_lent_again_and_destroy_leaves_nothing(node: Node) -> None:
     node.want(BORROWER)
     node.fleet.swarm(*UP).ok()
-    assert node.memory("borrower")["max"] == 1000
-    node.fleet.swarm("destroy", "--yes", "--skip-preview").ok()
-    after = node.run("cat /etc/systemd/system/swarm.slice; ls -d /sys/fs/cgroup/swarm.slice; true")
-    assert after == ""
-    node.fleet.swarm(*UP).ok()
+    assert node.memory("borrower")["max"] == 200
+    node.fleet.swarm("destroy", "--yes").ok()
+    assert node.run("ls -d /etc/systemd/system/swarm* /sys/fs/cgroup/swarm.slice; true") == ""

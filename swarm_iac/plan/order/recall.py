@@ -46,11 +46,11 @@ def _loans(state: NodeState) -> dict[str, int | None]:
     return {name: one.slice.memory_max for name, one in state.allocations.items() if one != lending.without(one)}
 
 
-def stands(graph: Graph, desired: Mapping[str, Desired]) -> set[str]:
-    """The nodes on which something gets a place that is not wanted there at last."""
+def stands(graph: Graph, desired: Mapping[str, Desired]) -> set[tuple[str, str]]:
+    """Nodes, and what gets a place there that is not wanted there at last."""
     wanted = {node: each.state.allocations.keys() for node, each in desired.items()}
     return {
-        draft.node
+        (draft.node, draft.allocation)
         for draft in graph.values()
         if draft.verb is Verb.SLICE and draft.allocation not in wanted.get(draft.node, ())
     }

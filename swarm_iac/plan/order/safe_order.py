@@ -62,14 +62,22 @@ def safe(
     observed: Mapping[str, Observed], desired: Mapping[str, Desired], agent: str, budget: Solve, fits: Fits
 ) -> tuple[dict[str, Machine], Graph]:
     """Every node, and all steps with their waits. Raises Refused when no order is safe."""
+    refusal: Refused | None = None
+    found: tuple[dict[str, Machine], Graph] | None = None
     try:
-        return _safe(observed, desired, agent, budget, fits)
-    except Refused as refusal:
-        # What is lent is no reason to refuse: whoever borrows can do without.
-        found = _recalling(observed, desired, agent, budget, fits)
-        if found is None:
-            raise refusal from None
-        return found
+        found = _safe(observed, desired, agent, budget, fits)
+    except Refused as error:
+        refusal = error
+    standing = len(recall.stands(found[1], desired)) if found else None
+    if standing != 0:
+        # What is lent is no reason to refuse, nor to have a replica stand elsewhere: whoever borrows can do without.
+        other = _recalling(observed, desired, agent, budget, fits)
+        if other and (standing is None or len(recall.stands(other[1], desired)) < standing):
+            return other
+    if found is None:
+        assert refusal is not None
+        raise refusal
+    return found
 
 
 def _recalling(
@@ -87,7 +95,7 @@ def _recalling(
         except Refused:
             break
         found = all_of, recall.join(graph, observed, desired, nodes)
-        nodes = recall.stands(graph, desired) if nodes is every else set()
+        nodes = {node for node, _ in recall.stands(graph, desired)} if nodes is every else set()
     return found
 
 

@@ -16,7 +16,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.order.handover import order
-from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state import cpulist, lending
 from swarm_iac.plan.step_graph.actions import Machine, homes, keepers, machines, services
 from swarm_iac.plan.step_graph.draft import drafts
 from swarm_iac.plan.step_graph.graph import Graph
@@ -291,7 +291,7 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
         or any(one.unit.port == state.unit.port is not None for one in ones)
     ):
         return None
-    shares = state.slice.model_copy(
+    shares = lending.without(state).slice.model_copy(
         update={
             "cpus": cpulist.write(cpus),
             "mems": "",

@@ -51,9 +51,9 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
     pinned = {cpu for allocation in allocations for cpu in allocation.cpus}
     shared = cpulist.write(set(range(int(hardware.vcpus) // 1000)) - pinned)
     going = [one for one in allocations if not one.ended]
-    most = lending.most(hardware, going, stack.workloads)
-    # Only where memory is lent has anyone to be protected from it.
-    protects = any(lending.borrows(one, stack.workloads[one.workload]) for one in going)
+    # Only where memory may be lent has anyone to be protected from it.
+    protects = any(stack.workloads[one.workload].each.memory.open for one in going)
+    most = lending.most(hardware, going, stack.workloads) if protects else {}
     return Desired(
         node=name,
         address=stack.nodes[name].ssh,

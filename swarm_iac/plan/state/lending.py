@@ -49,11 +49,6 @@ def without(state: AllocationState, most: int = 0) -> AllocationState:
     return state.model_copy(update={"slice": own.model_copy(update=less)})
 
 
-def borrows(one: Allocation, workload: Workload) -> bool:
-    """May it have more than what is guaranteed to it?"""
-    return _MEMORY.may_use(one, workload) > _MEMORY.held(one)
-
-
 def most(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str, Workload]) -> dict[str, int]:
     """By name of the allocation, memory.max of each that is lent anything. `ones`: all on one node. [bytes, in whole pages]
 
