@@ -222,5 +222,5 @@ def test_what_one_had_who_left_is_lent_again_and_destroy_leaves_nothing(node: No
     node.want(BORROWER)
     node.fleet.swarm(*UP).ok()
     assert node.memory("borrower")["max"] == 200
-    node.fleet.swarm("destroy", "--yes").ok()
+    node.fleet.pulumi("destroy", "--yes", "--skip-preview").ok()
     assert node.run("ls -d /etc/systemd/system/swarm* /sys/fs/cgroup/swarm.slice; true") == ""

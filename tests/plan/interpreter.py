@@ -131,7 +131,7 @@ class Fleet:
             for one, wanted in each.state.allocations.items():
                 if one.rpartition("-")[0] == workload and one not in each.ended:
                     here = self.nodes[name].allocations.get(one)
-                    assert here and here.gpus == wanted.gpus and here.slice == wanted.slice, f"{one} has no place yet"
+                    assert here and _place(here) == _place(wanted), f"{one} has no place yet"
 
     def active(self) -> set[At]:
         return {
@@ -207,6 +207,12 @@ class Fleet:
     def _restore(self, node: NodeState, step: Step) -> NodeState:
         assert not node.allocations, "restored while something is allocated"
         return NodeState()
+
+
+def _place(one: AllocationState) -> tuple[object, ...]:
+    """What it needs to start: its GPUs, and its slice without memory that is lent beyond its guarantee."""
+    most = one.slice.memory_max if one.slice.memory_low is None else one.slice.memory_low
+    return one.gpus, one.slice.model_copy(update={"memory_max": most, "memory_high": None})
 
 
 def as_converged(plan: Plan) -> list[Step]:
