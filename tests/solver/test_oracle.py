@@ -40,7 +40,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "each": {
             "gpus": gpus,
             "vcpus": draw(st.sampled_from([1, 2, 3, "1..3", "2..9"])),
-            "memory": draw(st.sampled_from(["1 GB", "5 GB"])),
+            "memory": draw(st.sampled_from(["1 GB", "5 GB", "1..9 GB"])),
             "pinned": draw(st.booleans()),
         },
     }
