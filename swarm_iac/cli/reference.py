@@ -185,17 +185,17 @@ Everything that is counted counts the guarantee: what fits on a node, an uplink,
 kernel while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself);
 what is idle is shared in proportion to the guarantees. Both ends change without a restart, and a change of the upper one
 never moves anything. `vcpus: 4` is `4..4`: its upper end is 4 as well. Pinned cores are lent to nobody, so `pinned` takes
-no range, and free memory of a NUMA node is lent to those whose memory is bound to it. Size thread pools by the upper end,
-which a job finds in `cpu.max` of its cgroup, as in a container: threads too many wait their turn, and threads that do not
-exist borrow nothing.
+no range. Size thread pools by the upper end, which a job finds in `cpu.max` of its cgroup, as in a container: threads too
+many wait their turn, and threads that do not exist borrow nothing.
 
 **`memory: 64..128 GB`** is lent with more care, because memory that a process has written cannot be taken back from it
-(nodes have no swap): lent is only what is **free on its node**, guaranteed to nobody, in proportion to the guarantees. So
-the sum of what all may use is never more than the machine has, and nobody is killed for what somebody else does. What each
-may use is shown in the plan and stands in `memory.max` of its cgroup; every `swarm up` may change it, live. When a newcomer
-needs the memory, the kernel first reclaims what was only read (page cache). If the borrower has **written** more than it
-may keep, it keeps it, nothing is killed, and the newcomer waits: `up` says for whom, and the next one tries again. So a job
-that writes all that it is lent should be one that lets go of it, or ends.
+(nodes have no swap): lent is only what is **free on its node**, guaranteed to nobody, in proportion to the guarantees (if
+its memory is bound to NUMA nodes, of what is free there). So the sum of what all may use is never more than the machine
+has, and nobody is killed for what somebody else does. What each may use is shown in the plan and stands in `memory.max` of
+its cgroup; every `swarm up` may change it, live. When a newcomer needs the memory, the kernel first reclaims what was only
+read (page cache). If the borrower has **written** more than it may keep, it keeps it, nothing is killed, and the newcomer
+waits: `up` says for whom, and the next one tries again. So a job that writes all that it is lent should be one that lets go
+of it, or ends.
 
 **`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts from zero. `time: 12 h`
 is the limit alone: by then the run is over. The node enforces it without the controller: `stop.grace` before the limit the
