@@ -225,10 +225,11 @@ def _protected(context: Context, allocation: str, was: Optional[int]) -> Optiona
 
 
 def _total(context: Context, changed: Dict[str, Optional[Dict[str, Any]]]) -> int:
-    """The sum of what is to be protected, in whole pages. `changed`: not recorded yet. [bytes]"""
+    """The sum of what is to be protected, in whole pages. `changed`: not recorded yet. A bent record counts nothing. [bytes]"""
     recorded = {name: one.get("slice") for name, one in (context.ledger.get("allocations") or {}).items()}
+    lows = [(one or {}).get("memory_low") for one in {**recorded, **changed}.values()]
     page = os.sysconf("SC_PAGE_SIZE")
-    return sum(int((one or {}).get("memory_low") or 0) // page * page for one in {**recorded, **changed}.values())
+    return sum(low // page * page for low in lows if isinstance(low, int))
 
 
 def quota(text: Optional[str]) -> Optional[int]:
