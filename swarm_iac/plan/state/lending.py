@@ -15,12 +15,11 @@ from fractions import Fraction
 
 from swarm_iac.model.hardware import Hardware, numa_part
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.resources.row import PAGE, Resource
+from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.state import AllocationState
 from swarm_iac.model.workload import Workload
 
-_MEMORY: Resource = next(row for row in RESOURCES if row.name == "memory")
 Parts = frozenset[int]
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed. [%]
 HIGH = 95
@@ -54,18 +53,19 @@ def most(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str,
 
     For every set S of NUMA nodes:  Σ_{a: numa_a ⊆ S} (guaranteed_a + lent_a) ≤ memory of S
     """
-    ones = [one for one in ones if _MEMORY.held(one)]
-    wants = {one.name: _MEMORY.may_use(one, workloads[one.workload]) - _MEMORY.held(one) for one in ones}
+    memory = next(row for row in RESOURCES if row.name == "memory")
+    ones = [one for one in ones if memory.held(one)]
+    wants = {one.name: memory.may_use(one, workloads[one.workload]) - memory.held(one) for one in ones}
     wants = {name: want for name, want in wants.items() if want}
     if not wants:
         return {}
     size, every = int(hardware.memory), frozenset(range(hardware.numa))
     parts = {one.name: frozenset(one.numa) & every or every for one in ones}
-    free = {every: size - sum(map(_MEMORY.held, ones))}
+    free = {every: size - sum(map(memory.held, ones))}
     for part in _unions({part for part in parts.values() if part != every}):
         inside = sum(len(numa_part(size, hardware.numa, j)) for j in part)
-        free[part] = inside - sum(_MEMORY.held(one) for one in ones if parts[one.name] <= part)
-    weights = {one.name: _MEMORY.held(one) for one in ones if one.name in wants}
+        free[part] = inside - sum(memory.held(one) for one in ones if parts[one.name] <= part)
+    weights = {one.name: memory.held(one) for one in ones if one.name in wants}
     found = _filled(wants, weights, [({name for name in wants if parts[name] <= part}, left) for part, left in free.items()])
     return {name: (weights[name] + more) // PAGE * PAGE for name, more in found.items()}
 
