@@ -206,7 +206,7 @@ def watts_of(data: Data, rack: str) -> tuple[int, int]:
         if entry.get("rack") == rack and entry.get("state") != "lost":
             count = read_shape(data["hardware"][entry["hardware"]])["gpus"]
             watts = data["tuning"].get(entry.get("tuning", ""), {}).get("gpu_power", "0 W")
-            drawn, gpus = drawn + count * int(watts.split()[0]), gpus + count
+            drawn, gpus = drawn + count * int(watts.partition("..")[0].partition(" ")[0]), gpus + count
     return drawn, gpus
 
 
