@@ -80,22 +80,16 @@ def _teams(rng: random.Random, fleet: dict[str, Any], budget: Budget) -> None:
         outer[name]["limits"] = limits | limiting(budget.key, rng.choice([most - 1, most]))
 
 
-def _by_model(level: str) -> Rule:
-    """Limits on GPUs of single models, of whatever level, on what two workloads of three ask for more of."""
-
-    def rule(rng: random.Random, fleet: dict[str, Any]) -> None:
-        gpus = rng.sample([1, 2, "1 x H100", "1 x H100|L40S", "2 x L40S|H100"], 2)
-        for name, asked in zip(rng.sample(sorted(fleet["workloads"]), 2), gpus, strict=True):
-            request = fleet["workloads"][name]
-            request["each"] = request["each"] | {"gpus": asked}
-        limits: dict[str, Any] = {"gpus_by_model": {model: rng.choice([0, 1, 2]) for model in rng.sample(["H100", "L40S"], 1)}}
-        levels = fleet.setdefault("limits", {})
-        levels[level] = levels.get(level, {}) | limits
-        fleet.setdefault(
-            "teams", {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}}
-        )
-
-    return rule
+def _by_model(rng: random.Random, fleet: dict[str, Any]) -> None:
+    """A limit on GPUs of one model, of some level, and two workloads of three that ask for more of it or may avoid it."""
+    gpus = rng.sample([1, 2, "1 x H100", "1 x H100|L40S", "2 x L40S|H100"], 2)
+    for name, asked in zip(rng.sample(sorted(fleet["workloads"]), 2), gpus, strict=True):
+        request = fleet["workloads"][name]
+        request["each"] = request["each"] | {"gpus": asked}
+    level, levels = rng.choice(["user", "team", "cluster"]), fleet.setdefault("limits", {})
+    models = {rng.choice(["H100", "L40S"]): rng.choice([0, 1, 2])}
+    levels[level] = levels.get(level, {}) | {"gpus_by_model": models}
+    fleet.setdefault("teams", {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}})
 
 
 def _gang(rng: random.Random, fleet: dict[str, Any]) -> None:
@@ -186,7 +180,7 @@ RULES: dict[str, Rule] = {
     "taints_are_tolerated": _taints,
     "away_from_keeps_off": _away_from,
     "immovable_stay": _movable,
-    **{f"{level}_stays_under_limits gpus_by_model": _by_model(level) for level in ("user", "team", "cluster")},
+    "models_stay_under_limits": _by_model,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
     "gpu_memory_suffices": _each("gpus", {"count": 1, "memory": "60 GB"}, {"count": 2, "memory": "60 GB"}),
     "node_is_ready": _state,
