@@ -180,6 +180,18 @@ most frameworks can be held to it (`torch.cuda.set_per_process_memory_fraction`,
 and prices count a part as much as it is. Clocks and power of a shared card are those of its node, so `gpu_clock` and
 `gpu_power` need whole GPUs. A part has up to three decimals, and a change of it is a restart.
 
+**MIG instances**: `gpus: 2 x H100/1g.10gb` gives each replica two instances of this profile, on nodes whose hardware says `mig:
+true`. Instances are **isolated**: each has memory and compute slices of its own, and a job can open its own alone. The solver
+decides which card is cut and where each instance lies, by the positions that NVIDIA publishes for each profile; a node cuts the
+card for the first instance and makes it whole after the last. A card is whole, shared by parts, or cut. What runs keeps its
+instance while others come and go beside it, and a card on which anybody else computes is not cut. Only where the free slices
+are not side by side may an instance that runs be moved: it restarts, which counts in `solve.moves`. The job finds its instances
+in `CUDA_VISIBLE_DEVICES` as `MIG-…`; a CUDA process uses the first. Limits and prices count an instance as its part of the
+memory of the card: `1g.10gb` is an eighth of an H100. `gpu_clock`, `gpu_power`, `movable: false` and `numa: single` need whole
+GPUs. `A100/1g.10gb` is an eighth of a card of 80 GB; on one of 40 GB ask for `1g.5gb` or `2g.10gb`.
+
+    chat: {user: ada, kind: serve, replicas: 4, each: {gpus: 1 x H100/1g.10gb}, run: {command: serve}}
+
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
 Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the
 kernel while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself);
@@ -214,7 +226,7 @@ leaves, else the smaller one. A name that the file does not have is a mistake.
 else, as if `solve.moves` were 0 for it. It leaves its node only if that is drained, lost or no longer suits it, by a change of
 its own, or if a **higher priority** takes its slot: then it stops, is pending with the code `Moves`, and the next change may
 place it elsewhere. It counts for a change, not for a placement: a lock that shows it on another node is not refused. `swarm
-why`, `plan` and `rebalance` name what is not moved where it is in the way. Parts of a GPU cannot have it.
+why`, `plan` and `rebalance` name what is not moved where it is in the way. Parts of a GPU and MIG instances cannot have it.
 
 `env` values `secret:NAME` are read on the node, from `/etc/swarm/secrets/NAME`, which only root can read and operators
 fill. They never appear in a stack, lock, state or log.
@@ -240,7 +252,7 @@ These are part of the design; a file that uses them is either refused (an unknow
 | ranges of `io`, such as `100..500 MB/s` | refused |
 | lending memory that is guaranteed to others and idle (overcommitment) | never: it could not be taken back without a kill |
 | `on_shrink` | refused |
-| parts of a GPU (MIG) | refused |
+| MIG profiles with media extensions (`1g.10gb+me`), models other than A30, A100, H100, H200 and B200 | refused |
 | the upper end of `replicas: 2..6` | the lower end is placed |
 """
 
@@ -336,7 +348,7 @@ def _takes(value: Schema) -> str:
     examples = [example for part in kinds for example in part.get("examples", ())]
     if "8 x H100" in examples:
         plain = "GPUs: `2`, `8 x H100`, or `{count: 8, model: H100, memory: 80 GB}`"
-        part = "; a part of one: `0.25 x H100`, or `{share: 0.25, memory: 80 GB}`"
+        part = "; a part of one: `0.25 x H100`, or `{share: 0.25, memory: 80 GB}`; MIG instances: `2 x H100/1g.10gb`"
         return plain + part * ("0.25 x H100" in examples)
     quantity = next((_BY_EXAMPLE[example] for example in examples if example in _BY_EXAMPLE), None)
     if quantity:

@@ -16,6 +16,7 @@ RULES = (
     *requests.ASKED,
     machines.gpus_have_one_owner,
     machines.gpus_match_request,
+    machines.instances_lie_where_cards_allow,
     machines.cpus_have_one_owner,
     machines.nodes_carry_what_is_placed,
     numa.memory_fits_numa,

@@ -20,20 +20,25 @@ NODE_RULES = tuple(dict.fromkeys(there.judged for _, there in _JUDGED))
 
 
 def gpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:
-    """For every node n and GPU g < gpus_n:  Σ_a share_a · [g ∈ gpus_a] ≤ 1000, and no other g is named   [thousandths]"""
+    """For every node n, GPU g < gpus_n and eighth e of it:  Σ_a share_a · [(g, e) ∈ gpus_a] ≤ 1000, no other g is named
+
+    In thousandths. A MIG instance has the eighths of its memory slices whole; who else has the card, or a part of it, has as
+    much of each.
+    """
     for node, ones in placed.by_node.items():
         owners: dict[int, str] = {}
-        held: dict[int, int] = defaultdict(int)
+        held: dict[tuple[int, int], int] = defaultdict(int)
         count = placed.stack.hardware_of(node).gpus.count
         for one in ones:
             for device in one.gpus:
                 gpu = device.index
-                held[gpu] += device.part
+                for eighth in device.slices:
+                    held[gpu, eighth] += 1000 if device.profile else device.part
                 if not 0 <= gpu < count:
                     yield _on(
                         one, "gpus_have_one_owner", f"{one.name} holds GPU {gpu} of {node}, which has {count}", "each.gpus"
                     )
-                elif held[gpu] > 1000:
+                elif any(held[gpu, eighth] > 1000 for eighth in device.slices):
                     text = f"GPU {gpu} of {node} is held by {owners.get(gpu, one.name)} and {one.name}"
                     yield _on(one, "gpus_have_one_owner", text, "each.gpus")
                 owners.setdefault(gpu, one.name)
@@ -67,7 +72,7 @@ def gpus_match_request(placed: PlacementIndex) -> Iterator[Violation]:
         if not one.gpus:
             continue
         request = placed.stack.workloads[one.workload].each.gpus
-        if other := next((gpu for gpu in one.gpus if gpu.part != request.share), None):
+        if other := next((gpu for gpu in one.gpus if (gpu.profile, gpu.part) != (request.profile, request.part)), None):
             text = f"{one.name} has {format_devices([other])}, and it asks for {request}"
             yield _on(one, "gpus_match_request", text, "each.gpus")
         hardware = placed.stack.hardware_of(one.node)
@@ -77,6 +82,22 @@ def gpus_match_request(placed: PlacementIndex) -> Iterator[Violation]:
         elif request.memory and request.memory > hardware.gpu_memory:
             text = f"{one.name} asks for GPUs of {request.memory}, and those of {one.node} have {hardware.gpu_memory}"
             yield _on(one, "gpus_match_request", text, "each.gpus")
+
+
+def instances_lie_where_cards_allow(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every MIG instance of profile p on a card of n:  n may be cut, and (start, size) is a position of p on its cards"""
+    for one in placed.known:
+        for device in one.gpus:
+            if not device.profile:
+                continue
+            profile = placed.stack.hardware_of(one.node).profiles.get(device.profile)
+            if profile is None:
+                text = f"{one.name} has {device.profile} of GPU {device.index} of {one.node}, whose GPUs may not be cut so"
+                yield _on(one, "instances_lie_where_cards_allow", text, "each.gpus")
+            elif device.start not in profile.starts or (device.size, device.part) != (profile.size, profile.part):
+                lies = f"{device.profile} at {device.position} of GPU {device.index} of {one.node}"
+                text = f"{one.name} has {lies}, and that is no position of this profile"
+                yield _on(one, "instances_lie_where_cards_allow", text, "each.gpus")
 
 
 def nodes_carry_what_is_placed(placed: PlacementIndex) -> Iterator[Violation]:

@@ -1,6 +1,8 @@
 """Which device of a machine is held, and how much of it?
 
-Written as people and files have it: a whole card is its number (`3`), a part of one is its number and its share (`"3:0.25"`).
+Written as people and files have it: a whole card is its number (`3`), a part of one is its number and its share (`"3:0.25"`), a
+MIG instance is its card, its profile and the memory slices of the card that it takes (`"3:2g.20gb@2-3/8"`: the third and the
+fourth of eight).
 """
 
 from __future__ import annotations
@@ -17,26 +19,47 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from swarm_iac.model.base import CARDS
+from swarm_iac.model.gpus.mig import SLICES
 
-#: What kinds there are; MIG instances and network cards are others to come.
+#: What kinds there are; network cards are another to come. MIG instances are pieces of a GPU.
 DeviceKind = Literal["gpu"]
 #: One whole device, in thousandths.
 WHOLE = 1000
 _PART = re.compile(r"([0-9]{1,4}):(0\.[0-9]{1,3})")
+_INSTANCE = re.compile(r"([0-9]{1,4}):([1-7]g\.[0-9]{1,3}gb)@([0-7])(?:-([0-7]))?/([48])")
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Device:
-    """One device, by the number that its machine gives it, whole or in part. `part`: in thousandths; 1000 is all of it."""
+    """One device, by the number that its machine gives it, whole or in part. `part`: in thousandths; 1000 is all of it.
+
+    `profile`: of a MIG instance, which takes `size` memory slices of the card from `start` on; its part is theirs.
+    """
 
     kind: DeviceKind
     index: int
     part: int = WHOLE
+    profile: str = ""
+    start: int = 0
+    size: int = 0
 
     @property
     def whole(self) -> bool:
-        """Has nobody else a part of it?"""
-        return self.part == WHOLE
+        """Has nobody else a part of it, and is it not cut?"""
+        return self.part == WHOLE and not self.profile
+
+    @property
+    def shared(self) -> bool:
+        """Is it a part that takes turns with others on the card?"""
+        return self.part < WHOLE and not self.profile
+
+    @property
+    def slices(self) -> range:
+        """The eighths of the card in which it keeps others from what it holds: all, but for an instance."""
+        if not self.profile:
+            return range(SLICES)
+        each = self.part * SLICES // (WHOLE * self.size)
+        return range(self.start * each, (self.start + self.size) * each)
 
     @property
     def at(self) -> tuple[DeviceKind, int]:
@@ -46,7 +69,15 @@ class Device:
     @property
     def plain(self) -> int | str:
         """As JSON and YAML have it: 3, or "3:0.25"."""
+        if self.profile:
+            return f"{self.index}:{self.profile}@{self.position}"
         return self.index if self.whole else f"{self.index}:{share_text(self.part)}"
+
+    @property
+    def position(self) -> str:
+        """Of an instance, the memory slices that it takes, and of how many: 2-3/8."""
+        last = self.start + self.size - 1
+        return f"{self.start}{f'-{last}' if self.size > 1 else ''}/{self.size * WHOLE // self.part}"
 
     def __str__(self) -> str:
         return str(self.plain)
@@ -62,7 +93,13 @@ class Device:
         index, part = (int(match[1]), int(Decimal(match[2]) * WHOLE)) if match else (CARDS, 0)
         if index < CARDS and part:
             return gpu(index, part)
-        raise ValueError(f"{str(value)[:40]!r} is no GPU of a machine; write 3, or '3:0.25' for a part of it")
+        match = _INSTANCE.fullmatch(value) if isinstance(value, str) else None
+        if match:
+            index, first, last, of = int(match[1]), int(match[3]), int(match[4] or match[3]), int(match[5])
+            if index < CARDS and first <= last < of:
+                return instance(index, match[2], first, last + 1 - first, of)
+        hint = "write 3, '3:0.25' for a part of it, or '3:1g.10gb@0/8' for a MIG instance"
+        raise ValueError(f"{str(value)[:40]!r} is no GPU of a machine; {hint}")
 
     @classmethod
     def _validate(cls, value: Any) -> Device:
@@ -79,13 +116,20 @@ class Device:
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         whole = {"type": "integer", "minimum": 0, "exclusiveMaximum": CARDS}
-        return {"anyOf": [whole, {"type": "string", "pattern": f"^{_PART.pattern}$", "examples": ["3:0.25"]}]}
+        part = {"type": "string", "pattern": f"^{_PART.pattern}$", "examples": ["3:0.25"]}
+        return {"anyOf": [whole, part, {"type": "string", "pattern": f"^{_INSTANCE.pattern}$", "examples": ["3:1g.10gb@0/8"]}]}
 
 
 @lru_cache(maxsize=1 << 16)
 def gpu(index: int, part: int = WHOLE) -> Device:
     """One GPU, or a part of it in thousandths. The same value each time: a large fleet names few of them very often."""
     return Device("gpu", index, part)
+
+
+@lru_cache(maxsize=1 << 14)
+def instance(index: int, profile: str, start: int, size: int, of: int = SLICES) -> Device:
+    """A MIG instance of a GPU whose memory has `of` slices."""
+    return Device("gpu", index, WHOLE * size // of, profile, start, size)
 
 
 def whole_gpus(indices: Iterable[int]) -> tuple[Device, ...]:
@@ -109,7 +153,8 @@ def format_devices(devices: Iterable[Device]) -> str:
     whole = [one.index for one in ones if one.whole]
     runs = [[index for _, index in group] for _, group in groupby(enumerate(whole), key=lambda pair: pair[1] - pair[0])]
     texts = [",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)]
-    texts += [f"{share_text(one.part)} of GPU {one.index}" for one in ones if not one.whole]
+    texts += [f"{share_text(one.part)} of GPU {one.index}" for one in ones if one.shared]
+    texts += [f"{one.profile} at {one.position} of GPU {one.index}" for one in ones if one.profile]
     return ", ".join(filter(None, texts))
 
 
@@ -119,7 +164,7 @@ SHARED = "time-shared, not isolated"
 
 def sharing(devices: Iterable[Device]) -> str:
     """SHARED where any of them is a part; else empty."""
-    return "" if all(one.whole for one in devices) else SHARED
+    return SHARED if any(one.shared for one in devices) else ""
 
 
 def marked(devices: Iterable[Device]) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.mig import MODELS, part_of
+from swarm_iac.model.hardware import Gpus
 from swarm_iac.model.placement import Allocation, Growing, Placement
-from swarm_iac.model.resources.row import Noun
+from swarm_iac.model.resources.row import Noun, with_value
 from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
+from swarm_iac.units import GpuCount
 
 _MEMBERS = Noun(int, "members")
 
@@ -20,8 +24,21 @@ def at_size(request: Workload, one: Allocation, count: int) -> Workload:
     """
     for row in RESOURCES:
         if (held := row.held(one)) < row.demand(request):
-            request = row.lowered(request, held)
+            cut = row.pieces == "gpus" and (request.each.gpus.profile or any(each.profile for each in one.gpus))
+            request = _with_pieces(request, one) if cut else row.lowered(request, held)
     return request if request.gang is None or request.gang <= count else request.model_copy(update={"gang": count})
+
+
+def _with_pieces(request: Workload, one: Allocation) -> Workload:
+    """The request for GPUs, parts or MIG instances as they are held: of instances the amount does not say which."""
+    first = next(iter(one.gpus), None)
+    if first is None:
+        return with_value(request, "each.gpus", Gpus(count=0))
+    models = (model for model in sorted(MODELS) if part_of(model, first.profile) == first.part)
+    model = request.each.gpus.model or ("|".join(models) if first.profile else None)
+    share = GpuCount(first.part if first.shared else WHOLE)
+    update = {"count": len(one.gpus), "model": model, "profile": first.profile, "share": share}
+    return with_value(request, "each.gpus", request.each.gpus.model_copy(update=update))
 
 
 def held(stack: Stack, placement: Placement) -> Stack:

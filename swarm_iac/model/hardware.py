@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from decimal import Decimal
+from operator import not_
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from swarm_iac.model.base import CPUS, Value
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.mig import MODELS, PROFILES, Profile, part_of, profile_names, profiles_of
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
 
 #: Memory of one card by model, where the stack file does not say otherwise (vendors' data sheets).
@@ -30,7 +33,8 @@ Model = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31
 Models = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}(\|[A-Za-z0-9][A-Za-z0-9-]{0,31}){0,15}$")]
 
 _GPUS = re.compile(
-    r"\s*([0-9]{1,4}(?:\.[0-9]{1,12})?)\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31}(?:\|[A-Za-z0-9][A-Za-z0-9-]{0,31})*)\s*)?"
+    r"\s*([0-9]{1,4}(?:\.[0-9]{1,12})?)\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31}(?:\|[A-Za-z0-9][A-Za-z0-9-]{0,31})*)\s*"
+    r"(?:/\s*([A-Za-z0-9.+]{1,16})\s*)?)?"
 )
 
 
@@ -47,7 +51,10 @@ def gpu_model(product: str) -> str:
 
 
 class Gpus(Value):
-    """A number of GPUs, perhaps of one model, perhaps with a least memory each. One GPU may be held in part."""
+    """A number of GPUs, perhaps of one model, perhaps with a least memory each. One GPU may be held in part.
+
+    With a `profile` it is a number of MIG instances instead.
+    """
 
     count: int = Field(ge=0, le=1024, description="How many GPUs.")
     model: Models | None = Field(
@@ -56,6 +63,9 @@ class Gpus(Value):
     memory: Bytes | None = Field(default=None, description="Least memory of each GPU.")
     share: GpuCount = Field(
         default=GpuCount(WHOLE), description="Part of a single GPU, as in `0.25 x H100`; others may hold the rest of it."
+    )
+    profile: str = Field(
+        default="", max_length=16, exclude_if=not_, description="MIG profile, as in `2 x H100/1g.10gb`: instances, not GPUs."
     )
 
     @model_validator(mode="after")
@@ -66,18 +76,46 @@ class Gpus(Value):
             raise ValueError("only a single GPU can be held in part")
         return self
 
+    @model_validator(mode="after")
+    def _instances_are_of_a_card(self) -> Gpus:
+        if not self.profile:
+            return self
+        if self.share < WHOLE:
+            raise ValueError("a MIG instance is held as a whole; leave `share` out")
+        if self.model is None:
+            raise ValueError(f"a MIG profile is one of a GPU model; write 1 x H100/{self.profile}")
+        for model in self.model.split("|"):
+            if model not in MODELS:
+                raise ValueError(f"{model} has no MIG; models that have it: {', '.join(sorted(MODELS))}")
+            if not part_of(model, self.profile):
+                raise ValueError(f"{self.profile} is no MIG profile of {model}; it has {', '.join(profile_names(model))}")
+        if len({part_of(model, self.profile) for model in self.model.split("|")}) > 1:
+            raise ValueError(f"{self.profile} is another part of each of {self.model}; name one model")
+        return self
+
+    @property
+    def part(self) -> int:
+        """What each of them is of a GPU, in thousandths: less than all of it for a part or an instance."""
+        return part_of(self.model or "", self.profile) if self.profile else int(self.share)
+
+    @property
+    def whole(self) -> bool:
+        """Are they whole GPUs, of which nobody else has any part?"""
+        return not self.profile and self.share == WHOLE
+
     @property
     def milli(self) -> int:
         """All of them, in thousandths of one."""
-        return self.count * int(self.share)
+        return self.count * self.part
 
     def allows(self, model: str | None) -> bool:
         """May it be a GPU of this model?"""
         return self.model is None or model in self.model.split("|")
 
     def __str__(self) -> str:
-        count = GpuCount(self.milli)
-        text = f"{count} x {self.model}" if self.model else str(count)
+        count = self.count if self.profile else GpuCount(self.milli)
+        model = f"{self.model}/{self.profile}" if self.profile else self.model
+        text = f"{count} x {model}" if model else str(count)
         return f"{text} of {self.memory}" if self.memory else text
 
 
@@ -96,7 +134,8 @@ def read_gpus(value: Any) -> Any:
         match = _GPUS.fullmatch(str(value))
         if not match:
             raise ValueError(f"{str(value)[:40]!r} is no number of GPUs; write 2, '8 x H100' or '0.25 x H100'")
-        return _counted(match[1]) | ({"model": match[2]} if match[2] else {})
+        named = {key: text for key, text in (("model", match[2]), ("profile", match[3])) if text}
+        return _counted(match[1]) | named
     return {"count": 1, **value} if isinstance(value, dict) and "share" in value else value
 
 
@@ -120,11 +159,13 @@ _KEYS = {
     "memory": {"type": "string", "description": "Least memory of each GPU."},
 }
 _SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "A part of one GPU, in place of `count`."}
+_PROFILE = {"type": "string", "description": "MIG profile, as in `2 x H100/1g.10gb`: so many instances, not GPUs."}
 
 
 def _written(number: str, example: str, keys: dict[str, Any], *needed: str) -> WithJsonSchema:
     """How GPUs are written: a number, text, or a table."""
-    pattern = rf"^\s*{number}\s*(x\s*[A-Za-z0-9|-]+)?\s*$"
+    profile = r"(\s*/\s*[A-Za-z0-9.]+)?" if "profile" in keys else ""
+    pattern = rf"^\s*{number}\s*(x\s*[A-Za-z0-9|-]+{profile})?\s*$"
     table = {
         "type": "object",
         "additionalProperties": False,
@@ -137,8 +178,9 @@ def _written(number: str, example: str, keys: dict[str, Any], *needed: str) -> W
 
 def _all_of_them(gpus: Gpus) -> Gpus:
     """Parts are what replicas have of it."""
-    if gpus.share != WHOLE:
-        raise ValueError(f"a machine has whole GPUs, and {gpus} is none")
+    if not gpus.whole:
+        hint = "; write `mig: true` beside it where its GPUs may be cut" if gpus.profile else ""
+        raise ValueError(f"a machine has whole GPUs, and {gpus} is none{hint}")
     return gpus
 
 
@@ -146,7 +188,7 @@ def _all_of_them(gpus: Gpus) -> Gpus:
 GpusField = Annotated[
     Gpus,
     BeforeValidator(read_gpus),
-    _written(r"[0-9]+(\.[0-9]{1,3})?", "0.25 x H100", {**_KEYS, "share": _SHARE}, "count", "share"),
+    _written(r"[0-9]+(\.[0-9]{1,3})?", "0.25 x H100", {**_KEYS, "share": _SHARE, "profile": _PROFILE}, "count", "share"),
 ]
 WholeGpus = Annotated[
     Gpus, BeforeValidator(read_gpus), AfterValidator(_all_of_them), _written("[0-9]+", "4 x L40S", _KEYS, "count")
@@ -164,6 +206,9 @@ class Hardware(Value):
     """A named machine shape. Declared, so that a plan needs no fleet."""
 
     gpus: WholeGpus = Field(default=Gpus(count=0), description="GPUs of the machine, as in `8 x H100`.")
+    mig: bool = Field(
+        default=False, exclude_if=not_, description="Its GPUs may be cut into MIG instances, for workloads that ask for such."
+    )
     vcpus: Annotated[Cpus, AfterValidator(_no_more_than_there_are)] = Field(description="Hardware threads.")
     memory: Bytes = Field(description="RAM that workloads may use.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
@@ -177,6 +222,19 @@ class Hardware(Value):
         pattern=r"^(/dev/[A-Za-z0-9/_.:-]+)?$",
         description="Disk for scratch and caches; formatted only if blank. Empty: none is managed.",
     )
+
+    @model_validator(mode="after")
+    def _cards_can_be_cut(self) -> Hardware:
+        if self.mig and not self.profiles:
+            size = f" of {self.gpu_memory}" if self.gpus.model in MODELS else ""
+            has = f"{self.gpus.model}{size} has no MIG" if self.gpus.model and self.gpus.count else "no GPU model is given"
+            raise ValueError(f"{has}; models that have it: {', '.join(f'{one} {gb} GB' for one, gb in PROFILES)}")
+        return self
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The MIG profiles that its GPUs may be cut into; none where they may not be cut."""
+        return profiles_of(self.gpus.model or "", int(self.gpu_memory)) if self.mig and self.gpus.count else {}
 
     @property
     def gpu_memory(self) -> Bytes:

@@ -6,6 +6,7 @@ unit in the name, because this is what crosses to the node's own program.
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -143,6 +144,7 @@ class GpuFacts(Value):
     power_max_w: int = 0
     power_default_w: int = 0
     processes: tuple[str, ...] = Field(default=(), description="'PID USER COMMAND' of each process on it.")
+    mig: bool = Field(default=False, exclude_if=not_, description="It is in MIG mode.")
 
 
 class Facts(Value):

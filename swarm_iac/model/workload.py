@@ -58,7 +58,7 @@ class Each(Value):
 
     gpus: GpusField = Field(
         default=Gpus(count=0),
-        description="GPUs, or a part of one GPU; a part is time-shared and not isolated, see above.",
+        description="GPUs, a part of one GPU, or MIG instances; a part is time-shared and not isolated, see above.",
     )
     vcpus: CpuRange = Field(
         default=CpuRange(1000),

@@ -27,7 +27,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 Limited = TypeVar("Limited", bound=NodeCeiling)
 
 #: The only values that are true or false; elsewhere pydantic would read true as 1.
-SWITCHES = ("pinned", "gpu_persistence", "confined", "movable", "hold", "reclaim")
+SWITCHES = ("pinned", "gpu_persistence", "confined", "movable", "hold", "reclaim", "mig")
 
 
 def load(path: Path, *, policies: Path | None = None, today: datetime.date) -> Loaded:

@@ -74,6 +74,10 @@ def _team_pair(of: Stack) -> list[Allocation]:
     return [*pair(of), put(of, "free-0", "n3")]
 
 
+#: `free` has two MIG instances each, and n1 and n2 may cut their cards.
+CUT = {"workloads__free__each__gpus": "2 x H100/1g.10gb", "hardware__h__mig": True}
+UNCUT = {"workloads__free__each__gpus": "1 x H100/2g.20gb"}
+EACH = ("0:1g.10gb@0/8", "3:1g.10gb@6/8")
 #: `free` has half of a GPU.
 HALF = {"workloads__free__each__gpus": 0.5, "workloads__free__replicas": 3}
 
@@ -128,6 +132,13 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("nodes_stay_under_limit", {**HALF, "limits__node__gpus": 0.9}, halves),
     ("cluster_stays_under_limit", {**HALF, "limits__cluster__gpus": 0.9}, halves),
     ("gpus_match_request", {}, lambda s: [put(s, "w-0", "n3", (0, 1), (0, 1))]),
+    ("gpus_match_request", CUT, lambda s: [put(s, "free-0", "n1", ("0:2g.20gb@0-1/8",))]),
+    ("gpus_match_request", CUT, lambda s: [put(s, "free-0", "n1", ("1:0.125", "0:1g.10gb@4/8"))]),
+    ("gpus_have_one_owner", CUT, lambda s: [put(s, f"free-{i}", "n1", (f"{i}:1g.10gb@2/8", "5:1g.10gb@6/8")) for i in (0, 1)]),
+    ("gpus_have_one_owner", CUT, lambda s: [put(s, "free-0", "n1", ("0:1g.10gb@2/8",) * 2)]),
+    ("gpus_have_one_owner", CUT, lambda s: [put(s, "free-0", "n1", EACH), put(s, "w-0", "n1", (0, 7), (0, 1), numa=(0, 1))]),
+    ("instances_lie_where_cards_allow", CUT, lambda s: [put(s, "free-0", "n1", ("0:1g.10gb@7/8", "0:1g.10gb@0/8"))]),
+    ("instances_lie_where_cards_allow", UNCUT, lambda s: [put(s, "free-0", "n1", ("0:2g.20gb@0-1/8",))]),
     ("gpus_match_request", {"workloads__w__each__gpus": {"count": 2, "memory": "141 GB"}}, lambda s: pair(s)[:1]),
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "w-1", "n1", (2, 3), (1, 2))]),
     ("cpus_have_one_owner", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (15, 16))]),

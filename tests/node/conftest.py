@@ -58,6 +58,7 @@ class FakeNvml(types.ModuleType):
             "nvmlDeviceGetComputeRunningProcesses": lambda card: [
                 types.SimpleNamespace(pid=pid) for pid in card.get("pids", ())
             ],
+            "nvmlDeviceGetMigMode": lambda card: [0, 0],
             "nvmlDeviceGetMemoryInfo": lambda card: types.SimpleNamespace(total=80 * 2**30),
             "nvmlDeviceGetPersistenceMode": lambda card: card["persistence"],
             "nvmlDeviceGetPowerManagementLimit": lambda card: card["power"],

@@ -83,7 +83,7 @@ def test_parts_of_a_gpu_are_never_more_than_all_of_it(gpus: tuple[int | str, ...
 
 def test_who_grows_counts_without_what_it_has(root: Path) -> None:
     context = Context(ledger.load(str(root)), root=str(root))
-    assert holdings.holders(context, "left-0", 1) == {"right-0": 250}
+    assert holdings.holders(context, "left-0", 1) == {"right-0": dict.fromkeys(range(8), 250)}, "of each eighth"
     holdings.nobody_elses(context, "left-0", {"gpus": ["1:0.75"]})
 
 

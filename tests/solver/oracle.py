@@ -102,10 +102,17 @@ def _of_shares(snapshot: Snapshot, placed: Counter[str], level: int) -> tuple[li
 
 
 def recarded(snapshot: Snapshot, classified: Classified, counts: Pairs, node: str) -> int:
-    """The fewest parts of GPUs that stay on the node and change their card, of all ways to lay them on its cards."""
+    """The fewest parts of GPUs that stay on the node and change their card, of all ways to lay them on its cards.
+
+    And replicas with MIG instances that change any position.
+    """
     here = {name: count for (name, home), count in counts.items() if home == node and count}
+    if not any(a.node == node and snapshot.requests[a.workload].in_pieces for a in classified.stay.values()):
+        return 0
     wholes = sum(
-        snapshot.requests[name].need[GPUS] * count for name, count in here.items() if not snapshot.requests[name].shared
+        snapshot.requests[name].need[GPUS] * count
+        for name, count in here.items()
+        if snapshot.stack.workloads[name].each.gpus.whole
     )
     stand = {name: Counter[int]() for name in here}
     for a in classified.stay.values():
@@ -116,7 +123,43 @@ def recarded(snapshot: Snapshot, classified: Classified, counts: Pairs, node: st
     for name, count in here.items():
         if snapshot.requests[name].shared:
             ways = _laid(ways, snapshot.requests[name].share, count, stand[name])
-    return min((lost for loads, lost in ways.items() if sum(map(bool, loads)) + wholes <= cards), default=0)
+    cut = _cut(snapshot, classified, node, here, cards)
+    both = ((lost + moved, loads, full) for loads, lost in ways.items() for full, moved in cut.items())
+    return min((lost for lost, loads, full in both if sum(map(bool, loads)) + full + wholes <= cards), default=0)
+
+
+def _cut(snapshot: Snapshot, classified: Classified, node: str, here: dict[str, int], cards: int) -> dict[int, int]:
+    """By the number of cards that are cut: the fewest replicas that stay and have another position of an instance."""
+    ways: dict[frozenset[tuple[int, int]], int] = {frozenset(): 0}
+    for name, count in here.items():
+        gpus = snapshot.stack.workloads[name].each.gpus
+        if not gpus.profile:
+            continue
+        profile = snapshot.stack.hardware_of(node).profiles.get(gpus.profile)
+        if profile is None:  # the judge does not accept that
+            return {0: 0}
+        spots = [
+            frozenset((card, at) for at in range(start, start + profile.size))
+            for card in range(cards)
+            for start in profile.starts
+        ]
+        had = {frozenset((one.index, at) for one in a.gpus for at in range(one.start, one.start + one.size))
+               for a in classified.stay.values() if (a.workload, a.node) == (name, node)}  # fmt: skip
+        each = {frozenset().union(*pick) for pick in itertools.combinations(spots, gpus.count)}
+        each = {spot for spot in each if len(spot) == profile.size * gpus.count}
+        for _ in range(count):
+            more: dict[frozenset[tuple[int, int]], int] = {}
+            for taken, kept in ways.items():
+                for spot in each:
+                    if not taken & spot:
+                        more[taken | spot] = min(more.get(taken | spot, 99), kept - (spot in had))
+            ways = more
+        ways = {taken: kept + min(count, len(had)) for taken, kept in ways.items()}
+    found: dict[int, int] = {}
+    for taken, lost in ways.items():
+        full = len({card for card, _ in taken})
+        found[full] = min(lost, found.get(full, lost))
+    return found
 
 
 def _laid(ways: dict[tuple[int, ...], int], share: int, count: int, stand: Counter[int]) -> dict[tuple[int, ...], int]:
@@ -273,7 +316,7 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
 
 def placing(stack: Stack, goals: dict[str, Goal], optimum: tuple[int, ...]) -> Iterator[tuple[Goal, int, bool]]:
     """The goals on GPUs placed, highest priority first; what the optimum places; and are its replicas as many?"""
-    milli = any(workload.each.gpus.share < 1000 for workload in stack.workloads.values())
+    milli = any(workload.each.gpus.count and not workload.each.gpus.whole for workload in stack.workloads.values())
     for i, level in enumerate(("high", "normal", "low")):
         goal = goals.get(f"{level}_placed_{'gpu_milli' if milli else 'gpus'}")
         if goal is not None:

@@ -59,6 +59,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     return request | ({"place": where} if where else {})
 
 
+#: MIG profiles of an H100.
+SIZES = ["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb"]
 #: A limit on one thing, or on none.
 limits = st.one_of(st.just({}), st.builds(limiting, st.sampled_from(sorted(LIMITED)), st.sampled_from([3, 5])))
 
@@ -121,6 +123,30 @@ def fleets_of_parts(draw: st.DrawFn) -> tuple[Stack, Stack]:
     return stack_of(nodes, works, **rest), stack_of(nodes, dict(list(works.items())[goes:]) | comes, **rest)
 
 
+@st.composite
+def fleets_of_instances(draw: st.DrawFn) -> tuple[Stack, Stack]:
+    """MIG instances beside whole GPUs and parts of some on few cards, of which some go and others come: who is in whose way?"""
+    model, profiles = draw(st.sampled_from([("A30", ["1g.6gb", "2g.12gb", "4g.24gb"]), ("H100", SIZES), ("H100", SIZES)]))
+
+    def request() -> dict[str, Any]:
+        gpus = draw(st.sampled_from([*(f"1 x {model}/{name}" for name in profiles), f"2 x {model}/{profiles[0]}", 1, "0.5"]))
+        return {
+            "replicas": draw(st.sampled_from([1, 1, 2])),
+            "priority": draw(st.sampled_from(["low", "normal"])),
+            "each": {"gpus": gpus, "vcpus": 0.1, "memory": "100 MB"},
+        }
+
+    shape = {"gpus": f"{draw(st.sampled_from([1, 2]))} x {model}", "vcpus": 8, "memory": "8 GB"}
+    shapes = {"cut": shape | {"mig": True}, "uncut": shape}
+    nodes = {
+        f"n{i}": {"hardware": draw(st.sampled_from(["cut", "cut", "uncut"]))} for i in range(draw(st.sampled_from([1, 2])))
+    }
+    works = {f"w{i}": request() for i in range(3)}
+    rest: dict[str, Any] = {"hardware": shapes, "solve": {"moves": draw(st.sampled_from([0, 1, 4]))}}
+    goes, comes = draw(st.sampled_from([0, 1, 2])), {f"new{i}": request() for i in range(draw(st.sampled_from([1, 2])))}
+    return stack_of(nodes, works, **rest), stack_of(nodes, dict(list(works.items())[goes:]) | comes, **rest)
+
+
 #: What is checked, how many fleets it is checked on, and how many by `make test-full`.
 CHECKS: dict[str, tuple[Callable[[Stack, Stack], None], st.SearchStrategy[tuple[Stack, Stack]], int, int]] = {
     "exact_path_equals_enumeration": (check_exact, fleets(), 200, 3000),
@@ -130,6 +156,20 @@ CHECKS: dict[str, tuple[Callable[[Stack, Stack], None], st.SearchStrategy[tuple[
     "large_path_never_moves_fewer_than_is_proven_with_parts": (partial(check_change, as_large), fleets_of_parts(), 60, 1000),
     "one_model_without_time_is_within_its_bound": (lambda before, now: check_fill(as_small, before), fleets(), 60, 1000),
     "one_model_without_time_never_moves_fewer_than_is_proven": (partial(check_change, as_small), fleets(), 60, 2000),
+    "exact_path_equals_enumeration_with_instances": (check_exact, fleets_of_instances(), 40, 2000),
+    "large_path_is_within_its_bound_with_instances": (
+        lambda before, now: check_fill(as_large, before),
+        fleets_of_instances(),
+        40,
+        2000,
+    ),
+    "large_path_never_moves_fewer_than_is_proven_with_instances": (
+        partial(check_change, as_large),
+        fleets_of_instances(),
+        40,
+        2000,
+    ),
+    "one_model_without_time_with_instances": (partial(check_change, as_small), fleets_of_instances(), 40, 2000),
     "one_model_without_time_with_parts": (partial(check_change, as_small), fleets_of_parts(), 60, 1000),
 }
 

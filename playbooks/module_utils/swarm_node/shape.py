@@ -42,6 +42,19 @@ def gpu_indices(recorded: Dict[str, Any], at: str) -> str:
     return ""
 
 
+def instances(recorded: Dict[str, Any], at: str) -> str:
+    """The MIG instances that are recorded: {as it is written: what is known of it}."""
+    for plain, one in (recorded.get("mig") or {}).items():
+        try:
+            whole = bool(device.gpu(plain).profile) and isinstance(one, dict)
+        except ValueError:
+            whole = False
+        files = one.get("files", []) if isinstance(one, dict) else None
+        if not whole or not isinstance(files, list) or not all(isinstance(path, str) for path in files):
+            return f"{at}mig[{plain[:60]!r}] is no MIG instance"
+    return ""
+
+
 def gpu_list(recorded: Dict[str, Any], at: str) -> str:
     """The GPUs of an allocation."""
     try:

@@ -59,6 +59,7 @@ CONCERNS = (
     Concern("gpus", verbs={"gpus": 180}, node={"gpus": dict}, check=shape.gpu_indices),
     Concern("accounts"),
     Concern("storage", verbs={"storage": 2100}, node={"disk": str}),  # mkfs and discard of a large disk
+    Concern("instances"),
     Concern("slices", verbs={"slice": 480}, each={"slice": dict}),
     Concern("devices", each={"gpus": list}, check=shape.gpu_list),
     # Removing, or counting anew, millions of files.

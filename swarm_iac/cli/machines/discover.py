@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from swarm_iac.cli.engine import options
+from swarm_iac.model.gpus.mig import profiles_of
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Facts
 from swarm_iac.units import BitsPerSecond, Bytes
@@ -56,10 +57,11 @@ def _hardware(facts: Facts) -> str:
         card = facts.gpus[0]
         model = gpu_model(card.model)
         count, size = len(facts.gpus), _round(card.memory)
-        known = f"{count} x {model}"  # written plainly only for a model that we know
-        words.append(
-            f"gpus: {known}" if model in GPU_MEMORY else f"gpus: {{count: {count}, model: {_text(model)}, memory: {size}}}"
-        )
+        # Written plainly only for a model that we know, of the size that it has then.
+        known = model in GPU_MEMORY and abs(card.memory - GPU_MEMORY[model]) * 10 <= GPU_MEMORY[model]
+        table = f"{{count: {count}, model: {_text(model)}, memory: {size}}}"
+        words.append(f"gpus: {count} x {model}" if known else f"gpus: {table}")
+        words += ["mig: true"] if any(each.mig for each in facts.gpus) and profiles_of(model, card.memory) else []
     words += [f"vcpus: {facts.cpus}", f"memory: {_round(facts.memory)}"]
     disk = max(facts.disks.items(), key=lambda pair: pair[1], default=None)
     if disk:

@@ -44,6 +44,9 @@ def giga_step(need: int) -> int:
 def _gpus_edit(workload: Workload, amount: int) -> tuple[str, object]:
     """As it is written: whole ones, or a part of one."""
     gpus, count = workload.each.gpus, amount // WHOLE or GpuCount(amount)
+    if gpus.profile:
+        few = max(1, amount // gpus.part)
+        return ("each.gpus.count", few) if gpus.memory else ("each.gpus", f"{few} x {gpus.model}/{gpus.profile}")
     if gpus.memory:
         return ("each.gpus.count", count) if amount >= WHOLE else ("each.gpus.share", str(count))
     return "each.gpus", f"{count} x {gpus.model}" if gpus.model else amount / WHOLE if amount < WHOLE else count
@@ -51,8 +54,10 @@ def _gpus_edit(workload: Workload, amount: int) -> tuple[str, object]:
 
 def _fewer_gpus(workload: Workload, amount: int) -> Workload:
     """Whole ones, or a part of one: of one and a half that is one."""
-    part = {"count": max(1, amount // WHOLE), "share": GpuCount(min(amount, WHOLE))}
+    part: dict[str, Any] = {"count": max(1, amount // WHOLE), "share": GpuCount(min(amount, WHOLE))}
     gpus = workload.each.gpus
+    if gpus.profile:
+        part = {"count": max(1, amount // gpus.part)}
     return with_value(workload, "each.gpus", gpus.model_copy(update=part) if amount else Gpus(count=0))
 
 
@@ -145,7 +150,7 @@ RESOURCES: tuple[Resource, ...] = (
         GpuCount, "GPUs", "gpus", "each.gpus", lambda request: request.each.gpus.milli, milli_step,
         pieces="gpus", measured="gpu_milli",
         capacity=Capacity("gpus", lambda has: has.gpus.count, "gpus_fit_node", per=WHOLE),
-        taken=lambda request: request.each.gpus.count if request.each.gpus.share == WHOLE else 0,  # parts are counted by cards
+        taken=lambda request: request.each.gpus.count if request.each.gpus.whole else 0,  # the rest is counted by cards
         limit=LimitKey(GpuCount, "GPUs", "gpus", "GPUs; a part of one counts as much as it is."),
         enforced=Enforced({"gpus": "gpus"}, Verb.SLICE, "GPUs", live=False),
         editing=_gpus_edit, lowering=_fewer_gpus,

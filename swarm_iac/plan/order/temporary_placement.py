@@ -280,8 +280,8 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
     own = {models.get(gpu) for gpu in state.cards}
     left = {card.index: WHOLE for card in seen.facts.gpus if card.model in own}
     for device in (device for one in held.values() for device in one.gpus if device.index in left):
-        left[device.index] -= device.part
-    gpus = _seated(state.gpus, left)
+        left[device.index] -= WHOLE if device.profile else device.part  # of a card that is cut nobody has a part
+    gpus = None if any(one.profile for one in state.gpus) else _seated(state.gpus, left)
     disk = place.old.disk == place.new.disk != ""
     wire = place.old.interface == place.new.interface != ""
     if (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import Desired, GpuState, Observed
-from swarm_iac.plan.step_graph.hand_over_order import capacity, hold, numa_parts
+from swarm_iac.plan.step_graph.hand_over_order import At, capacity, hold, levelled, numa_parts
 
 
 def within_power(observed: Mapping[str, Observed], mixed: dict[str, Desired]) -> None:
@@ -49,8 +49,8 @@ def clashes(observed: Mapping[str, Observed], mixed: Mapping[str, Desired], movi
 
 def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tuple[str, str]]:
     node, ones = wanted.node, wanted.state.allocations
-    held = {name: hold(state) for name, state in ones.items()}
-    total: Counter[tuple[str, int]] = Counter()
+    held = levelled({name: hold(state) for name, state in ones.items()})
+    total: Counter[At] = Counter()
     for each in held.values():
         total.update(each.devices)
     for one in sorted(moving, reverse=True):

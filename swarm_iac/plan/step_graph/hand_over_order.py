@@ -13,6 +13,7 @@ from typing import Any
 
 from swarm_iac.model.base import with_values
 from swarm_iac.model.device import WHOLE, Device
+from swarm_iac.model.gpus.mig import SLICES
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.resources.table import COUNTED, ENFORCED
 from swarm_iac.model.state import AllocationState, NodeState, Observed
@@ -20,8 +21,9 @@ from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist
 
 Allocations = Mapping[str, AllocationState]
-#: One device of a node: its kind and its number.
-At = tuple[str, int]
+#: One device of a node: its kind and its number. Where any of a node's GPUs is cut, the eighths of each are counted one by one,
+#: and their number comes last.
+At = tuple[str, int] | tuple[str, int, int]
 #: For each allocation that takes: those that must give before it may.
 Waits = dict[str, set[str]]
 #: The steps that take something.
@@ -71,12 +73,31 @@ def hold(state: AllocationState | None) -> Hold:
     if state is None:
         return Hold()
     return Hold(
-        devices={one.at: one.part for one in state.gpus},
+        devices={at: part for one in state.gpus for at, part in _held(one)},
         cpus=cpulist.read(state.slice.cpus),
         pinned=bool(state.slice.cpus) and state.slice.cpu_quota_m is None,
         amounts={row.name: how.amount(state) for row, how in COUNTED},
         mems=cpulist.read(state.slice.mems),
     )
+
+
+def _held(device: Device) -> Iterable[tuple[At, int]]:
+    """Of a device how much; of a MIG instance all of its eighths."""
+    return [((*device.at, eighth), WHOLE) for eighth in device.slices] if device.profile else [(device.at, device.part)]
+
+
+def levelled(holds: Mapping[str, Hold]) -> Mapping[str, Hold]:
+    """The same, with every device in eighths where any is: who has all of a card, or a part, has as much of each of them."""
+    if all(len(at) == 2 for each in holds.values() for at in each.devices):
+        return holds
+    return {name: replace(each, devices=_in_eighths(each.devices)) for name, each in holds.items()}
+
+
+def _in_eighths(devices: Mapping[At, int]) -> dict[At, int]:
+    found: dict[At, int] = {}
+    for at, part in devices.items():
+        found |= {at: part} if len(at) == 3 else {(*at, eighth): part for eighth in range(SLICES)}
+    return found
 
 
 def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
@@ -104,7 +125,8 @@ def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[
 
 def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> bool:
     """Does `wanted` fit beside all others on a node?"""
-    others = list(others)
+    every = levelled({"": wanted, **{str(i): each for i, each in enumerate(others)}})
+    wanted, others = every[""], [each for name, each in every.items() if name]
     if any(part + sum(each.devices.get(at, 0) for each in others) > WHOLE for at, part in wanted.devices.items()):
         return False
     if any(wanted.cpus & each.cpus and (wanted.pinned or each.pinned) for each in others):
@@ -120,8 +142,11 @@ def fits(wanted: Hold, others: Iterable[Hold], limits: Mapping[str, int]) -> boo
 
 def waits(old: Allocations, new: Allocations, has: Mapping[str, int], schedule: Schedule) -> dict[Verb, Waits]:
     """By the step that takes: for each allocation in `new`, those in `old` that must give before it. `has`: see capacity."""
-    before = {name: hold(state) for name, state in old.items()}
-    after = {name: hold(state) for name, state in new.items()}
+    both = levelled(
+        {f"old {name}": hold(state) for name, state in old.items()}
+        | {f"new {name}": hold(state) for name, state in new.items()}
+    )
+    before, after = {name: both[f"old {name}"] for name in old}, {name: both[f"new {name}"] for name in new}
     found: dict[Verb, Waits] = {verb: {name: set() for name in new} for verb in TAKING}
     for at in sorted({at for each in after.values() for at in each.devices}):
         held, wanted_ = ({name: each.devices.get(at, 0) for name, each in ones.items()} for ones in (before, after))
@@ -218,9 +243,12 @@ def kept(old: AllocationState, new: AllocationState, verb: Verb | None = None) -
 
 
 def _common(old: Iterable[Device], new: Iterable[Device]) -> tuple[Device, ...]:
-    """The lesser part of each device that is in both."""
-    after = {one.at: one for one in new}
-    return tuple(min(one, after[one.at]) for one in old if one.at in after)
+    """The lesser part of each device that is in both. A MIG instance is in both only where it is the same."""
+    every = set(new)
+    after = {one.at: one for one in every if not one.profile}
+    return tuple(
+        one if one.profile else min(one, after[one.at]) for one in old if (one in every if one.profile else one.at in after)
+    )
 
 
 def wider_mems(old: AllocationState, new: AllocationState) -> str:

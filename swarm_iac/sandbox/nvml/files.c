@@ -109,19 +109,81 @@ static Return settings_write(const Settings all[MAX_GPUS]) {
 }
 
 /* Read, change and replace under a lock, so that two processes never lose each other's setting. */
-Return settings_change(const Gpu *gpu, void (*change)(Settings *, const void *), const void *wish) {
+static int locked(void) {
   char path[512];
-  Settings all[MAX_GPUS];
-  if (!may_set()) return NO_PERMISSION;
   snprintf(path, sizeof path, "%s/lock", run_folder());
   int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0 || flock(lock, LOCK_EX)) {
-    if (lock >= 0) close(lock);
-    return OPERATING_SYSTEM;
+  if (lock >= 0 && flock(lock, LOCK_EX)) {
+    close(lock);
+    return -1;
   }
+  return lock;
+}
+
+Return settings_change(const Gpu *gpu, void (*change)(Settings *, const void *), const void *wish) {
+  Settings all[MAX_GPUS];
+  if (!may_set()) return NO_PERMISSION;
+  int lock = locked();
+  if (lock < 0) return OPERATING_SYSTEM;
   settings_read(all);
   change(&all[gpu->index], wish);
   Return result = settings_write(all);
+  close(lock);
+  return result;
+}
+
+static void migs_read(Mig all[MAX_GPUS]) {
+  char line[256];
+  unsigned index, id, profile, start, compute;
+  memset(all, 0, MAX_GPUS * sizeof *all);
+  FILE *file = open_in(run_folder(), "mig");
+  if (!file) return;
+  while (fgets(line, sizeof line, file)) {
+    if (sscanf(line, "mode %u", &index) == 1 && index < MAX_GPUS) all[index].mode = 1;
+    if (sscanf(line, "at %u %u %u %u %u", &index, &id, &profile, &start, &compute) == 5 && index < MAX_GPUS && id < MIG_IDS) {
+      all[index].at[id].there = 1;
+      all[index].at[id].profile = profile;
+      all[index].at[id].start = start;
+      all[index].at[id].compute = compute;
+    }
+  }
+  fclose(file);
+}
+
+Mig mig_of(const Gpu *gpu) {
+  Mig all[MAX_GPUS];
+  migs_read(all);
+  return all[gpu->index];
+}
+
+static Return migs_write(const Mig all[MAX_GPUS]) {
+  char path[512], fresh[560];
+  snprintf(path, sizeof path, "%s/mig", run_folder());
+  snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid());
+  FILE *file = fopen(fresh, "we");
+  if (!file) return OPERATING_SYSTEM;
+  for (unsigned i = 0; i < MAX_GPUS; i++) {
+    if (all[i].mode) fprintf(file, "mode %u\n", i);
+    for (unsigned id = 0; id < MIG_IDS; id++)
+      if (all[i].at[id].there)
+        fprintf(file, "at %u %u %u %u %u\n", i, id, all[i].at[id].profile, all[i].at[id].start, all[i].at[id].compute);
+  }
+  int bad = ferror(file);
+  if (fclose(file) || bad || rename(fresh, path)) {
+    unlink(fresh);
+    return OPERATING_SYSTEM;
+  }
+  return OK;
+}
+
+Return mig_change(const Gpu *gpu, void (*change)(Mig *, const void *), const void *wish) {
+  Mig all[MAX_GPUS];
+  if (!may_set()) return NO_PERMISSION;
+  int lock = locked();
+  if (lock < 0) return OPERATING_SYSTEM;
+  migs_read(all);
+  change(&all[gpu->index], wish);
+  Return result = migs_write(all);
   close(lock);
   return result;
 }

@@ -31,7 +31,7 @@ static int is_ours(Device device) { return device && device == gpu_at(device->in
 
 Return enter(const char *function, Device device) {
   if (!users) return UNINITIALIZED;
-  return is_ours(device) ? fault_of(function, device) : INVALID_ARGUMENT;
+  return is_ours(device) || (device && is_mig_device(device)) ? fault_of(function, device) : INVALID_ARGUMENT;
 }
 
 Return copy(char *to, unsigned room, const char *from) {

@@ -99,16 +99,4 @@ Return nvmlDeviceGetEccMode(Device device, unsigned *current, unsigned *pending)
   return OK;
 }
 
-Return nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending) {
-  ENTER(device, current && pending);
-  if (!device->model->mig) return NOT_SUPPORTED;
-  *current = *pending = 0;
-  return OK;
-}
-Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned *most) {
-  ENTER(device, most);
-  *most = device->model->mig ? 7 : 0;
-  return OK;
-}
-Return nvmlDeviceIsMigDeviceHandle(Device device, unsigned *is) { ENTER(device, is); *is = 0; return OK; }
 Return nvmlDeviceGetComputeMode(Device device, unsigned *mode) { ENTER(device, mode); *mode = 0; return OK; }

@@ -4,6 +4,7 @@
  *   ETC/gpus       the inventory, one GPU a line:  INDEX MODEL BUS_ID UUID NUMA_NODE
  *   RUN/state      settings; gone with /run at a reboot, as on a real card:
  *                  INDEX PERSISTENCE POWER_MW GPU_MIN GPU_MAX MEM_MIN MEM_MAX      (clocks in MHz, 0: not locked)
+ *   RUN/mig        cards that are cut, gone at a reboot as well:  mode INDEX  |  at INDEX INSTANCE PROFILE START COMPUTE
  *   RUN/processes  who computes:  INDEX PID USED_MIB
  *   RUN/faults     what is broken:  lost INDEX  |  error FUNCTION INDEX CODE       (INDEX '*': every GPU)
  * ETC is /etc/swarm-nvml and RUN is /run/swarm-nvml, or $SWARM_NVML_ETC and $SWARM_NVML_RUN.
@@ -33,9 +34,14 @@ typedef struct {
   unsigned index, numa, bus;
   const Model *model;
   char bus_id[32], uuid[80];
+  unsigned mig; /* of the handle of a MIG device: its instance */
 } Gpu;
 
 typedef struct { unsigned persistence, power, gpu_min, gpu_max, memory_min, memory_max; } Settings;
+
+enum { MIG_IDS = 16 };
+/* `compute`: 0 for none, else one more than the kind of its compute instance. */
+typedef struct { unsigned mode; struct { unsigned there, profile, start, compute; } at[MIG_IDS]; } Mig;
 
 typedef Gpu *Device;
 
@@ -52,10 +58,15 @@ unsigned gpu_count(void);
 Gpu *gpu_at(unsigned index);
 Settings settings_of(const Gpu *gpu);
 Return settings_change(const Gpu *gpu, void (*change)(Settings *, const void *), const void *wish);
+Mig mig_of(const Gpu *gpu);
+Return mig_change(const Gpu *gpu, void (*change)(Mig *, const void *), const void *wish);
 int may_set(void);
 Return fault_of(const char *function, const Gpu *gpu);
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } Process;
 unsigned processes_of(const Gpu *gpu, Process *found, unsigned room);
+
+/* mig.c */
+int is_mig_device(Device device);
 
 /* handles.c */
 Return enter(const char *function, Device device);

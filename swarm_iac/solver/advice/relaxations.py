@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from swarm_iac.model.edit import Edit, changed
+from swarm_iac.model.gpus.mig import part_of, profile_names, profiles_of
 from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.row import Noun
@@ -99,6 +100,9 @@ class Relaxations:
         if row.part_of:
             yield self._request(*row.edit(workload, 0), 500)
             return
+        if i == GPUS and self.request.profile:
+            yield from self._smaller_instances()
+            return
         if i == GPUS and self.request.shared:
             yield from self._less_of_one()
             return
@@ -121,6 +125,19 @@ class Relaxations:
             key, written = row.edit(workload, value)
             yield self._request(key, written, 1000 * (share - value) // share)
 
+    def _smaller_instances(self) -> Iterator[Relaxation]:
+        """Fewer MIG instances, or of a smaller profile: the largest ones first."""
+        gpus = self.stack.workloads[self.request.name].each.gpus
+        model = str(gpus.model)
+        names = {name: part_of(model, name) for one in model.split("|")[:1] for name in profile_names(one)}
+        smaller = sorted((name for name, part in names.items() if 0 < part < gpus.part), key=lambda name: (-names[name], name))
+        for count, name in ((gpus.count // 2, gpus.profile), *((gpus.count, name) for name in smaller[:3])):
+            if count:
+                change = 1000 - 1000 * count * names[name] // (gpus.count * gpus.part)
+                keys = {"count": count, "model": model, "profile": name, "memory": gpus.memory and str(gpus.memory)}
+                table = {key: value for key, value in keys.items() if value is not None}
+                yield self._request("each.gpus", table if gpus.memory else f"{count} x {model}/{name}", change)
+
     def _where(self, rule: str) -> Iterator[Relaxation]:
         """Placement requirements that can be dropped."""
         workload = self.stack.workloads[self.request.name]
@@ -136,6 +153,8 @@ class Relaxations:
             yield from self._dropped(key)
             if key == "numa" and self.request.need[GPUS] > 1:
                 yield from self._less(NODE[GPUS])
+        elif self.request.profile and rule in ("mig_profile_exists", "gpu_model_matches"):
+            yield from self._cut_elsewhere()
         elif rule == "gpu_model_matches":
             gpus = workload.each.gpus
             edit = MACHINE[GPUS].edit(workload.model_copy(update={"each": self._any_model(workload)}), gpus.milli)
@@ -144,6 +163,17 @@ class Relaxations:
             most = self.request.gpu_memory
             for less in sorted({b.gpu_memory for b in self.capacity.snapshot.nodes.values() if 0 < b.gpu_memory < most}):
                 yield self._request("each.gpus.memory", str(Bytes(less)), 1000 * (most - less) // most)
+
+    def _cut_elsewhere(self) -> Iterator[Relaxation]:
+        """Cards that may be cut as well, and other models that have the profile."""
+        profile = self.request.profile
+        for name in sorted({node.hardware for node in self.stack.nodes.values() if node.hardware}):
+            shape = self.stack.hardware[name]
+            if not shape.mig and shape.gpus.count and profile in profiles_of(shape.gpus.model or "", int(shape.gpu_memory)):
+                yield Relaxation("node", Edit(path=f"hardware.{name}.mig", value=True), 500, whole=False)
+        for model in sorted({one.model for one in self.capacity.snapshot.nodes.values() if one.profiles and one.model}):
+            if part_of(model, profile) and model not in str(self.request.model).split("|"):
+                yield self._request("each.gpus", f"{self.request.gpus} x {model}/{profile}", 500)
 
     def _tolerated(self) -> Iterator[Relaxation]:
         """One taint more is tolerated, of those that its user may tolerate; the fewest nodes are opened first."""

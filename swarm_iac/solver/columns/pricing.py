@@ -58,7 +58,9 @@ class Pricer:
         return min(fit, kind.most) if kind.most else fit
 
     def _by_cards(self, kind: Kind) -> int:
-        return self.shape.cards // kind.cards if kind.share == WHOLE else self.shape.cards * (WHOLE // kind.share)
+        if kind.share == WHOLE:
+            return self.shape.cards // kind.cards
+        return self.shape.cards * (WHOLE // kind.share) // kind.cards  # several: MIG instances, as parts of GPUs
 
     def best(self, prices: Sequence[float]) -> Priced:
         """The best pattern at these prices of kinds."""
@@ -139,5 +141,5 @@ class Pricer:
         arcs = flow(model, [kinds[k].share for k in shared], {0: shape.cards})
         for share in {kinds[k].share for k in shared}:
             placed = sum(arc for (size, _), arc in arcs.items() if size == share)
-            model.add(sum(x[k] for k in shared if kinds[k].share == share) <= placed)
+            model.add(sum(x[k] * kinds[k].cards for k in shared if kinds[k].share == share) <= placed)
         model.add(used + sum(arc for (_, height), arc in arcs.items() if not height) <= shape.cards)

@@ -142,7 +142,7 @@ def _admitted(capacity: FreeCapacity, counts: Pairs) -> Pairs:
 def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
     """What was placed by level with its bound, given that the levels above are not worse."""
     placed = by_workload(counts)
-    shared = any(request.shared for request in snapshot.requests.values())
+    milli = snapshot.milli
     found: list[Goal] = []
     above, due = 0, within(snapshot, counts)
     best = within(snapshot, Counter({(name, ""): most for name, most in possible.items()}))
@@ -150,18 +150,18 @@ def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: B
         requests = [request for request in snapshot.requests.values() if request.priority == PRIORITIES[level]]
         if not requests:
             continue
-        unit = 1 if shared else WHOLE
+        unit = 1 if milli else WHOLE
         for depth, (held, could) in enumerate(
             zip(due.get(PRIORITIES[level], ()), best.get(PRIORITIES[level], ()), strict=True)
         ):
             title = f"{level}_share_{depth + 1}" if depth else f"{level}_share"
             found.append(Goal(name=title, value=held // unit, bound=could // unit))
-        milli = sum(size(request) * placed[request.name] for request in requests)
+        reached = sum(size(request) * placed[request.name] for request in requests)
         counted = sum(size(request) * possible[request.name] for request in requests)
-        most = max(milli, bounds.of(PRIORITIES[level], above, counted))
-        above += milli
-        name = f"{level}_placed_{'gpu_milli' if shared else 'gpus'}"
-        found.append(Goal(name=name, value=milli // unit, bound=most // unit))
+        most = max(reached, bounds.of(PRIORITIES[level], above, counted))
+        above += reached
+        name = f"{level}_placed_{'gpu_milli' if milli else 'gpus'}"
+        found.append(Goal(name=name, value=reached // unit, bound=most // unit))
         count, top = sum(placed[request.name] for request in requests), sum(possible[request.name] for request in requests)
         found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=top))
     return tuple(found)

@@ -40,14 +40,14 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
     capacity = capacity_of(snapshot, Placement(allocations=ones))
     for allocation in sorted(before, key=lambda a: (-len(a.gpus), -len(a.cpus), a.name))[:TRIED]:
         request, was = snapshot.requests[allocation.workload], snapshot.nodes[allocation.node]
-        if allocation.name in classified.soft or request.shared:
+        if allocation.name in classified.soft or request.in_pieces:
             continue
         capacity.take(request, was, -1)
         cost, out = overqualification.of(request, was), hindering(snapshot, request)
         targets = [
             host
             for host in snapshot.nodes.values()
-            if not out[host.name] and host is not was and not capacity.partial(host.name)
+            if not out[host.name] and host is not was and not capacity.partial(host.name) and not capacity.cuts.get(host.name)
             if overqualification.of(request, host) <= cost
             if capacity.most(request, host) > 0 and _home(snapshot, request, host, stand[host.name]) is not None
         ]  # fmt: skip

@@ -31,10 +31,11 @@ def moves_with_causes(snapshot: Snapshot, classified: Classified, placement: Pla
 
 
 def _other_card(snapshot: Snapshot, was: Allocation, now: Allocation) -> bool:
-    """Does a part of a GPU stay on its node, on another card? It restarts as one that moves does."""
-    return (
-        snapshot.requests[was.workload].shared and was.node == now.node and bool({*was.cards} and {*now.cards} - {*was.cards})
-    )
+    """Does a part of a GPU stay on its node, on another card, or an instance elsewhere? It restarts as one that moves does."""
+    request = snapshot.requests[was.workload]
+    if request.profile:
+        return was.node == now.node and was.gpus != now.gpus
+    return request.shared and was.node == now.node and bool({*was.cards} and {*now.cards} - {*was.cards})
 
 
 def _left(snapshot: Snapshot, gang: str) -> str:
@@ -56,7 +57,9 @@ def _why(snapshot: Snapshot, placement: Placement, was: Allocation, target: str,
         return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
     if target:
         same = target == was.node
-        return "changes its GPU, since parts of GPUs fit there in no other way" if same else "frees capacity for others"
+        cut = snapshot.requests[was.workload].profile
+        what = "position on a GPU, since MIG instances" if cut else "GPU, since parts of GPUs"
+        return f"changes its {what} fit there in no other way" if same else "frees capacity for others"
     return _why_stopped(snapshot, placement, was)
 
 

@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from swarm_iac.solver.backend.cpsat import cp_model
-from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
+from swarm_iac.solver.exact.fleet_model import FleetModel, Instances, Terms, Values
+from swarm_iac.solver.packing import mig_instances
 from swarm_iac.solver.packing.kept_parts import changed, keeping
+from swarm_iac.solver.packing.shared_gpus import fewest_cards
 from swarm_iac.solver.snapshot.layout import GPUS
 
 
@@ -66,15 +68,17 @@ class Keeping:
         fleet = self.fleet
         requests = [fleet.request(name) for name in fleet.by_node[node]]
         shares, cards = fleet.parts(node)
+        instances = fleet.instances(node)
         known: dict[tuple[int, ...], int] = {}
 
         def count(values: Values) -> int:
             found = {request.name: values[fleet.x[request.name, node].index] for request in requests}
             key = tuple(found.values())
             if key not in known:
-                wholes = sum(found[request.name] * request.need[GPUS] for request in requests if not request.shared)
+                wholes = sum(found[request.name] * request.need[GPUS] for request in requests if not request.in_pieces)
                 counts = {name: found[name] for name in shares}
-                known[key] = changed(cards, keeping(cards, shares, counts, wholes), counts)
+                elsewhere, cut = _out_of_position(instances, found, wholes, shares) if instances else (0, 0)
+                known[key] = elsewhere + changed(cards, keeping(cards, shares, counts, wholes + cut), counts)
             return known[key]
 
         return count
@@ -94,6 +98,21 @@ class Keeping:
         var = self.fleet.new(0, count, f"least[{name},{count}]", least)
         self.fleet.model.add_min_equality(var, [sum(parts), count])
         return var
+
+
+def _out_of_position(found: Instances, counts: dict[str, int], wholes: int, shares: dict[str, int]) -> tuple[int, int]:
+    """How many replicas stay on the node and not where their MIG instances are; how many cards more are cut."""
+    parts = fewest_cards([share for name, share in shares.items() for _ in range(counts[name])])
+    mine = {name: counts[name] for name in found.sizes}
+    kept = mig_instances.keeping(found.beside, found.cards - wholes - parts, found.stand, found.sizes, mine)
+    could = sum(min(len(held), mine[name]) for name, held in found.stand.items())
+    cards = found.beside.copy()
+    for name, count in mine.items():
+        profile, each = found.sizes[name]
+        for held in (kept or {}).get(name, ()):
+            cards.put(held)
+        cards.loose[profile] += (count - len((kept or {}).get(name, ()))) * each
+    return could - sum(map(len, (kept or {}).values())), cards.count - found.beside.count
 
 
 def _at_most(x: cp_model.IntVar, most: int) -> Callable[[Values], int]:

@@ -17,11 +17,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.packing.kept_parts import Cards
+from swarm_iac.solver.packing.mig_instances import CutCards, Held, Size
 from swarm_iac.solver.repair.greedy import Overqualification, candidates
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
@@ -30,6 +31,18 @@ from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
 Terms = list[tuple[cp_model.IntVar, int]]
 Values = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Instances:
+    """MIG instances on one node: what is `beside` them; how many cards may be cut in all; profile and number of each workload;
+    what each replica that may stay holds.
+    """
+
+    beside: CutCards
+    cards: int
+    sizes: dict[str, Size]
+    stand: dict[str, list[Held]]
 
 
 class FleetModel:
@@ -48,6 +61,8 @@ class FleetModel:
         self.highs: dict[int, int] = {}
         self.by_request: dict[str, list[str]] = {}
         self.by_node: dict[str, list[str]] = {}
+        #: How many cards of a node are cut beside those that are: terms to add up. Set by the rule on MIG instances.
+        self.cut_cards: dict[str, list[cp_model.LinearExprT]] = {}
         #: For parts of GPUs that may stay: how many do on each of their cards. Set by the rule on parts.
         self.on_card: dict[tuple[str, str], list[cp_model.IntVar]] = {}
         self.cut = False  # were candidates left out?
@@ -120,6 +135,16 @@ class FleetModel:
         shares = {name: self.request(name).share for name in self.by_node[node] if self.request(name).shared}
         cards = self.task.on_cards(node)
         return shares, replace(cards, stand={name: on for name, on in cards.stand.items() if name in shares})
+
+    def instances(self, node: str) -> Instances | None:
+        """The MIG instances that free workloads hold there, or may; None where none does."""
+        sizes = {name: (one.profile, one.gpus) for name in self.by_node[node] if (one := self.request(name)).profile}
+        if not sizes:
+            return None
+        base = self.task.base
+        beside = base.cuts.get(node) or CutCards(self.node(node).cards, {}, Counter())
+        stand = {name: held for name, held in self.task.instances.get(node, {}).items() if name in sizes}
+        return Instances(beside, max(0, base.free[node][GPUS]) + beside.count, sizes, stand)
 
     def of(self, workload: str) -> list[cp_model.IntVar]:
         """x[w,n] over all n."""

@@ -58,7 +58,7 @@ def _placing(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], leve
     snapshot, base = fleet.task.snapshot, fleet.task.base
     requests = [request for request in snapshot.requests.values() if request.priority == PRIORITIES[level]]
     step = 1 + sum(request.members for request in requests)
-    milli = any(request.shared for request in snapshot.requests.values())
+    milli = snapshot.milli
     unit = "gpu_milli" if milli else "gpus"
     worth = {request.name: request.gpus * (request.share if milli else 1) * step + 1 for request in requests}
     fixed = {request.name: base.counts[request.name].total() for request in requests}

@@ -30,7 +30,7 @@ class TeamGoals:
         snapshot = fleet.task.snapshot
         assert snapshot.shares is not None, "asked only where GPUs are shared by teams"
         self.fleet, self.keeping, self.possible, self.shares = fleet, keeping, possible, snapshot.shares
-        self.unit = 1 if any(request.shared for request in snapshot.requests.values()) else WHOLE
+        self.unit = 1 if snapshot.milli else WHOLE
         self.fixed = {name: fleet.task.base.counts[name].total() for name in snapshot.requests}
         self.placed = {name: fleet.of(name) for name in snapshot.requests}
 

@@ -58,8 +58,8 @@ def _full(
         if budget.rule not in rules:
             continue
         out = {b.name for b in nodes if need and capacity.free[b.name][i] < need}
-        if request.shared and budget.rule == GPU_RULE:  # `need` names no GPU for a part of one
-            out = {b.name for b in nodes if capacity.shares(request, b.name) < 1}
+        if request.in_pieces and budget.rule == GPU_RULE:  # `need` names no GPU for a part of one
+            out = {b.name for b in nodes if capacity.shares(request, b.name, 1) < 1}
         yield budget.noun.noun if budget.level == "machine" else "capacity under limits.node", out
     for i, budget in enumerate(RACK):
         if budget.rule in rules:

@@ -60,7 +60,7 @@ def capacity_of(snapshot: Snapshot, placement: Placement) -> FreeCapacity:
         capacity.seats = {node: tuple(ones) for node, ones in on.items()}
     for a in placement.going():
         if a.workload in snapshot.requests and a.node in snapshot.nodes:
-            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.cards)
+            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
     return capacity
 
 

@@ -111,8 +111,8 @@ def on_node(
             fit = min(fit, free[i] // need)
     if fit <= 0:
         return 0
-    if request.shared and GPU_RULE in rules:
-        fit = min(fit, capacity.shares(request, host.name))
+    if request.in_pieces and GPU_RULE in rules:
+        fit = min(fit, capacity.shares(request, host.name, fit))
     if request.single and NUMA_RULE in rules and fit > 0:
         fit = min(fit, by_numa(capacity, request, host, fit))
     for group in request.groups:
@@ -223,7 +223,7 @@ class Ruled:
         for i, (name, need) in enumerate(zip(NODE_RULES, request.need, strict=True)):
             if need:
                 self._cap(name, [capacity.free[host.name][i] // need for host in self.nodes])
-        if request.shared:
+        if request.in_pieces:
             self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
         if request.single:
             self._cap(NUMA_RULE, self._numa())

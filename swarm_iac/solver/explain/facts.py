@@ -87,8 +87,8 @@ def _needed(tally: Tally, goal: int, name: str) -> bool:
         return False
     for node, count in counts.items():
         for card in cards[node]:
-            capacity.take(request, capacity.snapshot.nodes[node], 1, (card,))
-        if not request.shared:
+            capacity.take(request, capacity.snapshot.nodes[node], 1, card)
+        if not request.in_pieces:
             capacity.take(request, capacity.snapshot.nodes[node], count)
     tally.changed(counts)
     return True

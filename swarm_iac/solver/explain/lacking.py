@@ -72,7 +72,7 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
 
 def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> str:
     """The first rule about something that the node or its rack has too little of."""
-    if request.shared and capacity.shares(request, host.name) < 1:
+    if request.in_pieces and capacity.shares(request, host.name, 1) < 1:
         return GPU_RULE
     free = capacity.free[host.name]
     for i, need in request.needs:

@@ -13,6 +13,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain import of_models
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
+from swarm_iac.solver.explain.no_position import format_instances, no_position
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import (
     BUDGETS,
@@ -90,6 +91,8 @@ def _asked(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> tuple
 def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
     i = budget.place
     nodes, those = able(capacity, request, budget.rule, core)
+    if request.profile and budget.rule == GPU_RULE:
+        return no_position(capacity, request, nodes, those)
     if request.shared and budget.rule == GPU_RULE:
         return _part(capacity, request, nodes, those)
     best = max(nodes, key=lambda b: (capacity.free[b.name][i], b.name), default=None)
@@ -260,7 +263,8 @@ def fits_here(snapshot: Snapshot, capacity: FreeCapacity, request: WorkloadReque
             part = (
                 f"{GpuCount(request.share)} of one{model} GPU each, time-shared and not isolated; {free[GPUS]} whole ones left"
             )
-            parts.append(part if request.shared else whole)
+            cut = f"{format_instances(request)} of its{model} GPUs each; {free[GPUS]} that are not cut left"
+            parts.append(cut if request.profile else part if request.shared else whole)
         vcpus, memory = (MACHINE[i].amount(max(0, free[i])) for i in (VCPUS, MEMORY))
         parts.append(f"{vcpus} and {memory} left")
         found.append(Reason(rule="fits", text=f"{node}: {'; '.join(parts)}", path=f"nodes.{node}"))
@@ -334,8 +338,8 @@ def _amounts(other: WorkloadRequest, rule: str, count: int) -> Iterator[str]:
         if other.power is not None:
             yield f"GPUs of up to {Watts(other.power)} each"
         return
-    if budget.rule == GPU_RULE and other.shared:
-        yield MACHINE[GPUS].amount(other.share * count)
+    if budget.rule == GPU_RULE and other.in_pieces:
+        yield format_instances(other, count) if other.profile else MACHINE[GPUS].amount(other.share * count)
         return
     of = other.usage if budget.level in ("user", "team", "cluster") else other.need
     if need := of[UPLINK[budget.place] if budget.level == "rack" else budget.place]:

@@ -32,6 +32,7 @@ def moved_for(
             one is None
             or one.node != was.node
             or (snapshot.requests[workload].shared and was.cards and {*one.cards} - {*was.cards})
+            or (snapshot.requests[workload].profile and one.gpus != was.gpus)
         ):
             causes.append(_cause(snapshot, placement, last, today, was, one))
     return tuple(causes)
@@ -121,7 +122,7 @@ def _for(
 def _newcomer(snapshot: Snapshot, one: Allocation, was: Allocation | None) -> bool:
     if was is None or was.node != one.node or held_of(was) != held_of(one):
         return True
-    return snapshot.requests[one.workload].shared and was.gpus != one.gpus
+    return snapshot.requests[one.workload].in_pieces and was.gpus != one.gpus
 
 
 def _state(snapshot: Snapshot, node: str) -> str:
@@ -148,6 +149,10 @@ def _on_its_card(snapshot: Snapshot, placement: Placement, was: Allocation) -> t
     new = sorted({a.workload for a in on_card if held.get(a.name) != a.gpus})
 
     def in_the_way(kept: list[str]) -> bool:
+        if request.profile:
+            mine = {(one.index, eighth) for one in was.gpus for eighth in one.slices}
+            those = (a for a in on_card if a.workload not in new or a.workload in kept)
+            return any((one.index, eighth) in mine for a in those for one in a.gpus for eighth in one.slices)
         others = (snapshot.requests[a.workload].share for a in on_card if a.workload not in new or a.workload in kept)
         return sum(others) + request.share > WHOLE
 

@@ -69,6 +69,14 @@ def pack(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     return chosen
 
 
+def fewest_cards(shares: Sequence[int]) -> int:
+    """How few cards hold these shares."""
+    count = -(-sum(shares) // WHOLE)
+    while shares and pack(shares, [WHOLE] * count) is None:
+        count += 1
+    return count
+
+
 def _searched(shares: Sequence[int], free: Sequence[int]) -> list[int] | None:
     """The same by trying, the largest first, each on cards with different free shares; gives up after STEPS."""
     order = sorted(range(len(shares)), key=lambda i: -shares[i])

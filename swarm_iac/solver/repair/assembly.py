@@ -17,6 +17,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources.table import RESOURCES, SIZES
 from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, fixed, share_cards
+from swarm_iac.solver.packing.mig_instances import Held, Wish, seats, with_devices
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
@@ -122,21 +123,26 @@ def _on_one(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New
 def _devices(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
     hardware = snapshot.stack.hardware_of(node)
     cpus = {i for a in held for i in a.cpus}
-    wholes = {i for a in held if not snapshot.requests[a.workload].shared for i in a.cards}
+    wholes = {i for a in held if not snapshot.requests[a.workload].in_pieces for i in a.cards}
     left = hardware.gpus.count - sum(snapshot.requests[name].need[GPUS] for name, _, _ in new)
     stands = {a.name: a for a in held if snapshot.requests[a.workload].shared}
     shares = {f"{name}-{index}": snapshot.requests[name].share for name, index, _ in new if snapshot.requests[name].shared}
     before = Used(*snapshot.stood.get(node, ()))
     empty = _empty(snapshot, [i for i in range(hardware.gpus.count) if i not in wholes], new, before)
     had = _cards_of_before(snapshot, new)
+    there = [card for card in empty if not any(card in a.cards for a in stands.values() if a.name not in loose)]
+    instances = _instances(snapshot, node, held, new, loose, there) if snapshot.cuts else {}
+    cut = {one.index for ones in instances.values() for one in ones}
+    empty, left = [card for card in empty if card not in cut], left - len(cut)
     cards, again = _parts(snapshot, shares, stands, loose, empty, left - len(wholes), had)
+    again += [a.model_copy(update={"gpus": instances[a.name]}) for a in held if a.name in loose and a.name in instances]
     stay = {a.name: a for a in held} | {a.name: _at_home(a, hardware) for a in again}
     wider = fixed(hardware, stay.values())
     stay |= {name: stay[name].model_copy(update={"numa": numa}) for name, numa in wider.items()}
-    gpus = wholes | set(cards.values()) | {a.cards[0] for a in stands.values() if a.name not in cards}
+    gpus = wholes | cut | set(cards.values()) | {a.cards[0] for a in stands.values() if a.name not in cards}
     same, new = _as_before(snapshot, hardware, stay, new, gpus, cpus)
     stay |= same
-    own = {label: (gpu(cards[label], share),) for label, share in shares.items()}
+    own = {label: (gpu(cards[label], share),) for label, share in shares.items()} | instances
     wants = tuple(_want(snapshot, name, index, was, own) for name, index, was in new)
     devices = assign(hardware, Used(frozenset(gpus), frozenset(cpus)), wants, stay.values(), before)
     return [*stay.values(), *(_allocation(snapshot, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]
@@ -147,11 +153,31 @@ def _empty(snapshot: Snapshot, free: list[int], new: list[New], before: Used) ->
     kept: set[int] = set()
     spare: set[int] = set()
     for name, _, was in new:
-        if was and not snapshot.requests[name].shared:
+        if was and not snapshot.requests[name].in_pieces:
             mine = [card for card in was.cards if card in free]
             kept.update(mine[: snapshot.requests[name].gpus])
             spare.update(mine[snapshot.requests[name].gpus :])
     return sorted(free, key=lambda card: (card in kept, card in spare, card in before.gpus, card))
+
+
+def _instances(
+    snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str], empty: list[int]
+) -> dict[str, Held]:
+    """The MIG instances of every replica on the node that has any, by its name."""
+    kept = {a.name: a.gpus for a in held if snapshot.requests[a.workload].profile and a.name not in loose}
+    fixed: dict[int, int] = {}
+    for ones in kept.values():
+        fixed = with_devices(fixed, ones) or fixed
+    wishes = [
+        Wish(label, request.profile, request.gpus, had)
+        for label, request, had in (
+            *((a.name, snapshot.requests[a.workload], a.gpus) for a in held if a.name in loose),
+            *((f"{name}-{index}", snapshot.requests[name], was.gpus if was else ()) for name, index, was in new),
+        )
+        if request.profile
+    ]
+    before = (one for a in snapshot.last if a.node == node and not a.ended for one in a.gpus)
+    return kept | seats(snapshot.nodes[node].cards, fixed, empty, wishes, before)
 
 
 def _cards_of_before(snapshot: Snapshot, new: list[New]) -> dict[str, tuple[int, ...]]:
@@ -193,7 +219,7 @@ def _as_before(
 def _usable(was: Allocation, request: WorkloadRequest, hardware: Hardware) -> bool:
     """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
     sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (request.gpus, request.need[CORES], request.need[MEMORY])
-    whole = not request.shared and all(one.whole for one in was.gpus)
+    whole = not request.in_pieces and all(one.whole for one in was.gpus)
     return sized and whole and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
 
 

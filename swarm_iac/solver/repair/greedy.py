@@ -233,6 +233,7 @@ def completed(task: Task, counts: Pairs, names: frozenset[str], pairs: frozenset
         nodes=task.nodes,
         pairs=pairs,
         cards={node: {n: on for n, on in cards.items() if n in names} for node, cards in task.cards.items()},
+        instances={node: {n: on for n, on in ones.items() if n in names} for node, ones in task.instances.items()},
     )
     return counts + greedy(beside)
 

@@ -28,9 +28,11 @@ WITHOUT, BEFORE_OTHERS = 10, 200
 
 
 def simple(request: WorkloadRequest) -> bool:
-    """Do its replicas stand each for itself, but for what racks and ceilings hold? Columns know no NUMA nodes."""
+    """Do its replicas stand each for itself, but for what racks and ceilings hold? Columns know no NUMA nodes, nor where MIG
+    instances lie: they count them as parts of GPUs, which no less of fit a card.
+    """
     several = request.members > 1 and (request.gang or request.together or request.by_rack)
-    return not (request.single or request.others or several)
+    return not (request.single or request.profile or request.others or several)
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[in
             host.model,
             host.gpu_memory,
             host.numa,
+            host.mig,
             host.tainted,
             tuple(host.labels.get(key) for key in keys),
         )

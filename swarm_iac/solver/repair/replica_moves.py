@@ -67,7 +67,7 @@ def _classified(snapshot: Snapshot, classified: Classified, stays: Pairs, comes:
     capacity = FreeCapacity(snapshot)
     for a in classified.stay.values():
         if capacity.counts[a.workload][a.node] < stays[a.workload, a.node]:
-            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.cards)
+            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
     counts, rest = Counter(stays), Counter[str]()
     for (name, node), count in sorted(comes.items(), key=lambda one: (-snapshot.requests[one[0][0]].share, one)):
         request, host = snapshot.requests[name], snapshot.nodes[node]

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload, instances_of
 
 
 def restored(
@@ -41,6 +42,7 @@ def restored(
         running=Counter({name: len(found) for name, found in snapshot.running.items() if name in free}),
         budget=max(0, int(snapshot.stack.solve.moves) - moved),
         cards=_left_cards(snapshot, classified, free, capacity),
+        instances=_left_instances(snapshot, classified, free, capacity),
     )
     found = counts + greedy(task, stop)
     # How parts of GPUs share cards is exact only for all of them together.
@@ -52,7 +54,7 @@ def _left_cards(
 ) -> dict[str, dict[str, Counter[int]]]:
     """The cards that parts of GPUs held which have no place now, by node and workload."""
     found: dict[str, dict[str, Counter[int]]] = {}
-    held = {pair: Counter(cards) for pair, cards in capacity.held.items()}
+    held = {pair: Counter(one.index for ones in cards for one in ones) for pair, cards in capacity.held.items()}
     for a in classified.stay.values():
         if a.workload in free and snapshot.requests[a.workload].shared:
             stays = held.get((a.workload, a.node), Counter())
@@ -63,12 +65,22 @@ def _left_cards(
     return found
 
 
+def _left_instances(
+    snapshot: Snapshot, classified: Classified, free: dict[str, int], capacity: FreeCapacity
+) -> dict[str, dict[str, list[Held]]]:
+    """The same of those that held MIG instances: each position has one owner."""
+    gone = (
+        a for a in classified.stay.values() if a.workload in free and a.gpus not in capacity.held.get((a.workload, a.node), ())
+    )
+    return instances_of(snapshot, gone)
+
+
 def capacity_beside(snapshot: Snapshot, classified: Classified, counts: Pairs) -> FreeCapacity:
     """What is free beside a placement; what stays holds the cards that it had."""
     capacity = FreeCapacity(snapshot)
     for a in classified.stay.values():
         if capacity.counts[a.workload][a.node] < counts[a.workload, a.node]:
-            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.cards)
+            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
     for (name, node), count in sorted(counts.items(), key=lambda one: (-snapshot.requests[one[0][0]].share, one[0])):
         if rest := count - capacity.counts[name][node]:
             capacity.take(snapshot.requests[name], snapshot.nodes[node], rest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import simple
@@ -140,19 +141,19 @@ class _Place:
 
     def __init__(self, snapshot: Snapshot, classified: Classified, kept: Pairs) -> None:
         self.snapshot, self.counts, self.capacity = snapshot, Counter(kept), FreeCapacity(snapshot)
-        self.cards: dict[tuple[str, str], list[int]] = {}
+        self.cards: dict[tuple[str, str], list[Held]] = {}
         for a in classified.stay.values():
             pair = (a.workload, a.node)
             if self.capacity.counts[a.workload][a.node] < kept[pair]:
-                self.capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.cards)
-            elif snapshot.requests[a.workload].shared:
-                self.cards.setdefault(pair, []).append(a.cards[0])
+                self.capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
+            elif snapshot.requests[a.workload].in_pieces:
+                self.cards.setdefault(pair, []).append(a.gpus)
 
     def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
         """Put up to `count` there; returns how many fit."""
         request, host = self.snapshot.requests[name], self.snapshot.nodes[node]
         fits = min(count, self.capacity.most(request, host)) if count > 0 else 0
-        if home and request.shared:
+        if home and request.in_pieces:
             fits = self.capacity.put_back(request, host, fits, self.cards.get((name, node), ()))
         elif fits:
             self.capacity.take(request, host, fits)

@@ -59,7 +59,7 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     stack = snapshot.stack
     lines = {user: _line(stack, user) for user in sorted({request.user for request in snapshot.requests.values()})}
     pools, supply, models = _pools(snapshot)
-    unit = 1 if any(request.shared for request in snapshot.requests.values()) else WHOLE
+    unit = 1 if snapshot.milli else WHOLE
     guarantees = _guarantees(stack)
     inside = _inside(lines)
     due: dict[int, dict[str, int]] = {}

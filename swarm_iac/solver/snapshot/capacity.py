@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from swarm_iac.model.device import WHOLE
+from swarm_iac.model.device import WHOLE, gpu
 from swarm_iac.model.place.groups import LEVELS, Group, Level
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.packing.mig_instances import CutCards, Held
 from swarm_iac.solver.snapshot import single_numa
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import mig_profile_exists
+
+#: More pieces of GPUs than one node has.
+PIECES = 1 << 20
 
 
 def group_of(host: NodeCapacity, level: Level) -> str:
@@ -61,7 +66,11 @@ class FreeCapacity:
         self.load: Counter[str] = Counter()
         #: Cards held in part, by node: what each has left. `free[node][GPUS]` counts the empty ones.
         self.parts: dict[str, dict[int, int]] = {}
-        self.held: dict[tuple[str, str], list[int]] = {}
+        #: Cards that are cut into MIG instances, by node. `free[node][GPUS]` counts none of them either.
+        self.cuts: dict[str, CutCards] = {}
+        #: What each replica holds that has a part of a GPU or MIG instances, by workload and node; of instances nothing as long
+        #: as they have no position.
+        self.held: dict[tuple[str, str], list[Held]] = {}
         #: Replicas in each group of nodes, for workloads with rules on them: by workload and kind of group.
         self.groups: dict[tuple[str, Level], dict[str, int]] = {}
         #: Replicas of those that keep others away, by the key that says so and the group of nodes: of whom, from which kind.
@@ -83,6 +92,7 @@ class FreeCapacity:
         other.counts = {name: Counter(values) for name, values in self.counts.items()}
         other.load = Counter(self.load)
         other.parts = {name: dict(cards) for name, cards in self.parts.items()}
+        other.cuts = {name: cards.copy() for name, cards in self.cuts.items()}
         other.held = {pair: list(cards) for pair, cards in self.held.items()}
         other.groups = {key: dict(found) for key, found in self.groups.items()}
         other.away = {place: Counter(ones) for place, ones in self.away.items()}
@@ -96,8 +106,8 @@ class FreeCapacity:
             fit = min(fit, free[i] // need)
             if fit <= 0:
                 return 0
-        if request.shared:
-            fit = min(fit, self.shares(request, host.name))
+        if request.in_pieces:
+            fit = min(fit, self.shares(request, host.name, fit))
         fit = min(fit, self.by_ceiling(request), self.by_rack(request, host), self.by_groups(request, host))
         if request.models:
             fit = min(fit, self.by_model(request, host.model))
@@ -119,19 +129,28 @@ class FreeCapacity:
         free = self.free[host.name]
         return (
             all(need <= left for need, left in zip(request.need, free, strict=True))
-            and (not request.shared or self.shares(request, host.name) > 0)
+            and (not request.in_pieces or self.shares(request, host.name, 1) > 0)
             and self.by_numa(request, host, 1) > 0
         )
 
-    def shares(self, request: WorkloadRequest, node: str) -> int:
-        """How many more parts of a GPU of this size the node's cards could hold.
+    def shares(self, request: WorkloadRequest, node: str, limit: int = PIECES) -> int:
+        """How many more parts of a GPU of this size the node's cards could hold, or replicas with MIG instances, up to `limit`.
 
         None where more cards are taken than there are: parts were packed worse here than they could be.
         """
         if self.free[node][GPUS] < 0:
             return 0
+        if request.profile:
+            return self._instances(request, node, limit)
         empty = self.free[node][GPUS] * (WHOLE // request.share)
         return empty + sum(left // request.share for left in self.partial(node).values())
+
+    def _instances(self, request: WorkloadRequest, node: str, limit: int) -> int:
+        host, empty = self.snapshot.nodes[node], self.free[node][GPUS]
+        if not mig_profile_exists(request, host):  # what else it lacks is told as if its cards had it
+            return empty * (WHOLE // request.share) // request.gpus
+        cards = self.cuts.get(node) or CutCards(host.cards, {}, Counter())
+        return cards.most(request.profile, request.gpus, empty, limit)
 
     def by_ceiling(self, request: WorkloadRequest) -> int:
         """How many more the user, the teams around it and the cluster may have."""
@@ -176,15 +195,14 @@ class FreeCapacity:
             for name, other in self.away.get((group.of.key, level, group_of(host, level)), ())
         )
 
-    def take(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: tuple[int, ...] = ()) -> None:
+    def take(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: Held = ()) -> None:
         """Put `count` replicas on the node; a negative count releases them.
 
-        A part of a GPU goes to the card `gpus` where one is named, else to the fullest that has capacity, else to an empty
-        one, which gets a negative number of its own.
+        A part of a GPU goes to the card of `gpus` where one is named, else to the fullest that has capacity, else to an empty
+        one, which gets a negative number of its own. MIG instances have the positions of `gpus`, else none of their own.
         """
-        if request.shared:
-            for _ in range(abs(count)):
-                self._give(request, host.name) if count < 0 else self._share(request, host.name, gpus)
+        if request.in_pieces:
+            self._piece(request, host, count, gpus)
         free = self.free[host.name]
         for i, need in request.needs:
             free[i] -= need * count
@@ -226,28 +244,56 @@ class FreeCapacity:
                 if not near[one]:
                     del near[one]
 
-    def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[int]) -> int:
-        """Put up to `count` parts on those of the cards `own`, one each, that still have capacity. Returns how many."""
+    def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[Held]) -> int:
+        """Put up to `count` replicas on those pieces of GPUs of `own`, one each, that are still free. Returns how many."""
         done = 0
-        for card in own:
-            empty = WHOLE if self.free[host.name][GPUS] > 0 else 0
-            if done < count and self.partial(host.name).get(card, empty) >= request.share:
-                self.take(request, host, 1, (card,))
+        for held in own:
+            if done < count and self.has_free(request, host, held):
+                self.take(request, host, 1, held)
                 done += 1
         return done
 
-    def _share(self, request: WorkloadRequest, node: str, gpus: tuple[int, ...]) -> None:
+    def has_free(self, request: WorkloadRequest, host: NodeCapacity, held: Held) -> bool:
+        """Are these pieces of GPUs free for one more?"""
+        empty = max(0, self.free[host.name][GPUS])
+        if request.profile:
+            return (self.cuts.get(host.name) or CutCards(host.cards, {}, Counter())).fits(held, empty)
+        return self.partial(host.name).get(held[0].index, WHOLE if empty else 0) >= request.share
+
+    def _piece(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: Held) -> None:
+        if request.profile:
+            self._cut(request, host, count, gpus)
+            return
+        for _ in range(abs(count)):
+            self._give(request, host.name) if count < 0 else self._share(request, host.name, gpus)
+
+    def _cut(self, request: WorkloadRequest, host: NodeCapacity, count: int, gpus: Held) -> None:
+        cards = self.cuts.setdefault(host.name, CutCards(host.cards, {}, Counter()))
+        held, before = self.held.setdefault((request.name, host.name), []), cards.count
+        for _ in range(abs(count)):
+            if count > 0:
+                held.append(gpus)
+                devices = gpus
+            else:
+                devices = held.pop(held.index(gpus) if gpus in held else -1)
+            if devices:
+                cards.put(devices, count)
+            else:
+                cards.loose[request.profile] += request.gpus if count > 0 else -request.gpus
+        self.free[host.name][GPUS] -= cards.count - before
+
+    def _share(self, request: WorkloadRequest, node: str, gpus: Held) -> None:
         cards = self.parts.setdefault(node, {})
         fitting = sorted((left, card) for card, left in cards.items() if left >= request.share)
-        card = gpus[0] if gpus else (fitting[0][1] if fitting else min(0, *cards, 0) - 1)
+        card = gpus[0].index if gpus else (fitting[0][1] if fitting else min(0, *cards, 0) - 1)
         if card not in cards:
             cards[card] = WHOLE
             self.free[node][GPUS] -= 1
         cards[card] -= request.share
-        self.held.setdefault((request.name, node), []).append(card)
+        self.held.setdefault((request.name, node), []).append((gpu(card, request.share),))
 
     def _give(self, request: WorkloadRequest, node: str) -> None:
-        card = self.held[request.name, node].pop()
+        card = self.held[request.name, node].pop()[0].index
         cards = self.parts[node]
         cards[card] += request.share
         if cards[card] == WHOLE:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import itemgetter
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.place.groups import LEVELS, Level
 from swarm_iac.model.placement import Allocation, Placement
@@ -212,7 +213,8 @@ def request_of(name: str, workload: Workload, chain: tuple[str, ...] = (), limit
         gpu_memory=int(each.gpus.memory or 0) if each.gpus.count else 0,
         place=workload.place,
         power=None if each.gpu_power is None else int(each.gpu_power),
-        share=int(each.gpus.share),
+        share=each.gpus.part if each.gpus.count else WHOLE,
+        profile=each.gpus.profile if each.gpus.count else "",
         movable=workload.movable,
         single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
         chain=chain,
@@ -247,6 +249,7 @@ def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, part
         capacity=capacities.of(node, hardware),
         power=int(stack.tuning_of(node.name).gpu_power or 0),
         parts=hardware.parts if parts else (),
+        mig=hardware.mig,
     )
 
 

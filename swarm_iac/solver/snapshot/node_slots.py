@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import Level
+from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
@@ -64,7 +65,7 @@ class Slots:
         caps: Ints = np.where(self.ready & self.suits(request), max(0, left), 0)
         for i, need in request.needs:
             caps = np.minimum(caps, self.free[:, i] // need)
-        if request.shared:
+        if request.in_pieces:
             caps = np.minimum(caps, self._shares(request))
         if self._racks:
             caps = np.minimum(caps, self._by_rack(request))
@@ -93,7 +94,7 @@ class Slots:
         self.capacity.take(request, host, count)
         self._fresh(host)
 
-    def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: list[int]) -> int:
+    def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: list[Held]) -> int:
         """As `FreeCapacity.put_back`."""
         done = self.capacity.put_back(request, host, count, own)
         self._fresh(host)
@@ -106,7 +107,9 @@ class Slots:
 
     def _shares(self, request: WorkloadRequest) -> Ints:
         found: Ints = np.maximum(self.free[:, GPUS], 0) * (WHOLE // request.share)
-        for node, cards in self.capacity.parts.items():
+        if request.profile:  # `suits` leaves nodes with cards that have it; what a card holds is what its slices hold, or less
+            found //= request.gpus
+        for node, cards in (self.capacity.cuts if request.profile else self.capacity.parts).items():
             if cards:
                 found[self.index[node]] = self.capacity.shares(request, node)
         return found

@@ -55,7 +55,7 @@ class Parts:
         left: dict[int, int] = {}
         for a in ones:
             for one in a.gpus:
-                if not one.whole:
+                if one.shared:
                     left[one.index] = left.get(one.index, WHOLE) - one.part
         by_gpu, by_cpu = parts(hardware.gpus.count, hardware.numa), parts(int(hardware.vcpus) // 1000, hardware.numa)
         self.gpus = [[i for i in part if i not in taken] for part in by_gpu]

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.mig import Profile, profiles_of
 from swarm_iac.model.place.groups import AWAY_FROM, LEVELS, Group, Level
 from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
@@ -29,6 +30,8 @@ from swarm_iac.solver.snapshot.layout import (
     Budget,
 )
 
+#: The model of a card, and its memory [bytes].
+CardKind = tuple[str, int]
 #: No ceiling.
 ENDLESS = 1 << 60
 #: The scope of all replicas.
@@ -73,7 +76,8 @@ class WorkloadRequest:
     gpu_memory: int
     place: Where
     power: int | None  # per GPU [W]; None: the node's
-    share: int = WHOLE  # thousandths of its GPU; when it is less than a whole one, `need` names no GPU
+    share: int = WHOLE  # thousandths of each GPU that it has a part or a MIG instance of: then `need` names no GPU
+    profile: str = ""  # of the MIG instances that it asks for
     movable: bool = True  # may its replicas leave their nodes for others?
     #: By kind of group, the workloads that are kept away from it, or it from them.
     foes: tuple[tuple[Level, frozenset[str]], ...] = ()
@@ -100,7 +104,8 @@ class WorkloadRequest:
         object.__setattr__(self, "groups", (*self.place.groups, *named))
         object.__setattr__(self, "select", tuple(sorted(self.place.select.items())))
         object.__setattr__(self, "chain", self.chain or (of_user(self.user), CLUSTER))
-        object.__setattr__(self, "asked", (self.model, self.gpu_memory, self.teams, *self.place.each_node))
+        cut = (self.profile, self.share) if self.profile else ("", 0)
+        object.__setattr__(self, "asked", (self.model, self.gpu_memory, *cut, self.teams, *self.place.each_node))
 
     @property
     def together(self) -> Level | None:
@@ -132,13 +137,18 @@ class WorkloadRequest:
 
     @property
     def gpus(self) -> int:
-        """GPUs that it stands on."""
+        """GPUs that it stands on, or MIG instances."""
         return self.usage[ALL_GPUS] // self.share
 
     @property
     def shared(self) -> bool:
-        """May others stand on its GPU?"""
-        return self.share < WHOLE
+        """May others take turns with it on its GPU?"""
+        return self.share < WHOLE and not self.profile
+
+    @property
+    def in_pieces(self) -> bool:
+        """Are its GPUs counted card by card: is it a part of one, or MIG instances?"""
+        return self.share < WHOLE or bool(self.profile)
 
     @property
     def on_one(self) -> tuple[int, ...]:
@@ -162,6 +172,17 @@ class NodeCapacity:
     power: int
     #: GPUs, cores and memory of each NUMA node; empty where no workload asks for one.
     parts: tuple[tuple[int, int, int], ...] = ()
+    mig: bool = False  # may its GPUs be cut?
+
+    @property
+    def cards(self) -> CardKind:
+        """What kind of cards it has."""
+        return (self.model or "", self.gpu_memory)
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The MIG profiles that its cards may be cut into."""
+        return profiles_of(self.model or "", self.gpu_memory) if self.mig else {}
 
     @property
     def tainted(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
@@ -275,6 +296,16 @@ class Snapshot:
         return any(request.single for request in self.requests.values())
 
     @functools.cached_property
+    def milli(self) -> bool:
+        """Does any workload hold less than whole GPUs, so that they are counted in thousandths?"""
+        return any(request.in_pieces for request in self.requests.values())
+
+    @functools.cached_property
+    def cuts(self) -> bool:
+        """Does any workload ask for MIG instances?"""
+        return any(request.profile for request in self.requests.values())
+
+    @functools.cached_property
     def grouped(self) -> frozenset[str]:
         """The workloads that have rules on groups of nodes."""
         return frozenset(name for name, request in self.requests.items() if request.groups)
@@ -308,6 +339,7 @@ class Snapshot:
                     one.gpu_memory,
                     one.capacity,
                     one.parts,
+                    one.mig,
                     one.tainted,
                     *(one.labels.get(key) for key in sorted(labels)),
                 ),

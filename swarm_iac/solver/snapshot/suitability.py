@@ -40,6 +40,14 @@ def gpu_memory_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return request.gpu_memory <= host.gpu_memory
 
 
+def mig_profile_exists(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """x[w,n] = 0 unless no MIG profile is asked for, or the cards of n may be cut and have it, as large"""
+    if not request.profile:
+        return True
+    profile = host.profiles.get(request.profile)
+    return profile is not None and profile.part == request.share
+
+
 def numa_node_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """x[w,n] = 0 unless one NUMA node j of n has (gpus_w, cores_w, memory_w) ≤ (gpus, cores, memory)_j, for w on one of them.
 
@@ -91,6 +99,10 @@ def _first_taint(request: WorkloadRequest, host: NodeCapacity) -> str:
     return f"the taint {keeping_off(request, host)[0]}"
 
 
+def _uncut(request: WorkloadRequest, host: NodeCapacity) -> str:
+    return "other MIG profiles" if host.mig else "GPUs that may not be cut"
+
+
 def _untolerated(snapshot: Snapshot, request: WorkloadRequest) -> str:
     nodes = snapshot.nodes.values()
     counts = Counter(taint for host in nodes if _matches(request, host) for taint in keeping_off(request, host))
@@ -122,6 +134,11 @@ FIT = (
         fits=gpu_memory_suffices, path="each.gpus", judged="gpus_match_request",
         leaves="with GPUs as large", lacks="smaller GPUs",
         text=lambda _, request: f"needs GPUs of {Bytes(request.gpu_memory)} or more",
+    ),
+    NodeRule(
+        fits=mig_profile_exists, path="each.gpus", judged="instances_lie_where_cards_allow",
+        leaves="whose GPUs may be cut so", lacks=_uncut,
+        text=lambda _, request: f"needs MIG instances {request.profile}, and the nodes that would do may not cut their GPUs so",
     ),
     NodeRule(
         fits=numa_node_suffices, path="place.numa", judged="replicas_are_on_one_numa_node",
@@ -185,6 +202,7 @@ def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozens
                 host.model,
                 host.gpu_memory,
                 host.numa,
+                host.mig,
                 host.tainted,
                 *(host.labels.get(label) for label in request.place.labels),
             )

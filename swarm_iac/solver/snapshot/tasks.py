@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from swarm_iac.model.device import gpu
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.solver.packing.kept_parts import Cards
+from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import CORES, GPUS
-from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, open_to
 from swarm_iac.solver.snapshot.value import loads, size
 
@@ -39,14 +41,19 @@ class Task:
     widest: int | None = None  # None: every suitable node; else the best so many for each workload
     #: Cards of the free parts of GPUs that may stay where they stand, by node and workload.
     cards: dict[str, dict[str, Counter[int]]] = field(default_factory=dict)
+    #: The same of free replicas with MIG instances: what each holds.
+    instances: dict[str, dict[str, list[Held]]] = field(default_factory=dict)
 
     def on_cards(self, node: str) -> Cards:
         """The node's cards, and which of the free parts hold which."""
         return Cards(max(0, self.base.free[node][GPUS]), self.base.partial(node), self.cards.get(node, {}))
 
-    def own_cards(self, workload: str, node: str) -> list[int]:
-        """The card of each of the workload's free parts of GPUs that may stay on the node."""
-        return sorted(self.cards.get(node, {}).get(workload, Counter()).elements())
+    def own_cards(self, workload: str, node: str) -> list[Held]:
+        """What each of the workload's free replicas holds that has pieces of GPUs and may stay on the node."""
+        if instances := self.instances.get(node, {}).get(workload):
+            return instances
+        share = self.snapshot.requests[workload].share
+        return [(gpu(card, share),) for card in sorted(self.cards.get(node, {}).get(workload, Counter()).elements())]
 
     def home(self, workload: str, node: str) -> int:
         """How many free replicas of the workload stood on the node and may stay there."""
@@ -71,7 +78,8 @@ class Classified:
 
 def same_size(request: WorkloadRequest, allocation: Allocation) -> bool:
     """Does the allocation hold exactly what one replica asks for now?"""
-    return held_of(allocation) == request.size and all(one.part == request.share for one in allocation.gpus)
+    alike = all((one.profile, one.part) == (request.profile, request.share) for one in allocation.gpus)
+    return alike and held_of(allocation) == request.size
 
 
 def classify(snapshot: Snapshot) -> Classified:
@@ -101,12 +109,14 @@ def classify(snapshot: Snapshot) -> Classified:
             cpus = taken.setdefault((host.name, "cpu"), set())
             # A card may be held by several, as long as each holds only a part of it and there is so much left.
             open_ = {card for card, left in capacity.partial(host.name).items() if request.shared and left >= request.share}
-            devices = _free(allocation.cards, host.capacity[GPUS], gpus - open_) and _free(
-                allocation.cpus, host.capacity[CORES], cpus
-            )
+            if request.profile:
+                there = same_size(request, allocation) and _in_position(capacity, request, host, allocation.gpus, gpus)
+            else:
+                there = _free(allocation.cards, host.capacity[GPUS], gpus - open_)
+            devices = there and _free(allocation.cpus, host.capacity[CORES], cpus)
             devices = devices and all(numa < snapshot.stack.hardware_of(host.name).numa for numa in allocation.numa)
             if devices and same_size(request, allocation) and capacity.most(request, host) > 0:
-                capacity.take(request, host, 1, allocation.cards)
+                capacity.take(request, host, 1, allocation.gpus)
                 gpus.update(allocation.cards)
                 cpus.update(allocation.cpus)
                 classified.stay[allocation.name] = allocation
@@ -121,6 +131,15 @@ def _with_gangs(snapshot: Snapshot, classified: Classified) -> Classified:
     torn = {name for name, ones in snapshot.running.items() if snapshot.requests[name].gang and stays[name] < len(ones)}
     stay = {name: a for name, a in classified.stay.items() if a.workload not in torn}
     return Classified(stay, {name: a for name, a in (classified.soft | classified.stay).items() if name not in stay})
+
+
+def _in_position(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, held: Held, taken: set[int]) -> bool:
+    """May all these MIG instances lie where they are? `taken`: cards that somebody has already, cut ones as well."""
+    profile, cut = host.profiles.get(request.profile), capacity.cuts.get(host.name)
+    others = taken - (cut.fixed.keys() if cut else set())
+    mine = profile is not None and all(one.start in profile.starts and one.size == profile.size for one in held)
+    there = all(one.index < host.capacity[GPUS] and one.index not in others for one in held)
+    return mine and there and capacity.has_free(request, host, held)
 
 
 def _free(wanted: tuple[int, ...], size: int, taken: set[int]) -> bool:
@@ -163,7 +182,7 @@ def around(
             stay[pair] += 1
         elif left[pair] > 0:
             left[pair] -= 1
-            base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], 1, allocation.cards)
+            base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], 1, allocation.gpus)
         else:
             moved += 1
             if not snapshot.requests[pair[0]].movable:
@@ -183,6 +202,7 @@ def around(
         budget=max(0, int(snapshot.stack.solve.moves) - moved),
         nodes=nodes | targets,
         cards=_cards(snapshot, (a for a in classified.stay.values() if (a.workload, a.node) in movable)),
+        instances=instances_of(snapshot, (a for a in classified.stay.values() if (a.workload, a.node) in movable)),
     )
 
 
@@ -190,7 +210,7 @@ def _task(snapshot: Snapshot, classified: Classified, fixed: set[str]) -> Task:
     base = FreeCapacity(snapshot)
     for name in sorted(fixed):
         allocation = classified.stay[name]
-        base.take(snapshot.requests[allocation.workload], snapshot.nodes[allocation.node], 1, allocation.cards)
+        base.take(snapshot.requests[allocation.workload], snapshot.nodes[allocation.node], 1, allocation.gpus)
     free = {n: rest for n, request in snapshot.requests.items() if (rest := request.members - base.counts[n].total()) > 0}
     return Task(
         snapshot=snapshot,
@@ -201,6 +221,7 @@ def _task(snapshot: Snapshot, classified: Classified, fixed: set[str]) -> Task:
         running=Counter({n: len(found) - base.counts[n].total() for n, found in snapshot.running.items() if n in free}),
         budget=int(snapshot.stack.solve.moves),
         cards=_cards(snapshot, (a for name, a in classified.stay.items() if name not in fixed)),
+        instances=instances_of(snapshot, (a for name, a in classified.stay.items() if name not in fixed)),
     )
 
 
@@ -209,6 +230,15 @@ def _cards(snapshot: Snapshot, free: Iterable[Allocation]) -> dict[str, dict[str
     for a in free:
         if snapshot.requests[a.workload].shared:
             found.setdefault(a.node, {}).setdefault(a.workload, Counter())[a.cards[0]] += 1
+    return found
+
+
+def instances_of(snapshot: Snapshot, free: Iterable[Allocation]) -> dict[str, dict[str, list[Held]]]:
+    """The MIG instances that each of these holds, by node and workload."""
+    found: dict[str, dict[str, list[Held]]] = {}
+    for a in free if snapshot.cuts else ():
+        if snapshot.requests[a.workload].profile:
+            found.setdefault(a.node, {}).setdefault(a.workload, []).append(a.gpus)
     return found
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from swarm_iac.errors import Problem
-from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.stack import DEPTH, Stack
@@ -275,15 +274,7 @@ class _Checker:
             self.say(f"{path}.each.vcpus", "a replica needs some CPU to run on", "write at least 0.001")
         if not each.memory:
             self.say(f"{path}.each.memory", "a replica needs some memory", "write a size such as 1 GB")
-        for field in ("gpu_power", "gpu_clock"):
-            if getattr(each, field) is not None and not each.gpus.count:
-                self.say(f"{path}.each.{field}", "this replica has no GPU to set", "ask for `gpus`, or delete the key")
-            elif getattr(each, field) is not None and each.gpus.share < WHOLE:
-                message = f"a GPU that is shared runs as its node says, and this replica has {each.gpus.share} of one"
-                self.say(f"{path}.each.{field}", message, f"set `{field}` in the node's `tuning`, or ask for a whole GPU")
-        if not workload.movable and each.gpus.count and each.gpus.share < WHOLE:
-            hint = "ask for a whole GPU, or leave `movable` out"
-            self.say(f"{path}.movable", "a part of a GPU changes its card when others need that, so it is movable", hint)
+        self.gpus(path, workload)
         if workload.network.between is not None and workload.gang is None:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
         for one in workload.place.groups:
@@ -294,6 +285,22 @@ class _Checker:
                     and LEVELS.index(one.level) <= LEVELS.index(other.level)
                 ):
                     self.say(f"{path}.place.{one.of.key}", f"{one} contradicts {other}", "keep one of the two")
+
+    def gpus(self, path: str, workload: Workload) -> None:
+        each = workload.each
+        for field in ("gpu_power", "gpu_clock"):
+            if getattr(each, field) is not None and not each.gpus.count:
+                self.say(f"{path}.each.{field}", "this replica has no GPU to set", "ask for `gpus`, or delete the key")
+            elif getattr(each, field) is not None and not each.gpus.whole:
+                has = f"{each.gpus}" if each.gpus.profile else f"{each.gpus.share} of one"
+                message = f"a GPU that is shared runs as its node says, and this replica has {has}"
+                self.say(f"{path}.each.{field}", message, f"set `{field}` in the node's `tuning`, or ask for a whole GPU")
+        if each.gpus.profile and workload.place.numa is not None:
+            hint = "ask for whole GPUs, or leave `numa` out"
+            self.say(f"{path}.place.numa", "MIG instances cannot be bound to one NUMA node yet", hint)
+        if not workload.movable and each.gpus.count and not each.gpus.whole:
+            hint = "ask for a whole GPU, or leave `movable` out"
+            self.say(f"{path}.movable", "a part of a GPU changes its card when others need that, so it is movable", hint)
 
     def running(self, path: str, workload: Workload) -> None:
         run = workload.run

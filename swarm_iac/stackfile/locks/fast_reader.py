@@ -22,8 +22,8 @@ Read = tuple[list[Allocation], list[Unplaced], dict[str, str], dict[str, str]]
 
 _NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
-#: A part of a GPU is "3:0.25".
-_GPU = r'(?:[0-9]{1,5}|"[0-9]{1,5}:0\.[0-9]{1,3}")'
+#: A part of a GPU is "3:0.25", a MIG instance "3:1g.10gb@0/8".
+_GPU = r'(?:[0-9]{1,5}|"[0-9]{1,5}:(?:0\.[0-9]{1,3}|[1-7]g\.[0-9]{1,3}gb@[0-7](?:-[0-7])?/[48])")'
 _GPUS = rf"\[({_GPU}(?:, {_GPU})*)\]"
 _LIST = r"\[([0-9]{1,5}(?:, [0-9]{1,5})*)\]"
 #: Whole ones, vCPUs, and text with a unit: as a bare number that would be read as YAML reads numbers.

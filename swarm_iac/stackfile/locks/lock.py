@@ -60,7 +60,9 @@ class _Replica(Value):
     workload: Name = Field(description="The workload.")
     node: Name = Field(description="The node.")
     user: Account | None = Field(default=None, description="Whose it is.")
-    gpus: tuple[Device, ...] = Field(default=(), description='GPUs by number; "3:0.25" is a part of one.')
+    gpus: tuple[Device, ...] = Field(
+        default=(), description='GPUs by number; "3:0.25" is a part of one, "3:1g.10gb@0/8" a MIG instance.'
+    )
     cpus: tuple[Core, ...] = Field(default=(), description="Pinned CPUs.")
     numa: tuple[Core, ...] = Field(default=(), description="NUMA nodes.")
 

@@ -52,7 +52,7 @@ def size(workload: Workload) -> tuple[int, ...]:
     each, network = workload.each, workload.network
     between = int(network.between or 0)
     return (
-        each.gpus.count * int(each.gpus.share),
+        each.gpus.count * each.gpus.part,
         int(each.vcpus) // 1000 if each.pinned else 0,
         int(each.vcpus),
         int(each.memory),
@@ -77,6 +77,8 @@ def suits(stack: Stack, workload: Workload, node: str) -> bool:
     if not gpus.count:
         return True
     model = gpus.model is None or hardware.gpus.model in gpus.model.split("|")
+    if gpus.profile and gpus.profile not in hardware.profiles:
+        return False
     return model and int(gpus.memory or 0) <= int(hardware.gpu_memory)
 
 
@@ -243,8 +245,13 @@ def _devices(stack: Stack, node: str, ones: list[Allocation], kept: frozenset[st
         if asked and len(lies(stack, a) | {*a.numa}) > 1:
             yield Finding("numa single", f"{a.name} is on several NUMA nodes of {node}", frozenset({a.name}))
     for gpu, owners in cards.items():
-        share = sum(one.part for a in owners for one in a.gpus if one.index == gpu)
-        if not 0 <= gpu < hardware.gpus.count or share > 1000:
+        ones_there = [one for a in {a.name: a for a in owners}.values() for one in a.gpus if one.index == gpu]
+        slices = [place for one in ones_there if one.profile for place in range(one.start, one.start + one.size)]
+        share = sum(one.part for one in ones_there) + 1000 * bool(slices) * any(not one.profile for one in ones_there)
+        twice = len(slices) > len({*slices}) or any(
+            one.start not in hardware.profiles[one.profile].starts for one in ones_there if one.profile
+        )
+        if not 0 <= gpu < hardware.gpus.count or share > 1000 or twice:
             text = f"GPU {gpu} of {hardware.gpus.count} of {node} is held by {_some(owners)}"
             yield Finding("gpu owner", text, frozenset(a.name for a in owners))
     for cpu, owners in cores.items():

@@ -54,6 +54,9 @@ def filled(seed: int, machines: int) -> Drawn:
         if parts:
             beyond(rng, drawn, name)
     ranges.some(seed, drawn)
+    cut = random.Random(f"slices instances {seed}")
+    if chance(cut, 0.15):
+        drawn.profiles = {name: cut.randrange(60) for name in data["workloads"] if chance(cut, 0.6)}
     return drawn
 
 

@@ -23,7 +23,7 @@ Edit = Callable[[random.Random, Drawn], str]
 def edited(drawn: Drawn, seed: int, number: int, attempt: int = 0) -> tuple[Drawn, str]:
     """The fleet after edit `number`, and what was changed."""
     rng = random.Random(f"edit {seed} {number} {attempt}")
-    after = Drawn(copy.deepcopy(drawn.data), drawn.today, dict(drawn.shares), dict(drawn.models))
+    after = Drawn(copy.deepcopy(drawn.data), drawn.today, dict(drawn.shares), dict(drawn.models), dict(drawn.profiles))
     words: list[str] = []
     count = rng.choice([1, 1, 1, 1, 1, 2, 3])
     while len(words) < count:

@@ -92,7 +92,7 @@ class Free:
             for i, value in enumerate((use[4], use[5], self._watts(workload, a.node))):
                 self.racks[rack][i] -= sign * value
         for one in a.gpus:
-            self.cards[a.node][one.index] += sign * one.part
+            self.cards[a.node][one.index] += sign * (1000 if one.profile else one.part)
         self.cores[a.node] ^= set(a.cpus)
         if a.ended:  # its files are all that is there
             return

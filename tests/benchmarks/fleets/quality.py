@@ -97,7 +97,7 @@ def counted_moves(stays: Staying, now: Placement, stack: Stack) -> list[Allocati
         if name in stays.loose:
             continue  # its gang loses a member and starts anew
         one = after.get(name)
-        part = stack.workloads[a.workload].each.gpus.share < 1000
+        part = not stack.workloads[a.workload].each.gpus.whole
         if one is not None and (one.node != a.node or (part and one.gpus != a.gpus)):
             found.append(a)
     return found
@@ -143,7 +143,7 @@ def _no_narrower(a: Allocation, one: Allocation) -> bool:
 
 
 def _devices(stack: Stack, free: Free, a: Allocation, one: Allocation) -> Iterator[Finding]:
-    part = stack.workloads[a.workload].each.gpus.share < 1000
+    part = not stack.workloads[a.workload].each.gpus.whole
     free.take(one, -1)
     if not part or free.could_have(a, a.node):
         text = f"{a.name} stays on {a.node} with other devices: {_of(a)}, then {_of(one)}"
@@ -379,7 +379,7 @@ def _placed(stack: Stack, now: Placement, level: str, what: str) -> int:
     ones = [w for w in ones if w.priority == level]
     if what == "replicas":
         return len(ones)
-    return sum(w.each.gpus.count * (w.each.gpus.share if what == "gpu_milli" else 1) for w in ones)
+    return sum(w.each.gpus.count * (w.each.gpus.part if what == "gpu_milli" else 1) for w in ones)
 
 
 def told_moves(stack: Stack, last: Placement, now: Placement, told: dict[str, tuple[str, str]]) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swarm_iac.model import deadline
+from swarm_iac.model.gpus.mig import MODELS, profile_names, profiles_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.load import loads
 from swarm_iac.units import GpuCount
@@ -32,13 +33,15 @@ Data = dict[str, Any]
 class Drawn:
     """One fleet: the file's data, and what a file cannot say yet.
 
-    `shares`: thousandths of its GPU that a workload asks for; `models`: several GPU models that it may have.
+    `shares`: thousandths of its GPU that a workload asks for; `models`: several GPU models that it may have; `profiles`: it asks
+    for a MIG instance of its model instead, of one of its profiles, and all cards may be cut that can be.
     """
 
     data: Data
     today: datetime.date
     shares: dict[str, int] = field(default_factory=dict)
     models: dict[str, str] = field(default_factory=dict)
+    profiles: dict[str, int] = field(default_factory=dict)
 
     def stack(self, file: str = "stacks/drawn.yaml") -> Stack:
         """What the product reads in the written file, with deadlines resolved. Raises StackFileError."""
@@ -55,7 +58,28 @@ class Drawn:
                 update["model"] = self.models[name]
             gpus = workload.each.gpus.model_copy(update=update)
             changed[name] = workload.model_copy(update={"each": workload.each.model_copy(update={"gpus": gpus})})
-        return stack.model_copy(update={"workloads": stack.workloads | changed}) if changed else stack
+        stack = stack.model_copy(update={"workloads": stack.workloads | changed}) if changed else stack
+        return self._cut(stack) if self.profiles else stack
+
+    def _cut(self, stack: Stack) -> Stack:
+        able = {
+            name for name, one in stack.hardware.items() if one.gpus.count and profiles_of(one.gpus.model or "", one.gpu_memory)
+        }
+        hardware = {name: one.model_copy(update={"mig": name in able}) for name, one in stack.hardware.items()}
+        workloads = dict(stack.workloads)
+        for name, turn in self.profiles.items():
+            one = workloads.get(name)
+            model = one.each.gpus.model if one is not None else None
+            if one is None or model not in MODELS or not one.each.gpus.whole or one.each.gpus.count > 2:
+                continue
+            shapes = [hardware[key] for key in sorted(able) if hardware[key].gpus.model == model]
+            names = [each for each in profile_names(model) if any(each in shape.profiles for shape in shapes)]
+            if names:
+                gpus = one.each.gpus.model_copy(update={"profile": names[turn % len(names)], "memory": None})
+                each = one.each.model_copy(update={"gpus": gpus, "gpu_power": None, "gpu_clock": None})
+                place = one.place.model_copy(update={"numa": None})
+                workloads[name] = one.model_copy(update={"each": each, "place": place, "movable": True})
+        return stack.model_copy(update={"hardware": hardware, "workloads": workloads})
 
 
 def text_of(data: Data) -> str:

@@ -7,17 +7,20 @@ import grp
 import os
 import re
 import stat
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set, Tuple
 
 from .. import device
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, unit_name
+from . import instances
 
 GROUP = "swarm-gpu"
 #: How SliceState calls it when the files of its cards are wider than `protect` leaves them.
 OPEN = "gpus_open"
 #: What CUDA needs beside the cards.
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+#: Where the files of MIG instances begin.
+CAPS = "/dev/nvidia-caps/"
 #: The driver's own files; also loaded when it makes its device files anew.
 MODPROBE = "/etc/modprobe.d/swarm-gpu.conf"
 TMPFILES = "/etc/tmpfiles.d/swarm-gpu.conf"
@@ -38,6 +41,8 @@ def properties(context: Context, gpus: List[device.Plain]) -> List[str]:
     lines = ["DevicePolicy=closed"]
     if gpus:
         lines += [systemd.setting("DeviceAllow", node_of(context, index), "rw") for index in device.cards(gpus)]
+        files = sorted({path for one in device.gpus(gpus) for path in instances.known(context, one).get("files", ())})
+        lines += [systemd.setting("DeviceAllow", path, "r") for path in files]
         lines += [systemd.setting("DeviceAllow", path, "rw") for path in CONTROL]
     return lines
 
@@ -63,7 +68,7 @@ def observed(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dic
 
 def protect(context: Context) -> List[Change]:
     """Device files for root and the group alone, now and when the driver makes them anew; users' sessions without."""
-    cards = _files(context)
+    cards = [*_files(context), *_capabilities(context)]
     if not cards:
         return []
     changes: List[Change] = []
@@ -78,7 +83,8 @@ def protect(context: Context) -> List[Change]:
                 os.chown(context.path(path), 0, gid)
                 os.chmod(context.path(path), 0o660)
     context.write(MODPROBE, f"options nvidia NVreg_DeviceFileUID=0 NVreg_DeviceFileGID={gid} NVreg_DeviceFileMode=0660\n")
-    context.write(TMPFILES, f"z /dev/nvidia* 0660 root {GROUP}\n")
+    # Not the folder /dev/nvidia-caps, which everybody has to get through to their own files.
+    context.write(TMPFILES, f"z /dev/nvidia[!-]* 0660 root {GROUP}\nz /dev/nvidia-[!c]* 0660 root {GROUP}\n")
     written = context.write(USERS, user_policy(context.read("/proc/devices") or ""))
     # Root's own sessions administer the machine (this program comes over ssh): they keep every device.
     written = context.write(ROOT_USER, "[Slice]\nDevicePolicy=auto\nDeviceAllow=\n") or written
@@ -105,6 +111,16 @@ def _files(context: Context) -> List[str]:
     return [path for path in found if stat.S_ISCHR(os.stat(context.path(path)).st_mode)]
 
 
+def _capabilities(context: Context) -> List[str]:
+    """The files of the MIG instances that allocations hold."""
+    found = {path for one in context.ledger.instances().values() for path in one.get("files", ())}
+    return [
+        path
+        for path in sorted(found)
+        if os.path.exists(context.path(path)) and stat.S_ISCHR(os.stat(context.path(path)).st_mode)
+    ]
+
+
 def _group(context: Context) -> int:
     try:
         return grp.getgrnam(GROUP).gr_gid
@@ -118,20 +134,37 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[de
     """The cards that its slice may open; the kernel's own rules cannot be read back, so systemd's.
 
     A device file is open or not, so a card that is recorded as held in part reads as that part; any other is whole. A
-    slice that is not closed reads as every card of the machine: that is the truth.
+    slice that is not closed reads as every card of the machine: that is the truth. A MIG instance is read where it is, its
+    files may be opened, and those of no other are.
     """
-    held = device.parts(recorded.get("gpus") or ())
-    return [device.Device("gpu", index, held.get(index, device.WHOLE)).plain for index in _open(context, allocation)]
+    held = device.gpus(recorded.get("gpus") or ())
+    cut = {one.index for one in held if one.profile}
+    parts = {one.index: one.part for one in held if not one.profile}
+    cards, files = _open(context, allocation)
+    found = [device.Device("gpu", index, parts.get(index, device.WHOLE)) for index in cards if index not in cut]
+    mine = [one for one in held if one.profile and one.index in cards]
+    there = instances.live(context) if mine else {}
+    known = {one: instances.known(context, one) for one in mine}
+    whole = [
+        one for one in mine
+        if known[one].get("uuid") and there.get((one.index, one.start, one.size)) == known[one]["uuid"]
+        if files.issuperset(known[one].get("files", ()))
+    ]  # fmt: skip
+    if files - {path for each in known.values() for path in each.get("files", ())}:
+        whole = []  # it may open what is another's
+    return [one.plain for one in sorted((*found, *whole))]
 
 
-def _open(context: Context, allocation: str) -> List[int]:
+def _open(context: Context, allocation: str) -> Tuple[List[int], Set[str]]:
+    """The cards, and the files of MIG instances."""
     shown = systemd.show(context, unit_name(allocation) + ".slice")
     cards = [path for path in _files(context) if re.fullmatch(r"/dev/nvidia[0-9]+", path)]
     index_of = {node_of(context, number): number for number in range(len(cards))}
     if shown.get("DevicePolicy") not in ("closed", "strict"):
-        return sorted(index_of.values())
+        return sorted(index_of.values()), set()
     allowed = [line.split()[0] for line in shown.get("DeviceAllow", "").splitlines() if line.strip()]
-    return sorted(index_of[path] for path in allowed if path in index_of)
+    files = {path for path in allowed if path.startswith(CAPS)}
+    return sorted(index_of[path] for path in allowed if path in index_of), files
 
 
 def wide(context: Context, gpus: List[device.Plain]) -> bool:

@@ -84,11 +84,12 @@ class Card:
         least, most = _or(self.power_range, [0, 0], nvml)
         default = _or(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle), 0, nvml)
         processes = _or(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [], nvml)
+        cut = _or(lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0, nvml)
         return {
             "index": self.index, "pci": self.pci, "uuid": nvml.nvmlDeviceGetUUID(handle),
             "model": nvml.nvmlDeviceGetName(handle), "memory": self.memory(),
             "numa": self._numa(), "power_min_w": least, "power_max_w": most, "power_default_w": default // 1000,
-            "processes": [describe(process.pid) for process in processes],
+            "processes": [describe(process.pid) for process in processes], **({"mig": True} if cut else {}),
         }  # fmt: skip
 
     def memory(self) -> int:

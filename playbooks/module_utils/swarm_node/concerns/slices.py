@@ -11,7 +11,7 @@ from .. import device
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, differences, unit_name
 from ..records import holdings
-from . import devices, gpus
+from . import devices, gpus, instances
 
 CGROUPS = "/sys/fs/cgroup/swarm.slice"
 #: The slice above all others.
@@ -64,16 +64,24 @@ def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     whole = holdings.of(context, allocation, want)
     holdings.nobody_elses(context, allocation, whole)
     claimed = context.ledger.get("allocations", allocation, "slice") is not None
-    held = device.parts(context.ledger.get("allocations", allocation, "gpus") or () if claimed else ())
-    taken = [one.index for one in device.gpus(whole.get("gpus") or ()) if held.get(one.index, 0) < one.part]
+    before = device.gpus(context.ledger.get("allocations", allocation, "gpus") or ()) if claimed else []
+    wanted = device.gpus(whole.get("gpus") or ())
+    taken = [one.index for one in wanted if not _had(before, one)]
     gpus.vacant(context, {index: [unit(allocation), *_beside(context, allocation, index)] for index in taken})
     # Claimed before it is made, so that a run killed half-way leaves nothing that nobody knows of.
     holdings.claim(context, allocation, whole)
     part = {"slice": whole.get("slice") or {}, "gpus": list(whole.get("gpus") or ())}
+    cut = instances.make(context, wanted)
     changes = apply(context, allocation, part) + devices.apply(context, allocation, part)
     context.ledger.record("allocations", allocation, "slice", value=part["slice"])
     context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
-    return changes
+    return cut + changes + instances.unmake(context, [one for one in before if one not in wanted])
+
+
+def _had(before: List[device.Device], one: device.Device) -> bool:
+    """Had it that already, or more of it?"""
+    same = (each for each in before if each.index == one.index)
+    return one in before if one.profile else any(not each.profile and each.part >= one.part for each in same)
 
 
 def _beside(context: Context, allocation: str, index: int) -> List[str]:
@@ -85,7 +93,8 @@ STEPS = {"slice": _step}
 
 
 def boot(context: Context, allocation: str, recorded: Dict[str, Any]) -> None:
-    """Make it again."""
+    """Make it again, and before it the MIG instances that it may use: a reboot takes them away."""
+    instances.make(context, device.gpus(recorded.get("gpus") or ()))
     apply(context, allocation, {"slice": recorded["slice"], "gpus": recorded.get("gpus") or []})
 
 
@@ -277,7 +286,9 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     gone = systemd.drop_file(context, unit(allocation))
     if (_protect(context, {allocation: None}) or gone) and not context.check:
         context.act(["systemctl", "daemon-reload"], timeout=120)
-    return [{"path": f"allocations.{allocation}.slice", "old": recorded.get("slice"), "new": None}] if there or gone else []
+    cut = instances.unmake(context, device.gpus(recorded.get("gpus") or ()))
+    slice_ = [{"path": f"allocations.{allocation}.slice", "old": recorded.get("slice"), "new": None}] if there or gone else []
+    return slice_ + cut
 
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:

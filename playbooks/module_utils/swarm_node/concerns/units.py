@@ -14,7 +14,7 @@ from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, Pending, differences, unit_name
 from ..records import holdings
 from ..workload import confine, launch, lives, probes, secrets
-from . import accounts, devices, slices
+from . import accounts, devices, instances, slices
 from .directories import KINDS, directory
 
 HOLDER = ["/bin/sleep", "infinity"]
@@ -66,7 +66,9 @@ def command_line(want: Dict[str, Any]) -> List[str]:
 
 def own_environment(context: Context, allocation: str, gpus: List[device.Plain]) -> Dict[str, str]:
     """What every workload is told of its place."""
-    cards = ",".join(str(index) for index in device.cards(gpus))
+    cut = [str(instances.known(context, one).get("uuid", "")) for one in device.gpus(gpus) if one.profile]
+    # CUDA takes the instances of one kind by name, and of cards their numbers.
+    cards = ",".join(cut or [str(index) for index in device.cards(gpus)])
     # Inside its slice only these cards can be opened, yet CUDA counts all files; so it is told which.
     found = {f"{OURS}ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
     found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
@@ -79,7 +81,7 @@ def _part(context: Context, gpus: List[device.Plain]) -> Dict[str, str]:
     found = {}
     for one in device.gpus(gpus):
         memory = context.ledger.data["gpus_memory"].get(str(one.index))
-        if one.part != device.WHOLE:
+        if one.part != device.WHOLE and not one.profile:
             found[f"{OURS}GPU_SHARE"] = device.share(one.part)
             known = isinstance(memory, int) and memory > 0
             found.update({f"{OURS}GPU_MEMORY": str(memory * one.part // device.WHOLE)} if known else {})  # [bytes]

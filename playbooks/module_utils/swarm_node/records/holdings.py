@@ -16,17 +16,18 @@ def of(context: Context, allocation: str, want: Dict[str, Any]) -> Dict[str, Any
 def nobody_elses(context: Context, allocation: str, whole: Dict[str, Any]) -> None:
     """Refuse a GPU of which others hold too much."""
     for one in device.gpus(whole.get("gpus") or ()):
-        held = holders(context, allocation, one.index)
-        if one.part + sum(held.values()) > device.WHOLE:
-            names = " and ".join(sorted(held))
+        mine, others = one.held(), holders(context, allocation, one.index)
+        total = {eighth: part + sum(held.get(eighth, 0) for held in others.values()) for eighth, part in mine.items()}
+        if max(total.values()) > device.WHOLE:
+            names = " and ".join(sorted(name for name, held in others.items() if not mine.keys().isdisjoint(held)))
             raise NodeError(f"gpu {one.index} is held by {names}; it must be released first")
 
 
-def holders(context: Context, allocation: str, index: int) -> Dict[str, int]:
-    """Who else holds that GPU, or a part of it, and how much. [thousandths]"""
+def holders(context: Context, allocation: str, index: int) -> Dict[str, Dict[int, int]]:
+    """Who else holds that GPU, or a part or MIG instances of it, and how much of each of its eighths. [thousandths]"""
     others = {name: state for name, state in (context.ledger.get("allocations") or {}).items() if name != allocation}
-    held = {name: device.parts(state.get("gpus") or ()).get(index, 0) for name, state in others.items()}
-    return {name: part for name, part in held.items() if part}
+    held = {name: device.held(state.get("gpus") or (), index) for name, state in others.items()}
+    return {name: parts for name, parts in held.items() if parts}
 
 
 def claim(context: Context, allocation: str, whole: Dict[str, Any]) -> None:

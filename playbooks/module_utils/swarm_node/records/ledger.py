@@ -27,9 +27,10 @@ class Busy(NodeError):
 
 
 class Ledger:
-    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, originals, rollout_failures}.
+    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, mig, originals, rollout_failures}.
 
-    `state` has the shape of NodeState and holds what is managed here; `originals` what stood there before us;
+    `state` has the shape of NodeState and holds what is managed here; `mig` what is known of each MIG instance of it, where there
+    are any; `originals` what stood there before us;
     `rollout_failures` what a roll-out tried here in vain: {path: {value, why, serial}}.
     """
 
@@ -100,6 +101,24 @@ class Ledger:
             place.pop(path[-1], None)
         else:
             place[path[-1]] = value
+        self.save()
+
+    # -- what NVML calls it
+
+    def instances(self) -> Dict[str, Dict[str, Any]]:
+        """What is known of each MIG instance, by how the device is written: {ours, uuid, files}."""
+        found: Dict[str, Dict[str, Any]] = self.data.get("mig") or {}
+        return found
+
+    def know_instance(self, plain: str, value: Optional[Dict[str, Any]]) -> None:
+        """Keep what is known of one, and save. None: it is gone."""
+        if self.instances().get(plain) == value:
+            return
+        every = self.data.setdefault("mig", {})
+        if value is None:
+            del every[plain]
+        else:
+            every[plain] = value
         self.save()
 
     # -- what failed
@@ -209,6 +228,7 @@ _TABLES = {
     "state": dict,
     "gpus_pci": dict,
     "gpus_memory": dict,
+    "mig": dict,
     "originals": dict,
     "rollout_failures": dict,
     "rollout": dict,
@@ -226,7 +246,7 @@ def _wrong(data: Any) -> str:
     owner = isinstance(data.get("lineage"), str) and isinstance(data.get("fleet"), str) and shape.natural(data.get("serial"))
     if "lineage" in data and not owner:
         return "whose it is cannot be read"
-    wrong = shape.wrong(data, _TABLES)
+    wrong = shape.wrong(data, _TABLES) or shape.instances(data, "")
     if wrong:
         return wrong
     state = data.get("state") or {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.packing.kept_parts import Beside, beside
 from swarm_iac.solver.snapshot.layout import GPUS
@@ -34,6 +35,7 @@ def _hold(fleet: FleetModel, node: str, shares: dict[str, int], found: Beside) -
     """What the cards carry is what stands on the node, and whole GPUs have the cards that parts leave empty."""
     for share, placed in found.placed.items():
         fleet.model.add(sum(fleet.x[name, node] for name in shares if shares[name] == share) == sum(placed))
-    names = [name for name in fleet.by_node[node] if name not in shares]
-    whole = sum(fleet.x[name, node] * fleet.request(name).need[GPUS] for name in names)
-    fleet.model.add(whole + sum(found.opened) <= max(0, fleet.task.base.free[node][GPUS]))
+    names = [name for name in fleet.by_node[node] if not fleet.request(name).in_pieces]
+    whole = [fleet.x[name, node] * fleet.request(name).need[GPUS] for name in names]
+    terms = [*whole, *found.opened, *fleet.cut_cards.get(node, [])]
+    fleet.model.add(cp_model.LinearExpr.sum(terms) <= max(0, fleet.task.base.free[node][GPUS]))

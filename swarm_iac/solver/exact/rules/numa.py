@@ -83,7 +83,7 @@ class _Node:
         if i == MEMORY:
             return int(a.memory) if a.numa == (j,) else 0
         own, of = (a.cards, self.free.all_gpus[j]) if i == GPUS else (a.cpus, self.free.all_cpus[j])
-        return 0 if i == GPUS and self.fleet.request(a.workload).shared else sum(one in of for one in own)
+        return 0 if i == GPUS and self.fleet.request(a.workload).in_pieces else sum(one in of for one in own)
 
     def _laid(self, name: str, j: int) -> Callable[[Values], int]:
         def count(values: Values) -> int:

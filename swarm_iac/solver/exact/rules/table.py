@@ -7,19 +7,21 @@ from functools import partial
 
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.exact.fleet_model import FleetModel
-from swarm_iac.solver.exact.rules import ceilings, gpu_parts, node, numa, rack, workload
+from swarm_iac.solver.exact.rules import ceilings, gpu_parts, mig, node, numa, rack, workload
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK
 
 Rule = Callable[[FleetModel], None]
 #: What the sum of a resource does not say, added right after it.
-BESIDE: dict[int, Rule] = {GPUS: gpu_parts.parts_fit_cards, MEMORY: numa.single_fits_numa_node}
+BESIDE: dict[int, tuple[Rule, ...]] = {
+    GPUS: (mig.instances_fit_cards, gpu_parts.parts_fit_cards),  # in this order: both take cards
+    MEMORY: (numa.single_fits_numa_node,),
+}
 
 
 def _on_nodes() -> Iterator[Rule]:
     for budget in NODE:
         yield partial(node.node_budget_holds, budget=budget)
-        if budget.place in BESIDE:
-            yield BESIDE[budget.place]
+        yield from BESIDE.get(budget.place, ())
 
 
 #: Added to every model, in this order.

@@ -1,0 +1,61 @@
+"""Why do MIG instances find no position, though so much of a card is free?"""
+
+from __future__ import annotations
+
+from swarm_iac.model.device import WHOLE, format_devices
+from swarm_iac.model.gpus.mig import SLICES
+from swarm_iac.model.placement import Reason
+from swarm_iac.solver.explain.counting import GPU_RULE, reach
+from swarm_iac.solver.packing.mig_instances import spots
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
+
+#: So many of those who lie on a card are named.
+NAMED = 7
+
+
+def format_instances(request: WorkloadRequest, count: int = 1) -> str:
+    """The MIG instances of so many replicas: `2 x H100/1g.10gb`."""
+    return f"{request.gpus * count} x {request.model}/{request.profile}"
+
+
+def no_position(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCapacity], those: str) -> Reason:
+    """How much of the emptiest cut card is free; where that would do by its sum, who lies where each position would be."""
+    cards = [(host, card, has) for host in nodes if (cut := capacity.cuts.get(host.name)) for card, has in cut.fixed.items()]
+    best = max(cards, key=lambda one: (-one[2].bit_count(), one[0].name, -one[1]), default=None)
+    whole = max((capacity.free[host.name][GPUS] for host in nodes), default=0)
+    size = request.share * SLICES // WHOLE
+    if whole > 0:
+        each = "card is" if whole == 1 else "cards are"
+        least = f"{those}at most {whole} whole {each} free on one"
+    elif best is None:
+        least = f"{those}no card that may be cut is free"
+    else:
+        host, card, has = best
+        free = SLICES - has.bit_count()
+        least = f"{those}the most that is free of a card is {free}/{SLICES} of its memory, on {host.name}"
+        if free >= size:
+            least += f", and {_positions(host, request)} free for it: {_lying(capacity, host.name, card)}"
+    more = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang else ""
+    path = f"workloads.{request.name}.{MACHINE[GPUS].key}"
+    return Reason(rule=GPU_RULE, text=f"needs {format_instances(request)} on one node{more}; {least}", path=path)
+
+
+def _positions(host: NodeCapacity, request: WorkloadRequest) -> str:
+    """As in `none of its 2 positions is`."""
+    count = len(spots(host.cards, request.profile))
+    return "its one position is not" if count == 1 else f"none of its {count} positions is"
+
+
+def _lying(capacity: FreeCapacity, node: str, card: int) -> str:
+    """Whose instances lie on the card, and where."""
+    found = sorted(
+        (one, name)
+        for (name, there), held in capacity.held.items()
+        for ones in held
+        for one in ones
+        if there == node and one.index == card and one.profile
+    )
+    texts = [f"{name} has {format_devices([one])}" for one, name in found[:NAMED]]
+    return ", ".join(texts)

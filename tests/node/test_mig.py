@@ -1,0 +1,175 @@
+"""Are MIG instances made, found, kept from others and removed? Against the stand-in for NVML, through the real binding."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swarm_node import device, shape
+
+from swarm_iac import assets
+from swarm_iac.model.device import Device
+from swarm_iac.sandbox.image import compile_stand_in
+from swarm_iac.sandbox.spec import NodeSpec
+
+_PREAMBLE = """
+import json, os, sys
+sys.path.insert(0, sys.argv[2])
+from swarm_node import device
+from swarm_node.concerns import devices, gpus, instances, units
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.program import step
+from swarm_node.records import holdings, ledger
+import pynvml as n
+root = sys.argv[3]
+def of(*written):
+    return [device.gpu(one) for one in written]
+def attempt(call, *args):
+    try:
+        return call(*args)
+    except NodeError as error:
+        return f"refused: {error}"
+with ledger.opened(check=False, root=root) as book:
+    context = Context(book, root=root)
+    make, unmake = (lambda *w: instances.make(context, of(*w))), (lambda *w: instances.unmake(context, of(*w)))
+    print(json.dumps(eval(sys.argv[1])))
+"""
+
+
+class Machine:
+    """Eight H100 in a folder of its own; each call is a process of its own, as each step is."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self.library, self.folder, self.root = library, folder, folder / "root"
+        for name in ("etc", "run", "root/dev"):
+            (folder / name).mkdir(parents=True)
+        (folder / "etc" / "gpus").write_text(NodeSpec("gpu-01", 1, "H100", 8).inventory())
+
+    def __call__(self, expression: str) -> Any:
+        found = {
+            "LD_LIBRARY_PATH": self.library.parent, "SWARM_NVML_ETC": self.folder / "etc", "SWARM_NVML_RUN": self.folder / "run",
+            "SWARM_NVML_DEV": self.root / "dev", "SWARM_NVML_PROC": self.root / "proc/driver/nvidia",
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", _PREAMBLE, expression, str(assets.playbooks() / "module_utils"), str(self.root)],
+            env={**os.environ, **{key: str(value) for key, value in found.items()}}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def driver(self) -> list[str]:
+        """What the stand-in has: cards in MIG mode, and (card, number, profile, start, compute instance)."""
+        file = self.folder / "run" / "mig"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_stand_in(tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1")
+
+
+@pytest.fixture
+def node(library: Path, tmp_path: Path) -> Machine:
+    return Machine(library, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "written", ["3:1g.10gb@0/8", "0:2g.20gb@2-3/8", "1:7g.80gb@0-7/8", "2:1g.6gb@3/4", "4095:4g.24gb@0-3/4"]
+)
+def test_an_instance_is_written_as_the_controller_writes_it(written: str) -> None:
+    one, theirs = device.gpu(written), Device.parse(written)
+    assert one.plain == theirs.plain == written
+    assert (one.index, one.part, one.profile, one.start, one.size) == (
+        theirs.index, theirs.part, theirs.profile, theirs.start, theirs.size,
+    )  # fmt: skip
+    assert [*one.held()] == [*theirs.slices]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["3:1g.10gb@8/8", "3:1g.10gb@3-2/8", "3:1g.10gb@0/7", "3:1g.10gb", "3:9g.10gb@0/8", "3:1g@0/8"]
+)
+def test_what_is_no_instance_is_refused_on_both_sides(wrong: str) -> None:
+    with pytest.raises(ValueError, match="is no GPU"):
+        device.gpu(wrong)
+    with pytest.raises(ValueError, match="is no GPU"):
+        Device.parse(wrong)
+    assert shape.instances({"mig": {wrong: {}}}, "")
+
+
+def test_the_first_cuts_the_card_and_the_last_makes_it_whole(node: Machine) -> None:
+    assert len(node("make('3:3g.40gb@4-7/8', '3:1g.10gb@0/8')")) == 2
+    assert node.driver() == ["mode 3", "at 3 1 9 4 3", "at 3 2 19 0 1"]
+    assert node("make('3:1g.10gb@0/8')") == [], "it is there already"
+    assert node("[unmake('3:1g.10gb@0/8'), book.instances()]")[1].keys() == {"3:3g.40gb@4-7/8"}
+    assert node.driver() == ["mode 3", "at 3 1 9 4 3"], "the other one is as it was"
+    assert node("[unmake('3:3g.40gb@4-7/8'), book.instances(), book.data['originals']]")[1:] == [{}, {}]
+    assert node.driver() == []
+
+
+def test_each_may_open_its_own_files_alone_and_is_told_its_own_name(node: Machine) -> None:
+    node("make('3:3g.40gb@4-7/8', '3:1g.10gb@0/8')")
+    lines = node("[devices.properties(context, [one]) for one in ('3:3g.40gb@4-7/8', '3:1g.10gb@0/8', 3)]")
+    caps = [{line for line in one if "nvidia-cap" in line} for one in lines]
+    assert [len(one) for one in caps] == [2, 2, 0] and caps[0].isdisjoint(caps[1])
+    assert all("DeviceAllow=/dev/nvidia3 rw" in one for one in lines)
+    told = node("[units.own_environment(context, 'a-0', [one])['CUDA_VISIBLE_DEVICES'] for one in book.instances()]")
+    assert all(name.startswith("MIG-") for name in told) and len({*told}) == 2
+    assert {*told} == {*node("list(instances.live(context).values())")}
+
+
+def test_a_reboot_takes_them_away_and_they_are_made_again(node: Machine) -> None:
+    node("make('3:3g.40gb@4-7/8', '3:1g.10gb@0/8')")
+    (node.folder / "run" / "mig").unlink()
+    assert node("len(instances.live(context))") == 0
+    node("make('3:1g.10gb@0/8')")
+    node("make('3:3g.40gb@4-7/8')")
+    assert [line.split()[3:] for line in node.driver()[1:]] == [["19", "0", "1"], ["9", "4", "3"]]
+    node("unmake(*list(book.instances()))")
+    assert node.driver() == []
+
+
+def test_what_somebody_else_made_is_in_the_way_or_serves_and_stays(node: Machine) -> None:
+    node("make('3:3g.40gb@4-7/8')")
+    node("book.know_instance('3:3g.40gb@4-7/8', None)")
+    assert "another MIG instance on memory slices 4-7" in node("attempt(make, '3:2g.20gb@4-5/8')")
+    assert node("make('3:3g.40gb@4-7/8')") == [], "it is taken as it is"
+    assert node("unmake('3:3g.40gb@4-7/8')") == []
+    assert node.driver()[1:] == ["at 3 1 9 4 3"], "and stays as it was"
+
+
+def test_a_position_that_the_card_has_not_is_refused(node: Machine) -> None:
+    assert "has no MIG instance 1g.10gb on memory slices 7/8" in node("attempt(make, '3:1g.10gb@7/8')")
+    assert node.driver() == []
+
+
+def test_a_card_on_which_somebody_computes_is_not_cut(node: Machine) -> None:
+    (node.folder / "run" / "processes").write_text(f"3 {os.getpid()} 100\n")
+    said = node("attempt(gpus.vacant, context, {3: ['swarm-new_0.slice']})")
+    assert f"is in use by pid {os.getpid()}" in said
+    assert "MIG instance 1g.10gb at 0/8" in node("attempt(make, '3:1g.10gb@0/8')"), "the driver refuses as well"
+    assert node.driver() == [] and node("book.instances()") == {}
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "said"),
+    [
+        ("3:3g.40gb@4-7/8", "3:3g.40gb@0-3/8", ""),
+        ("3:3g.40gb@4-7/8", "3:1g.10gb@5/8", "gpu 3 is held by old-0; it must be released first"),
+        ("3:3g.40gb@4-7/8", 3, "gpu 3 is held by old-0; it must be released first"),
+        ("3:3g.40gb@4-7/8", "3:0.1", "gpu 3 is held by old-0; it must be released first"),
+        ("3:0.1", "3:1g.10gb@5/8", "gpu 3 is held by old-0; it must be released first"),
+        (3, "3:1g.10gb@5/8", "gpu 3 is held by old-0; it must be released first"),
+        ("3:3g.40gb@4-7/8", "4:3g.40gb@4-7/8", ""),
+    ],
+)
+def test_a_card_is_whole_or_shared_or_cut_and_each_slice_has_one_owner(
+    node: Machine, held: Any, wanted: Any, said: str
+) -> None:
+    node(f"book.record('allocations', 'old-0', value={{'workload': 'old', 'gpus': [{held!r}], 'slice': {{}}}})")
+    answer = node(f"attempt(holdings.nobody_elses, context, 'new-0', {{'gpus': [{wanted!r}]}})")
+    assert answer == (f"refused: {said}" if said else None)
