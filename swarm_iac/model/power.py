@@ -1,7 +1,8 @@
 """How far are the power limits of GPUs lowered, so that their rack stays within its budget?
 
-A `tuning` may give a range. The solver counts its lower end, so more fits into a rack, and what the budget leaves above
-that is distributed: all open ranges of a rack get the same part f of themselves. For every rack r, over GPUs g without a limit of their own,
+A `tuning` may give a range. The solver counts its lower end, so more fits into a rack, and what the budget leaves above that
+is distributed: all open ranges of a rack get the same part f of themselves. For every rack r, over GPUs g without a limit of
+their own,
 
     f = min(1, (power_r − Σ own − Σ_g lo_g) / Σ_g (hi_g − lo_g)),   cap_g = lo_g + ⌊f · (hi_g − lo_g)⌋   [W]
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from swarm_iac.model.edit import Edit, changed, current
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.advice.relaxation import Kind, Relaxation
+from swarm_iac.solver.advice.offer import Kind, Relaxation
 from swarm_iac.solver.advice.relaxations import Relaxations
 from swarm_iac.solver.advice.runner_up import placed_only
 from swarm_iac.solver.decide.solve import solve

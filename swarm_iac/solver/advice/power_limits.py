@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from swarm_iac.model.edit import Edit
-from swarm_iac.solver.advice.relaxation import Relaxation
+from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.units import Watts, span

@@ -17,8 +17,8 @@ from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
+from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits
-from swarm_iac.solver.advice.relaxation import Relaxation
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.facts import Conflict
