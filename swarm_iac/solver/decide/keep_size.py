@@ -56,10 +56,10 @@ def solve_keeping(
 
 def _back_under(stack: Stack, last: Placement, placement: Placement, today: datetime.date | None) -> bool:
     """Is a limit kept again that was exceeded? Until then it admitted nobody."""
-    before, after = (
-        {(one.scope, one.resource, one.model) for one in snapshot_of(stack, each, today).over} for each in (last, placement)
-    )
-    return bool(before) and not before <= after
+    before = {(one.scope, one.resource, one.model) for one in snapshot_of(stack, last, today).over}
+    if not before:
+        return False
+    return not before <= {(one.scope, one.resource, one.model) for one in snapshot_of(stack, placement, today).over}
 
 
 def _only_more(before: Placement, after: Placement) -> bool:
