@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from swarm_iac.errors import LimitExceeded, StackFileError, StaleLock, SwarmError
-from swarm_iac.limits import Amounts, above, amounts, excused, judge, stops_are_due
+from swarm_iac.limits import Amounts, above, amounts, excused, judge
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
@@ -165,7 +165,6 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
             update={"placement": solution.placement.model_copy(update={"growing": now.placement.growing})}
         )
     violations = judge(now.stack, solution.placement, today, **still(now.last, solution.placement))
-    violations += stops_are_due(now.stack, now.last, solution.placement, today)
     if violations:
         first = violations[0]
         raise LimitExceeded(

@@ -40,7 +40,7 @@ def stops_are_due(
     change = _Change(stack, before, after)
     found: dict[tuple[str, str], Violation] = {}
     for back in change.stopped()[:LOOKED_AT]:
-        names = came(stack, before, after, back, today, whole=False).names
+        names = came(stack, before, after, back, today).names
         if names and all(change.more(name) for name in names):
             for one in change.judged(back[0], names):
                 found.setdefault((one.rule, one.subject), one)

@@ -70,11 +70,16 @@ def _limit(budget: Budget) -> Rule:
     return rule
 
 
+def _lab(fleet: dict[str, Any]) -> dict[str, Any]:
+    """ada and bo in two teams inside a third one."""
+    teams = {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}}
+    found: dict[str, Any] = fleet.setdefault("teams", teams)
+    return found
+
+
 def _teams(rng: random.Random, fleet: dict[str, Any], budget: Budget) -> None:
-    """ada and bo in two teams inside a third one; one of the two has limits, or both and the one around them."""
-    outer = fleet.setdefault(
-        "teams", {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}}
-    )
+    """One of the two teams has limits, or both and the one around them."""
+    outer = _lab(fleet)
     for name, most in (("lab", 5), ("a", 4), ("b", 4)) if budget.depth == 2 else ((rng.choice("ab"), 3),):
         limits = outer[name].get("limits", {})
         outer[name]["limits"] = limits | limiting(budget.key, rng.choice([most - 1, most]))
@@ -89,7 +94,7 @@ def _by_model(rng: random.Random, fleet: dict[str, Any]) -> None:
     level, levels = rng.choice(["user", "team", "cluster"]), fleet.setdefault("limits", {})
     models = {rng.choice(["H100", "L40S"]): rng.choice([0, 1, 2])}
     levels[level] = levels.get(level, {}) | {"gpus_by_model": models}
-    fleet.setdefault("teams", {"a": {"users": ["ada"], "parent": "lab"}, "b": {"users": ["bo"], "parent": "lab"}, "lab": {}})
+    _lab(fleet)
 
 
 def _gang(rng: random.Random, fleet: dict[str, Any]) -> None:
@@ -111,7 +116,8 @@ def _uplink(budget: Budget) -> Rule:
 
 
 def _power(rng: random.Random, fleet: dict[str, Any]) -> None:
-    fleet["racks"]["r1"]["power"] = rng.choice(["3200 W", "3600 W"])
+    cards = sum(int(HARDWARE[one["hardware"]]["gpus"].split()[0]) for one in fleet["nodes"].values() if one["rack"] == "r1")
+    fleet["racks"]["r1"]["power"] = f"{max(rng.choice([3200, 3600]), 300 * cards)} W"
     fleet["tuning"] = {"cool": {"gpu_power": rng.choice(["300 W", "300..500 W"])}}
     for node in fleet["nodes"].values():
         node["tuning"] = "cool"
@@ -132,7 +138,7 @@ def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
 
 def _taints(rng: random.Random, fleet: dict[str, Any]) -> None:
     """Some nodes are tainted from the start, some later; some taints are reserved, and some workloads tolerate them."""
-    fleet["teams"] = {"a": {"users": ["ada"]}, "b": {"users": ["bo"]}}
+    _lab(fleet)
     taints = ({"for": "a"}, {"for": "b"}, {"for": {"value": "a", "teams": ["b"]}}, {"for": "a", "fan": "yes"})
     later = fleet.setdefault("after", {})
     for name in rng.sample(sorted(fleet["nodes"]), 2):

@@ -244,3 +244,16 @@ def test_a_stack_without_shares_has_no_goal_about_them() -> None:
     plain = solve(stack_of(NODES, JOBS))
     found = solve(stack)
     assert found.placement.allocations == plain.placement.allocations and found.proof.goals == plain.proof.goals
+
+
+@pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
+def test_nobody_without_gpus_is_stopped_for_a_share(answer: Callable[[Stack, Placement], Solution]) -> None:
+    """The cores that a second replica of `see` needs are those of `count`, which holds no GPU and so was lent none."""
+    hardware = {"a": {"gpus": "4 x A", "vcpus": 64, "memory": "99 GB"}}
+    teams = {"vision": {"users": ["bo"], "share": 1}, "text": {"users": ["ada"], "share": 1}}
+    works: dict[str, Any] = {"see": {"user": "bo", "each": {"gpus": 1, "vcpus": 8}}, "count": {"each": {"vcpus": 50}}}
+    rest: dict[str, Any] = {"teams": teams, "hardware": hardware, "solve": {"reclaim": True}}
+    last = answer(stack_of({"n": {"hardware": "a"}}, works, **rest), Placement()).placement
+    works["see"] = works["see"] | {"replicas": 2}
+    found = answer(stack_of({"n": {"hardware": "a"}}, works, **rest), last).placement
+    assert {one.name for one in found.allocations} == {"see-0", "count-0"}

@@ -23,7 +23,7 @@ class Aim:
     unit: str = "gpus"  # what worth counts before replicas
     places: int | None = None  # the priority whose replicas it counts, where it counts what is placed
     settles: bool = False  # does it say who of those that ran stops? Moving what is fixed here could then better it
-    due: bool = False  # does it count what teams hold of what they are due?
+    due: bool = False  # does it count what teams hold of what they are due, or who is not stopped for that?
     counts: frozenset[str] | None = None  # the workloads whose replicas it counts; None: it looks at all
     on_gpus: frozenset[str] | None = None  # those of them with GPUs
 

@@ -20,8 +20,8 @@ replicas together are worth less than one GPU. Because of the order, a running a
 places a higher priority. load_w is what one replica takes of the fleet (worth.loads), ran_w = min(running_w, placed_w),
 and place_w counts from the end of the file. A rebalance puts moves, shifts and (order) after nodes.
 
-Where GPUs are shared by teams, `guaranteed` is the first goal of all, and with `solve.reclaim` LEVEL_share_kept and
-LEVEL_share come before LEVEL_stay: see `team_goals`.
+Where GPUs are shared by teams, `guaranteed` is the first goal of all, and with `solve.reclaim` LEVEL_stay_without_gpus (as
+LEVEL_stay, of those that hold none), LEVEL_share_kept and LEVEL_share come before LEVEL_stay: see `team_goals`.
 """
 
 from __future__ import annotations
@@ -91,9 +91,25 @@ def _with_shares(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], 
     for i, level in enumerate(LEVELS):
         stay, running, placed = found[3 * i : 3 * i + 3]
         within = teams.within(level, PRIORITIES[level])
-        reclaims = [*teams.kept(level, PRIORITIES[level]), *within, stay, running, placed]
+        first = _without_gpus(fleet, keeping, possible, level) if teams.shares.reclaim else []
+        reclaims = [*first, *teams.kept(level, PRIORITIES[level]), *within, stay, running, placed]
         ordered += reclaims if teams.shares.reclaim else [stay, running, *within, placed]
     return ordered
+
+
+def _without_gpus(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
+    """Who holds no GPUs was lent none, and is not stopped for what a team is due."""
+    snapshot, base = fleet.task.snapshot, fleet.task.base
+    mine = [one.name for one in snapshot.requests.values() if one.priority == PRIORITIES[level] and not one.gpus]
+    fixed = {name: base.counts[name].total() for name in mine}
+    stay = {name: keeping.stayed[name] for name in mine if name in keeping.stayed}
+    top = sum(min(fleet.top_of(var), max(0, possible[name] - fixed[name])) for name, var in stay.items())
+    constant, terms = sum(fixed.values()), [(var, 1) for var in stay.values()]
+    return (
+        [Aim(f"{level}_stay_without_gpus", terms, constant, 1, constant + top, counts=frozenset(stay), due=True)]
+        if stay
+        else []
+    )
 
 
 def _kept(fleet: FleetModel, keeping: Keeping, possible: dict[str, int]) -> list[Aim]:

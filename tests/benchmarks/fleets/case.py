@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.limits import amounts, judge, stops_are_due
+from swarm_iac.decision import still
+from swarm_iac.limits import judge, stops_are_due
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
@@ -75,14 +76,7 @@ def solved(case: Case, label: Row, *, twice: bool = False, proven: bool = False)
 def judged(case: Case, solution: Solution) -> list[Finding]:
     """Everything that is wrong with an answer: `limits`, the checker, and what nobody asked for."""
     stack, last, now = case.stack, case.last, solution.placement
-    before = last.by_name()
-    kept = frozenset(
-        a.name
-        for a in now.allocations
-        if a.name in before and before[a.name].node == a.node and before[a.name].user in (None, a.user)
-    )
-    held = {a.name: amounts(a) for a in last.allocations if a.user in (None, stack.workloads.get(a.workload, a).user)}
-    found = [Finding(f"limits: {v.rule}", v.text) for v in judge(stack, now, case.today, kept=kept, held=held)]
+    found = [Finding(f"limits: {v.rule}", v.text) for v in judge(stack, now, case.today, **still(last, now))]
     found += [Finding(f"limits: {v.rule}", v.text) for v in stops_are_due(stack, last, now, case.today)]
     found += broken(stack, now, last, case.today)
     if any(one.rule in ("names", "index twice") for one in found):
