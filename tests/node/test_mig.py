@@ -21,7 +21,7 @@ _PREAMBLE = """
 import json, os, sys
 sys.path.insert(0, sys.argv[2])
 from swarm_node import device
-from swarm_node.concerns import devices, gpus, instances, units
+from swarm_node.concerns import devices, gpus, instances, slices, units
 from swarm_node.machine.run import Context, NodeError
 from swarm_node.program import step
 from swarm_node.records import holdings, ledger
@@ -36,6 +36,11 @@ def attempt(call, *args):
         return f"refused: {error}"
 with ledger.opened(check=False, root=root) as book:
     context = Context(book, root=root)
+    def take(name, *written):
+        from unittest import mock
+        with mock.patch.object(slices, "apply", lambda *_: []), mock.patch.object(devices, "apply", lambda *_: []):
+            whole = {"workload": name[:-2], "gpus": list(written), "slice": {"cpus": "0"}}
+            return slices.STEPS["slice"](context, name, {"allocations": {name: whole}})
     make, unmake = (lambda *w: instances.make(context, of(*w))), (lambda *w: instances.unmake(context, of(*w)))
     print(json.dumps(eval(sys.argv[1])))
 """
@@ -50,7 +55,7 @@ class Machine:
             (folder / name).mkdir(parents=True)
         (folder / "etc" / "gpus").write_text(NodeSpec("gpu-01", 1, "H100", 8).inventory())
 
-    def __call__(self, expression: str) -> Any:
+    def __call__(self, expression: str, *, dies: bool = False) -> Any:
         found = {
             "LD_LIBRARY_PATH": self.library.parent, "SWARM_NVML_ETC": self.folder / "etc", "SWARM_NVML_RUN": self.folder / "run",
             "SWARM_NVML_DEV": self.root / "dev", "SWARM_NVML_PROC": self.root / "proc/driver/nvidia",
@@ -60,7 +65,7 @@ class Machine:
             env={**os.environ, **{key: str(value) for key, value in found.items()}}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return None if dies else json.loads(done.stdout)
 
     def driver(self) -> list[str]:
         """What the stand-in has: cards in MIG mode, and (card, number, profile, start, compute instance)."""
@@ -140,6 +145,66 @@ def test_what_somebody_else_made_is_in_the_way_or_serves_and_stays(node: Machine
     assert node("make('3:3g.40gb@4-7/8')") == [], "it is taken as it is"
     assert node("unmake('3:3g.40gb@4-7/8')") == []
     assert node.driver()[1:] == ["at 3 1 9 4 3"], "and stays as it was"
+
+
+def test_a_card_that_a_killed_run_left_cut_is_made_whole_by_the_next(node: Machine) -> None:
+    """Killed after the last instance was forgotten and before the mode was put back, or after the mode and before the first."""
+    for after in ("take('b-0', 4)", "instances.restore(context, '', {})"):
+        node("make('3:1g.10gb@0/8')")
+        (node.folder / "run" / "mig").write_text("mode 3\n")
+        node("book.know_instance('3:1g.10gb@0/8', None)")
+        node(after)
+        assert node.driver() == [] and node("book.originals('mig:')") == {}
+
+
+def test_an_instance_of_a_killed_run_is_known_as_ours(node: Machine) -> None:
+    """Killed after it was made, and before anything else."""
+    call = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    node(f"[setattr(n, {call!r}, lambda *a, call=n.{call}: (call(*a), os._exit(0))), make('3:1g.10gb@0/8')]", dies=True)
+    assert node.driver() == ["mode 3", "at 3 1 19 0 0"]
+    node("make('3:1g.10gb@0/8')")
+    node("unmake('3:1g.10gb@0/8')")
+    assert node.driver() == []
+
+
+def test_an_instance_that_nobody_holds_is_in_nobodys_way(node: Machine) -> None:
+    node("make('3:1g.10gb@0/8')")
+    node("take('a-0', '3:2g.20gb@0-1/8')")
+    assert node.driver() == ["mode 3", "at 3 1 14 0 2"]
+
+
+def test_a_card_that_could_not_be_made_whole_is_tried_again(node: Machine) -> None:
+    node("take('a-0', '3:1g.10gb@0/8')")
+    (node.folder / "run" / "faults").write_text("error nvmlDeviceSetMigMode 3 19\n")
+    assert "MIG mode" in node("attempt(slices.release, context, 'a-0', {'gpus': ['3:1g.10gb@0/8']})")
+    (node.folder / "run" / "faults").unlink()
+    node("slices.release(context, 'a-0', {'gpus': ['3:1g.10gb@0/8']})")
+    assert node.driver() == []
+
+
+def test_an_allocation_takes_a_larger_instance_where_its_own_was(node: Machine) -> None:
+    node("take('a-0', '3:1g.10gb@0/8')")
+    node("take('a-0', '3:2g.20gb@0-1/8')")
+    assert node.driver() == ["mode 3", "at 3 1 14 0 2"]
+    node("take('a-0', 3)")
+    assert node.driver() == []
+
+
+def test_a_card_that_somebody_cut_is_given_to_nobody_whole(node: Machine) -> None:
+    (node.folder / "run" / "mig").write_text("mode 3\n")
+    for wanted in (3, "3:0.5"):
+        assert "gpu 3 (NVIDIA H100 80GB HBM3) is in MIG mode" in node(f"attempt(take, 'a-0', {wanted!r})")
+
+
+def test_the_instance_of_another_card_is_never_touched_when_numbers_move(node: Machine) -> None:
+    """A card dies, and the one that was number 4 is now number 3: its instance is not that of who held one of number 3."""
+    node("[take('a-0', '3:1g.10gb@0/8'), take('b-0', '4:1g.10gb@0/8')]")
+    moved = "book.data['gpus_pci'].update({'3': book.data['gpus_pci']['4'], '4': 'gone'})"
+    assert "is now at" in node(f"[{moved}, attempt(make, '4:1g.10gb@0/8')]")[1]
+    node(f"[{moved}, unmake('4:1g.10gb@0/8')]")
+    assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1", "at 4 1 19 0 1"]
+    node("unmake('3:1g.10gb@0/8')")
+    assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1"], "by its address, not by its number"
 
 
 def test_a_position_that_the_card_has_not_is_refused(node: Machine) -> None:

@@ -198,7 +198,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     """Make `want` ({index: GpuState}) so, for these GPUs alone, or leave all as it was; null: the original back."""
     with cards() as found:
         for index, state in want.items():
-            _same_card(context, found.card(index))
+            same_card(context, found.card(index))
             for field in FIELDS:
                 if state.get(field) is not None:
                     found.card(index).judge(field, state[field])
@@ -269,7 +269,7 @@ def vacant(context: Context, groups: Dict[int, List[str]]) -> None:
     with cards() as found:
         for index, inside in groups.items():
             card = found.card(index)
-            _same_card(context, card)
+            same_card(context, card)
             _measure(context, card)
             for process in _or(lambda card=card: card.nvml.nvmlDeviceGetComputeRunningProcesses(card.handle), [], card.nvml):
                 where = context.read(f"/proc/{process.pid}/cgroup") or ""
@@ -278,7 +278,7 @@ def vacant(context: Context, groups: Dict[int, List[str]]) -> None:
                     raise NodeError(f"{card.name} is in use by pid {pid} ({user}, {command}), which is not of this allocation")
 
 
-def _same_card(context: Context, card: Card) -> None:
+def same_card(context: Context, card: Card) -> None:
     """Indices move when a card dies; who held gpu 3 must not silently hold another one."""
     known = context.ledger.data["gpus_pci"].get(str(card.index))
     if known and known != card.pci:

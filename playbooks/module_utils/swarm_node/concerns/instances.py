@@ -58,9 +58,20 @@ def make(context: Context, ones: List[device.Device]) -> List[Change]:
     with gpus.cards() as found:
         for one in wanted:
             card = found.card(one.index)
+            gpus.same_card(context, card)
             with _spelled(card, one):
                 changes += _make(context, card, one)
     return changes
+
+
+def whole(context: Context, ones: List[device.Device]) -> None:
+    """NodeError where one of these cards is cut: nobody can use all of it, nor a part."""
+    if context.check or all(one.profile for one in ones):
+        return
+    with gpus.cards() as found:
+        for card in (found.card(one.index) for one in ones if not one.profile):
+            if may_be_cut(card):
+                raise NodeError(f"{card.name} is in MIG mode; remove its instances, and then `nvidia-smi -mig 0`")
 
 
 def _make(context: Context, card: gpus.Card, one: device.Device) -> List[Change]:
@@ -76,16 +87,10 @@ def _make(context: Context, card: gpus.Card, one: device.Device) -> List[Change]
     context.ledger.confirm()
     if not cut:
         _set_mode(context, card, on=True)
-    known = context.ledger.instances().get(str(one.plain)) or {}
+    new = same is None
     if same is None:
-        placement = card.nvml.c_nvmlGpuInstancePlacement_t(one.start, one.size)
-        handle = card.nvml.nvmlDeviceCreateGpuInstanceWithPlacement(card.handle, profile, ctypes.byref(placement))
-        # Recorded before anything else can fail, so that it is removed again.
-        context.ledger.know_instance(str(one.plain), {"ours": True})
-        known, same = {"ours": True}, Instance(card, handle)
-        new = True
-    else:
-        new = False
+        same = _create(context, card, one, profile)
+    known = context.ledger.instances().get(str(one.plain)) or {}
     compute = _compute_of(card, same, one)
     files = _files(context, card, same.id, compute)
     value = {"ours": bool(known.get("ours")), "uuid": _uuid(card, same.id, compute), "files": files}
@@ -93,29 +98,69 @@ def _make(context: Context, card: gpus.Card, one: device.Device) -> List[Change]
     return [{"path": f"gpus[{one.index}].mig", "old": None, "new": one.plain}] if new else []
 
 
+def _create(context: Context, card: gpus.Card, one: device.Device, profile: int) -> Instance:
+    # Recorded before it is there: of a run that is killed in between, it is removed again.
+    context.ledger.know_instance(str(one.plain), {"ours": True})
+    try:
+        placement = card.nvml.c_nvmlGpuInstancePlacement_t(one.start, one.size)
+        handle = card.nvml.nvmlDeviceCreateGpuInstanceWithPlacement(card.handle, profile, ctypes.byref(placement))
+    except card.nvml.NVMLError:
+        context.ledger.know_instance(str(one.plain), None)
+        raise
+    return Instance(card, handle)
+
+
 def unmake(context: Context, ones: List[device.Device]) -> List[Change]:
-    """Remove those of these instances that were made here, and make each card whole of which nobody holds one any more."""
+    """Remove those of these instances that were made here, and make each card whole of which nobody holds one any more.
+
+    Also those cards that a run which was killed, or a card that refused, has left cut.
+    """
     held = context.ledger.instances()
     gone = [one for one in ones if one.profile and str(one.plain) in held]
-    if not gone:
+    if not gone and not _left_cut(context):
         return []
     changes: List[Change] = []
     with gpus.cards() as found:
         for one in gone:
-            if one.index not in found.lost:
-                card = found.card(one.index)
+            card = _card(context, found, one.index)
+            if card is not None:
                 with _spelled(card, one):
                     changes += _unmake(context, card, one, ours=bool(held[str(one.plain)].get("ours")))
             if not context.check:
                 context.ledger.know_instance(str(one.plain), None)
         left = {device.gpu(plain).index for plain in context.ledger.instances()}
-        for index in sorted({one.index for one in gone} - left - {*found.lost}):
-            card = found.card(index)
-            with _spelled(card, None):
-                # Where somebody else has made one since, the card stays cut.
-                if not context.check and context.ledger.has_original(key(card)) and _cut(card) and not instances(card):
-                    _set_mode(context, card, on=False)
+        used = [_card(context, found, index) for index in left]
+        for card in found.by_index.values():
+            if not context.check and card not in used and context.ledger.has_original(key(card)):
+                with _spelled(card, None):
+                    _make_whole(context, card)
     return changes
+
+
+def unheld(context: Context) -> List[device.Device]:
+    """Those that a run which was killed has made, and no allocation holds."""
+    held = {one for state in (context.ledger.get("allocations") or {}).values() for one in device.gpus(state.get("gpus") or ())}
+    return [one for one in map(device.gpu, sorted(context.ledger.instances())) if one not in held]
+
+
+def _left_cut(context: Context) -> bool:
+    """Is there a card that was cut here, and of which nothing is recorded any more?"""
+    known = context.ledger.data["gpus_pci"]
+    used = {known.get(str(device.gpu(plain).index)) for plain in context.ledger.instances()}
+    return bool(context.ledger.originals("mig:").keys() - used)
+
+
+def _card(context: Context, found: gpus.Cards, index: int) -> Optional[gpus.Card]:
+    """The card that had this index when it was cut; None when it is gone. Indices move when a card dies."""
+    pci = context.ledger.data["gpus_pci"].get(str(index))
+    return next((card for card in found.by_index.values() if card.pci == pci), None) if pci else found.by_index.get(index)
+
+
+def _make_whole(context: Context, card: gpus.Card) -> None:
+    if not _cut(card):  # a reboot did that
+        context.ledger.forget_original(key(card))
+    elif not instances(card):  # where somebody else has made one since, the card stays cut
+        _set_mode(context, card, on=False)
 
 
 def _unmake(context: Context, card: gpus.Card, one: device.Device, *, ours: bool) -> List[Change]:
@@ -133,6 +178,15 @@ def _unmake(context: Context, card: gpus.Card, one: device.Device, *, ours: bool
 
 def _cut(card: gpus.Card) -> bool:
     return bool(card.nvml.nvmlDeviceGetMigMode(card.handle)[0])
+
+
+def may_be_cut(card: gpus.Card) -> bool:
+    """Of any card, also one that has no such mode."""
+    nvml = card.nvml
+    try:
+        return _cut(card)
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        return False
 
 
 def _set_mode(context: Context, card: gpus.Card, *, on: bool) -> None:

@@ -66,16 +66,19 @@ def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     claimed = context.ledger.get("allocations", allocation, "slice") is not None
     before = device.gpus(context.ledger.get("allocations", allocation, "gpus") or ()) if claimed else []
     wanted = device.gpus(whole.get("gpus") or ())
-    taken = [one.index for one in wanted if not _had(before, one)]
-    gpus.vacant(context, {index: [unit(allocation), *_beside(context, allocation, index)] for index in taken})
+    taken = [one for one in wanted if not _had(before, one)]
+    gpus.vacant(context, {one.index: [unit(allocation), *_beside(context, allocation, one.index)] for one in taken})
     # Claimed before it is made, so that a run killed half-way leaves nothing that nobody knows of.
     holdings.claim(context, allocation, whole)
     part = {"slice": whole.get("slice") or {}, "gpus": list(whole.get("gpus") or ())}
-    cut = instances.make(context, wanted)
+    # First, for what it takes may lie there; and as long as the ledger says that it holds them, a run that is killed does it again.
+    cut = instances.unmake(context, [one for one in [*before, *instances.unheld(context)] if one not in wanted])
+    cut += instances.make(context, wanted)
+    instances.whole(context, taken)
     changes = apply(context, allocation, part) + devices.apply(context, allocation, part)
     context.ledger.record("allocations", allocation, "slice", value=part["slice"])
     context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
-    return cut + changes + instances.unmake(context, [one for one in before if one not in wanted])
+    return cut + changes
 
 
 def _had(before: List[device.Device], one: device.Device) -> bool:
