@@ -207,6 +207,20 @@ def test_the_instance_of_another_card_is_never_touched_when_numbers_move(node: M
     assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1"], "by its address, not by its number"
 
 
+def test_nothing_starts_in_a_slice_that_opens_another_instance(node: Machine) -> None:
+    """After a reboot the card may not be cut again, or the number that a slice names be another's: both are told, not started."""
+    whole = "{'workload': 'a', 'gpus': ['3:1g.10gb@0/8'], 'slice': {}}"
+    node(f"[make('3:1g.10gb@0/8', '3:1g.10gb@1/8'), book.record('allocations', 'a-0', value={whole})]")
+    asked = "attempt(units._has_its_instances, context, 'a-0', ['3:1g.10gb@0/8'])"
+    shown = "[setattr(devices, '_open', lambda *_: ([3], {*book.instances()[%r]['files']})), " + asked + "][1]"
+    assert node(shown % "3:1g.10gb@0/8") is None
+    said = "refused: a-0 is not started: its slice does not open its own MIG instance 3:1g.10gb@0/8"
+    assert node(shown % "3:1g.10gb@1/8") == said
+    (node.folder / "run" / "mig").unlink()
+    assert node(shown % "3:1g.10gb@0/8") == said
+    assert node("attempt(units._has_its_instances, context, 'a-0', [3, '4:0.5'])") is None
+
+
 def test_a_position_that_the_card_has_not_is_refused(node: Machine) -> None:
     assert "has no MIG instance 1g.10gb on memory slices 7/8" in node("attempt(make, '3:1g.10gb@7/8')")
     assert node.driver() == []

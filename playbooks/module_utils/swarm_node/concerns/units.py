@@ -157,12 +157,25 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
         stop(context, allocation, {"waited": want.get("waited")})
         runs = False
     if not runs:
+        _has_its_instances(context, allocation, list(want.get("gpus", ())))
         secrets.ready(context, secrets.named(want).values())
     if not runs and not (stopping and lives.end(context, allocation)):  # it was just about to end by itself
         lives.prepare(context, allocation)
         context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
         systemd.start(context, unit(allocation))
     return changes or [{"path": f"allocations.{allocation}.unit", "old": None, "new": wanted}]
+
+
+def _has_its_instances(context: Context, allocation: str, gpus: List[device.Plain]) -> None:
+    """NodeError where its slice does not open exactly its own MIG instances.
+
+    After a reboot instances have other numbers, and a card may be whole: a slice that could not be made again would open what
+    is another's.
+    """
+    cut = [one.plain for one in device.gpus(gpus) if one.profile]
+    missing = sorted({*map(str, cut)}.difference(map(str, devices.read(context, allocation, {"gpus": gpus})))) if cut else []
+    if missing:
+        raise NodeError(f"{allocation} is not started: its slice does not open its own MIG instance {' and '.join(missing)}")
 
 
 def renewed(context: Context) -> List[Change]:
