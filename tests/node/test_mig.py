@@ -106,6 +106,20 @@ def test_what_is_no_instance_is_refused_on_both_sides(wrong: str) -> None:
     assert shape.instances({"mig": {wrong: {}}}, "")
 
 
+@pytest.mark.parametrize(
+    "known",
+    [{"files": ["/dev/mem"]}, {"files": ["/dev/nvidia-caps/../sda"]}, {"files": ["/dev/nvidia-caps/nvidia-cap1\nDeviceAllow=/dev/sda"]},
+     {"files": [["/dev/mem"]]}, {"files": "/dev/mem"}, {"uuid": ["MIG"]}, {"ours": "no"}, "MIG"],
+)  # fmt: skip
+def test_a_bent_record_opens_no_other_file(known: Any) -> None:
+    assert shape.instances({"mig": {"3:1g.10gb@0/8": known}}, "") == "mig['3:1g.10gb@0/8'] is no MIG instance"
+
+
+@pytest.mark.parametrize("written", ["3:1g.10gb@0-0/8", "03:1g.10gb@0/8"])
+def test_an_instance_has_one_name_in_the_ledger(written: str) -> None:
+    assert shape.instances({"mig": {written: {}}}, "")
+
+
 def test_the_first_cuts_the_card_and_the_last_makes_it_whole(node: Machine) -> None:
     assert len(node("make('3:3g.40gb@4-7/8', '3:1g.10gb@0/8')")) == 2
     assert node.driver() == ["mode 3", "at 3 1 9 4 3", "at 3 2 19 0 1"]

@@ -5,6 +5,7 @@ Only root writes a ledger, and a disk, a restore from elsewhere or a hand may ha
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Mapping, Union
 
 from . import device
@@ -46,13 +47,22 @@ def instances(recorded: Dict[str, Any], at: str) -> str:
     """The MIG instances that are recorded: {as it is written: what is known of it}."""
     for plain, one in (recorded.get("mig") or {}).items():
         try:
-            whole = bool(device.gpu(plain).profile) and isinstance(one, dict)
+            own = device.gpu(plain)
+            right = bool(own.profile) and own.plain == plain and isinstance(one, dict)
         except ValueError:
-            whole = False
-        files = one.get("files", []) if isinstance(one, dict) else None
-        if not whole or not isinstance(files, list) or not all(isinstance(path, str) for path in files):
+            right = False
+        if (
+            not right
+            or wrong(one, {"ours": bool, "uuid": str, "files": list})
+            or not all(map(_capability, one.get("files") or ()))
+        ):
             return f"{at}mig[{plain[:60]!r}] is no MIG instance"
     return ""
+
+
+def _capability(path: Any) -> bool:
+    """Jobs may open it, and its owner is set: it is nothing but the file of a MIG capability."""
+    return isinstance(path, str) and re.fullmatch(r"/dev/nvidia-caps/nvidia-cap[0-9]{1,7}", path) is not None
 
 
 def gpu_list(recorded: Dict[str, Any], at: str) -> str:
