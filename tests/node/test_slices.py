@@ -110,6 +110,7 @@ def test_the_slice_above_protects_the_sum_and_no_more(here: Any) -> None:
     """Its file goes with the last that is protected."""
     here.check = False
     here.ledger.data["state"]["allocations"] = {name: {"slice": {"memory_low": low}} for name, low in LOWS.items()}
+    here.ledger.data["state"]["allocations"] |= {"torn-0": "garbage", "torn-1": {"slice": "garbage"}}
     roof = Path(here.path(systemd.UNITS)) / "swarm.slice"
     assert slices._protect(here, {}) and "[Slice]\nMemoryLow=20480\n" in roof.read_text()
     assert not slices._protect(here, {"new-0": {"memory_low": None}}), "as it is already"
@@ -118,7 +119,7 @@ def test_the_slice_above_protects_the_sum_and_no_more(here: Any) -> None:
 
 
 #: Memory that is recorded as protected; pages are what the kernel counts in.
-LOWS = {"a-0": 12_288, "b-0": 8_192, "c-0": None, "bent-0": "1G"}
+LOWS = {"a-0": 12_288, "b-0": 8_192, "c-0": None, "bent-0": "1G", "less-0": -(1 << 40), "switch-0": True}
 
 
 def test_users_sessions_have_every_device_but_gpus() -> None:

@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from .. import device
+from .. import device, shape
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, differences, unit_name
 from ..records import holdings
@@ -238,10 +238,11 @@ def _protected(context: Context, allocation: str, was: Optional[int]) -> Optiona
 
 def _total(context: Context, changed: Dict[str, Optional[Dict[str, Any]]]) -> int:
     """The sum of what is to be protected, in whole pages. `changed`: not recorded yet. A bent record counts nothing. [bytes]"""
-    recorded = {name: one.get("slice") for name, one in (context.ledger.get("allocations") or {}).items()}
-    lows = [(one or {}).get("memory_low") for one in {**recorded, **changed}.values()]
+    held = (context.ledger.get("allocations") or {}).items()
+    recorded = {name: one.get("slice") if isinstance(one, dict) else None for name, one in held}
+    lows = [one.get("memory_low") if isinstance(one, dict) else None for one in {**recorded, **changed}.values()]
     page = os.sysconf("SC_PAGE_SIZE")
-    return sum(low // page * page for low in lows if isinstance(low, int))
+    return sum(low // page * page for low in lows if shape.natural(low))
 
 
 def quota(text: Optional[str]) -> Optional[int]:
