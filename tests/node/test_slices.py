@@ -95,6 +95,19 @@ def test_room_is_never_made_by_killing(here: Any, monkeypatch: pytest.MonkeyPatc
     assert not Path(here.path(systemd.UNITS)).exists()
 
 
+def test_a_recall_that_fails_slows_nobody_down_for_good(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed while it waited left the lower memory.high; the next that fails does not keep that."""
+    folder = Path(here.path(slices.cgroup("pre-train-0")))
+    (folder / "memory.current").write_text("150000000\n")
+    (folder / "memory.high").write_text("76000000\n")
+    here.check = False
+    here.ledger.data["state"]["allocations"] = {"pre-train-0": {"slice": WANT}}
+    monkeypatch.setattr(slices, "SHRINK_WAIT_S", 0)
+    with pytest.raises(NodeError, match="nothing was killed"):
+        slices._make_room(here, "pre-train-0", 80_000_000, 76_000_000)
+    assert ((folder / "memory.high").read_text(), (folder / "memory.max").read_text()) == ("190000000", "199999488\n")
+
+
 def test_a_smaller_limit_holds_from_the_moment_that_the_memory_is_there(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it could grow again until systemd has read its file, and be killed then."""
     folder = Path(here.path(slices.cgroup("pre-train-0")))

@@ -187,7 +187,7 @@ def _make_room(context: Context, allocation: str, limit: Optional[int], high: Op
     falls = limit is not None and (most or "max") != "max" and limit < int(most or 0)
     if context.check or limit is None or used is None or (int(used) <= limit and not falls):
         return
-    before = context.read(f"{folder}/memory.high") or "max"
+    before = _high(context, allocation)
     context.poke(f"{folder}/memory.high", str(min(limit, limit if high is None else high)))
     last, least, began = time.monotonic(), int(used), time.monotonic()
     while (now := int(context.read(f"{folder}/memory.current") or 0)) > limit:
@@ -199,6 +199,15 @@ def _make_room(context: Context, allocation: str, limit: Optional[int], high: Op
             raise NodeError(f"{words}, the old limit stays: try again when it needs less, or restart it")
         time.sleep(0.2)
     context.poke(f"{folder}/memory.max", str(limit))
+
+
+def _high(context: Context, allocation: str) -> str:
+    """Above which it is to be slowed down: as recorded, for a run that was killed here may have left less in the file."""
+    recorded = context.ledger.get("allocations", allocation, "slice")
+    if not isinstance(recorded, dict):
+        return context.read(f"{cgroup(allocation)}/memory.high") or "max"
+    high = recorded.get("memory_high")
+    return str(high) if shape.natural(high) else "max"
 
 
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optional[Dict[str, Any]]:
