@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.errors import Refused
-from swarm_iac.model.state import Desired, NodeState, Observed
+from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan import steps
 from swarm_iac.plan.state import lending
-from swarm_iac.plan.step_graph.partial import only
+from swarm_iac.plan.step_graph.partial import Only, only, part
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet, as_converged
 from tests.plan.test_laws import ORDERS, Order, any_order, carry_out, full
+from tests.plan.test_part import PARTS
 
 pytestmark = pytest.mark.engine
 
@@ -133,3 +134,43 @@ def test_a_part_of_a_change_gets_back_what_the_rest_was_lent() -> None:
     chosen = type(asked)(workloads=frozenset({"chat"}), text="chat")
     plan = steps(fleets.observed(before), fleets.desired(after, before), only=chosen)
     assert [step.id for step in plan.steps if step.verb is Verb.SLICE] == ["n1/slice/train-0", "n1/slice/chat-0"]
+
+
+def lent(one: AllocationState, held: int, most: int) -> AllocationState:
+    return one.model_copy(update={"slice": one.slice.model_copy(update=lending.limits(held, most))})
+
+
+@pytest.mark.parametrize("found", ["leaves", "stays"])
+def test_no_loan_keeps_a_part_of_a_change_from_being_made(found: str) -> None:
+    """Neither that of who leaves later, nor one to those that come, of memory that who leaves later still has."""
+    job = fleets.allocation("train-0", (2,), (), 40)
+    chat = fleets.allocation("chat-0", (0,), (), 40)
+    if found == "leaves":
+        before, after = {"train-0": lent(job, 40, 100)}, {"chat-0": chat}
+    else:
+        before, after = {"train-0": job}, {"chat-0": lent(chat, 40, 100)}
+    states = {"n1": fleets.node(before)}, {"n1": fleets.node(after)}
+    observed, desired = fleets.observed(states[0]), fleets.desired(states[1], states[0])
+    asked = Only(workloads=frozenset({"chat"}), text="chat")
+    plan = steps(observed, desired, only=asked)
+    done = carry_out(Fleet(observed, desired), list(plan.steps))
+    assert {name: one.slice.memory_max for name, one in done.nodes["n1"].allocations.items()} == {"train-0": 40, "chat-0": 40}
+    rest = steps(done.observed(), desired)
+    assert carry_out(Fleet(done.observed(), desired), list(rest.steps)).nodes == states[1]
+
+
+@LAWS
+@given(fleets.states(), fleets.states(), SEEDS, PARTS, ORDERS)
+def test_what_is_lent_leaves_no_more_of_a_part_for_later(
+    old: dict[str, NodeState], new: dict[str, NodeState], seed: int, asked: Only, order: Order
+) -> None:
+    before, after = with_lent(old, seed), with_lent(new, seed + 1)
+    observed, desired = fleets.observed(before), fleets.desired(after, before)
+    found = part(observed, desired, asked)
+    assert found.left.keys() <= part(fleets.observed(old), fleets.desired(new, old), asked).left.keys()
+    try:
+        plan = steps(observed, desired, only=asked)
+    except Refused:
+        return
+    for each in (any_order(order, plan), as_converged(plan)):
+        carry_out(Fleet(observed, found.desired), each)

@@ -68,6 +68,7 @@ def part(observed: Mapping[str, Observed], desired: Mapping[str, Desired], asked
             name: _mixed(name, observed, desired, asked, moving, kinds, stays) for name in observed.keys() | desired.keys()
         }
         within_power(observed, mixed)
+        mixed = {name: _lent_what_is_free(each, observed, moving) for name, each in mixed.items()}
         found = {chosen[name]: why for name, why in clashes(observed, mixed, moving)}
         if not found:
             return Part(mixed, frozenset(moving) | _narrowed(observed, mixed, moving), left)
@@ -185,8 +186,25 @@ def _cores(ones: Mapping[str, AllocationState], mine: Mapping[str, AllocationSta
 
 
 def _given_back(found: AllocationState, wanted: AllocationState | None) -> AllocationState:
-    """As it was found, with no more lent memory than is wanted."""
-    return found if wanted is None else lending.without(found, wanted.slice.memory_max or 0)
+    """As it was found, with no more lent memory than is wanted; none where it is to leave."""
+    return lending.without(found, 0 if wanted is None else wanted.slice.memory_max or 0)
+
+
+def _lent_what_is_free(mixed: Desired, observed: Mapping[str, Observed], moving: set[str]) -> Desired:
+    """The same; where what is lent to those that change does not fit beside the rest, with what they have of it, or nothing."""
+    node, ones = mixed.node, mixed.state.allocations
+    if not any(ones[one] != lending.without(ones[one]) for one in moving & ones.keys()):
+        return mixed
+    before = observed[node].state.allocations if node in observed else {}
+    for keeps in (before, {}):
+        if not any(clashes(observed, {node: mixed}, moving)):
+            break
+        less = {
+            one: lending.without(state, keeps[one].slice.memory_max or 0 if one in keeps else 0) if one in moving else state
+            for one, state in ones.items()
+        }
+        mixed = mixed.model_copy(update={"state": mixed.state.model_copy(update={"allocations": less})})
+    return mixed
 
 
 def _without(state: AllocationState, pinned: set[int]) -> AllocationState:
