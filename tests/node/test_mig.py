@@ -204,6 +204,13 @@ def test_an_allocation_takes_a_larger_instance_where_its_own_was(node: Machine) 
     assert node.driver() == []
 
 
+def test_a_check_says_what_would_be_done_and_does_nothing(node: Machine) -> None:
+    node("take('a-0', '3:1g.10gb@0/8')")
+    changes = node("[setattr(context, 'check', True), setattr(book, 'check', True), take('a-0', '3:2g.20gb@0-1/8')]")[2]
+    assert [(one["old"], one["new"]) for one in changes] == [("3:1g.10gb@0/8", None), (None, "3:2g.20gb@0-1/8")]
+    assert node.driver() == ["mode 3", "at 3 1 19 0 1"] and node("[*book.instances()]") == ["3:1g.10gb@0/8"]
+
+
 def test_a_card_that_somebody_cut_is_given_to_nobody_whole(node: Machine) -> None:
     (node.folder / "run" / "mig").write_text("mode 3\n")
     for wanted in (3, "3:0.5"):

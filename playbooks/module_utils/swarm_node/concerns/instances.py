@@ -78,6 +78,9 @@ def _make(context: Context, card: gpus.Card, one: device.Device) -> List[Change]
     profile = _profile_of(card, one)
     cut = _cut(card)
     there = [each for each in instances(card) if each.takes(one)] if cut else []
+    if context.check:  # what is ours would have gone by now
+        ours = {(each.index, each.start, each.size) for each in map(device.gpu, context.ledger.instances())}
+        there = [each for each in there if (card.index, each.start, each.size) not in ours - {(one.index, one.start, one.size)}]
     same = next((each for each in there if (each.start, each.size, each.profile) == (one.start, one.size, profile)), None)
     if there and not same:
         at = ", ".join(f"{each.start}-{each.start + each.size - 1}" for each in there)
