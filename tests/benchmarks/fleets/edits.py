@@ -174,11 +174,17 @@ def _limit(rng: random.Random, drawn: Drawn) -> str:
     if not given:
         del drawn.data["limits"][level]
         return ""
-    key = rng.choice(list(given))
+    path, given, key = _one_limit(rng, f"limits.{level}", given)
     number, _, unit = str(given[key]).partition(" ")
     fresh = max(1, round(int(number) * rng.choice([0.7, 0.9, 1.1, 1.5, 3])))
     given[key] = f"{fresh} {unit}" if unit else fresh
-    return f"limits.{level}.{key}: {number} to {fresh}"
+    return f"{path}: {number} to {fresh}"
+
+
+def _one_limit(rng: random.Random, path: str, given: Data) -> tuple[str, Data, str]:
+    """One of the limits, with its path and the table that has it: those of GPU models are in one of their own."""
+    key = rng.choice(list(given))
+    return _one_limit(rng, f"{path}.{key}", given[key]) if isinstance(given[key], dict) else (f"{path}.{key}", given, key)
 
 
 def _team(rng: random.Random, drawn: Drawn) -> str:
@@ -207,11 +213,11 @@ def _team(rng: random.Random, drawn: Drawn) -> str:
                 if one.get("parent") == name:
                     one["parent"] = fresh
             return f"team {name} is called {fresh}"
-    key = rng.choice(list(teams[name]["limits"]))
-    number, _, unit = str(teams[name]["limits"][key]).partition(" ")
+    path, given, key = _one_limit(rng, f"teams.{name}.limits", teams[name]["limits"])
+    number, _, unit = str(given[key]).partition(" ")
     most = max(1, round(int(number) * rng.choice([0.5, 0.8, 1.2, 2])))
-    teams[name]["limits"][key] = f"{most} {unit}" if unit else most
-    return f"teams.{name}.limits.{key}: {number} to {most}"
+    given[key] = f"{most} {unit}" if unit else most
+    return f"{path}: {number} to {most}"
 
 
 def _except(rng: random.Random, drawn: Drawn) -> str:
