@@ -295,6 +295,8 @@ class Relaxations:
         gpus, asked = workload.each.gpus, self.request.model
         models = {host.model for host in self.capacity.snapshot.nodes.values() if host.model and not gpus.allows(host.model)}
         for model in sorted(models) if asked is not None else ():
+            if gpus.profile and part_of(model, gpus.profile) != gpus.part:
+                continue
             both = workload.model_copy(
                 update={
                     "each": workload.each.model_copy(update={"gpus": gpus.model_copy(update={"model": f"{asked}|{model}"})})

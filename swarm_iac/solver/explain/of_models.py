@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from swarm_iac.model.gpus.mig import part_of
 from swarm_iac.model.placement import Reason
 from swarm_iac.solver.explain.able import listed
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -43,6 +44,8 @@ def _others(capacity: FreeCapacity, request: WorkloadRequest) -> str:
     plain = min(capacity.scopes[scope][ALL_GPUS] for scope in request.chain)
     found = []
     for model in sorted({host.model for host in capacity.snapshot.nodes.values() if host.model} - {*request.model.split("|")}):
+        if request.profile and part_of(model, request.profile) != request.share:
+            continue
         limited = [of_model(scope, model) for scope in request.chain if model in capacity.snapshot.models.get(scope, ())]
         left = min([plain, *(capacity.scopes[scope][ALL_GPUS] for scope in limited)])
         if left >= request.usage[ALL_GPUS]:

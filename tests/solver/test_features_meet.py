@@ -1,0 +1,34 @@
+"""Do features hold together that other tests look at one by one: shares, limits on GPU models, MIG instances, ranges?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.solver import solve, why
+from tests.solver.fleets import stack_of
+
+SHAPES: dict[str, Any] = {
+    "h100": {"gpus": "1 x H100", "vcpus": 16, "memory": "64 GB", "mig": True},
+    "a100": {"gpus": "1 x A100", "vcpus": 16, "memory": "64 GB", "mig": True},
+    "l40s": {"gpus": "1 x L40S", "vcpus": 16, "memory": "64 GB"},
+}
+NODES: dict[str, Any] = {"a": {"hardware": "a100"}, "h": {"hardware": "h100"}, "l": {"hardware": "l40s"}}
+
+
+def job(gpus: str | int, **more: Any) -> dict[str, Any]:
+    return {"each": {"gpus": gpus, "vcpus": 1, "memory": "1 GB"}, **more}
+
+
+def told(placement: Placement) -> list[str]:
+    return [reason.text for one in placement.unplaced for reason in one.reasons]
+
+
+def test_of_instances_only_models_are_offered_that_have_them() -> None:
+    """Half an H100 for each user: an A100 has 3g.40gb as well, an L40S cannot be cut."""
+    works = {"w": job("1 x H100/3g.40gb", replicas=2)}
+    stack = stack_of(NODES, works, hardware=SHAPES, limits={"user": {"gpus_by_model": {"H100": 0.5}}})
+    found = solve(stack).placement
+    assert "needs 0.5 GPUs; user ada has 0 left of 0.5 on H100; A100 would be allowed" in told(found)
+    fixes = {str(fix.edits[0]) for fix in why(stack, found, "w").fixes}
+    assert "workloads.w.each.gpus=1 x H100|A100/3g.40gb" in fixes and not any("L40S" in fix for fix in fixes)
