@@ -30,12 +30,19 @@ def at_size(request: Workload, one: Allocation, count: int) -> Workload:
 
 
 def _with_pieces(request: Workload, one: Allocation) -> Workload:
-    """The request for GPUs, parts or MIG instances as they are held: of instances the amount does not say which."""
+    """The request for GPUs, parts or MIG instances as they are held: of instances the amount does not say which.
+
+    Instances that no model has that it asks for are no size to keep.
+    """
     first = next(iter(one.gpus), None)
     if first is None:
         return with_value(request, "each.gpus", Gpus(count=0))
-    models = (model for model in sorted(MODELS) if part_of(model, first.profile) == first.part)
-    model = request.each.gpus.model or ("|".join(models) if first.profile else None)
+    model = request.each.gpus.model
+    if first.profile:
+        asked = model.split("|") if model else sorted(MODELS)
+        model = "|".join(each for each in asked if part_of(each, first.profile) == first.part)
+        if not model:
+            return request
     share = GpuCount(first.part if first.shared else WHOLE)
     update = {"count": len(one.gpus), "model": model, "profile": first.profile, "share": share}
     return with_value(request, "each.gpus", request.each.gpus.model_copy(update=update))

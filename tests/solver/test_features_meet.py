@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
-from swarm_iac.solver import solve, why
+from swarm_iac.solver import solve, solve_keeping, why
 from tests.solver.fleets import stack_of
 
 SHAPES: dict[str, Any] = {
@@ -32,3 +35,14 @@ def test_of_instances_only_models_are_offered_that_have_them() -> None:
     assert "needs 0.5 GPUs; user ada has 0 left of 0.5 on H100; A100 would be allowed" in told(found)
     fixes = {str(fix.edits[0]) for fix in why(stack, found, "w").fixes}
     assert "workloads.w.each.gpus=1 x H100|A100/3g.40gb" in fixes and not any("L40S" in fix for fix in fixes)
+
+
+@pytest.mark.parametrize(("wanted", "stays"), [("1 x L40S", False), ("1 x H100|L40S", True)])
+def test_an_instance_is_kept_by_who_asks_for_more_only_on_a_model_that_has_it(wanted: str, stays: bool) -> None:
+    rest = {"v": job("1 x H100/3g.40gb")}
+    last = solve(stack_of(NODES, rest | {"w": job("1 x H100/3g.40gb")}, hardware=SHAPES)).placement
+    nodes = NODES | {"l": {"hardware": "l40s", "state": "drain"}}
+    stack = stack_of(nodes, rest | {"w": job(wanted)}, hardware=SHAPES)
+    then, after = solve_keeping(stack, last)
+    assert judge(then, after.placement) == ()
+    assert ("w-0" in after.placement.by_name()) == stays == bool(after.placement.growing)
