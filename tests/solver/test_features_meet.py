@@ -46,3 +46,11 @@ def test_an_instance_is_kept_by_who_asks_for_more_only_on_a_model_that_has_it(wa
     then, after = solve_keeping(stack, last)
     assert judge(then, after.placement) == ()
     assert ("w-0" in after.placement.by_name()) == stays == bool(after.placement.growing)
+
+
+def test_a_reason_leaves_a_model_out_that_is_given_up() -> None:
+    """The only cards that may be cut are drained: then the rules on all other nodes are looked at together."""
+    nodes = {"h": NODES["h"] | {"state": "drain"}, "c": {"hardware": "cpu"}}
+    shapes = SHAPES | {"cpu": {"vcpus": 8, "memory": "64 GB"}}
+    texts = told(solve(stack_of(nodes, {"w": job("2 x H100/1g.10gb")}, hardware=shapes)).placement)
+    assert "needs 2 x 1g.10gb on one node" in " ".join(texts) and "None" not in " ".join(texts)

@@ -16,8 +16,8 @@ NAMED = 7
 
 
 def format_instances(request: WorkloadRequest, count: int = 1) -> str:
-    """The MIG instances of so many replicas: `2 x H100/1g.10gb`."""
-    return f"{request.gpus * count} x {request.model}/{request.profile}"
+    """The MIG instances of so many replicas: `2 x H100/1g.10gb`; without a model where that is left aside."""
+    return f"{request.gpus * count} x {f'{request.model}/' if request.model else ''}{request.profile}"
 
 
 def no_position(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCapacity], those: str) -> Reason:
