@@ -26,7 +26,7 @@ def gpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:
     much of each.
     """
     for node, ones in placed.by_node.items():
-        owners: dict[int, str] = {}
+        owners: dict[tuple[int, int], str] = {}
         held: dict[tuple[int, int], int] = defaultdict(int)
         count = placed.stack.hardware_of(node).gpus.count
         for one in ones:
@@ -38,10 +38,11 @@ def gpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:
                     yield _on(
                         one, "gpus_have_one_owner", f"{one.name} holds GPU {gpu} of {node}, which has {count}", "each.gpus"
                     )
-                elif any(held[gpu, eighth] > 1000 for eighth in device.slices):
-                    text = f"GPU {gpu} of {node} is held by {owners.get(gpu, one.name)} and {one.name}"
+                elif over := [eighth for eighth in device.slices if held[gpu, eighth] > 1000]:
+                    text = f"GPU {gpu} of {node} is held by {owners.get((gpu, over[0]), one.name)} and {one.name}"
                     yield _on(one, "gpus_have_one_owner", text, "each.gpus")
-                owners.setdefault(gpu, one.name)
+                for eighth in device.slices:
+                    owners.setdefault((gpu, eighth), one.name)
 
 
 def cpus_have_one_owner(placed: PlacementIndex) -> Iterator[Violation]:

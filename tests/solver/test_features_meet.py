@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
+from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve, solve_keeping, why
 from tests.solver.fleets import stack_of
@@ -54,3 +55,14 @@ def test_a_reason_leaves_a_model_out_that_is_given_up() -> None:
     shapes = SHAPES | {"cpu": {"vcpus": 8, "memory": "64 GB"}}
     texts = told(solve(stack_of(nodes, {"w": job("2 x H100/1g.10gb")}, hardware=shapes)).placement)
     assert "needs 2 x 1g.10gb on one node" in " ".join(texts) and "None" not in " ".join(texts)
+
+
+def test_of_those_on_a_card_those_are_named_that_take_the_same_of_it() -> None:
+    works = {"low": job("1 x H100/1g.10gb"), "mid": job("1 x H100/1g.10gb"), "top": job("1 x H100/3g.40gb")}
+    stack = stack_of({"h": NODES["h"]}, works, hardware=SHAPES)
+    places = {"low": "0:1g.10gb@0/8", "mid": "0:1g.10gb@4/8", "top": "0:3g.40gb@4-7/8"}
+    there = [
+        one.model_copy(update={"gpus": (Device.parse(places[one.workload]),)}) for one in solve(stack).placement.allocations
+    ]
+    (broken,) = judge(stack, Placement(allocations=tuple(there)))
+    assert broken.text == "GPU 0 of h is held by mid-0 and top-0"
