@@ -119,8 +119,21 @@ class _Scope:
         if not self.breaks(back, frozenset()):
             return Came()
         if broken := self.breaks(back, frozenset(names)):
-            return Came(broken=broken)
+            returned = self._returned()
+            if returned is None or returned.breaks(back, frozenset(names)):
+                return Came(broken=broken)
+            return Came(names=_fewest(names, lambda away: bool(returned.breaks(back, away))))
         return Came(names=_fewest(names, lambda away: bool(self.breaks(back, away))))
+
+    def _returned(self) -> _Scope | None:
+        """The same, with parts and instances that another card or position has now where they were; None where none has."""
+        pieces = {each.name for each in self.stand if not all(gpu.whole for gpu in each.gpus) and not self._newcomer(each)}
+        changed = [name for name in pieces if self.old[name].gpus != self.now[name].gpus]
+        if not changed:
+            return None
+        was = {name: self.now[name].model_copy(update={"gpus": self.old[name].gpus}) for name in changed}
+        after = Placement(allocations=tuple(was.get(each.name, each) for each in self.now.values()))
+        return _Scope(self.stack, self.before, after, self.nodes, self.today)
 
     def left(self, back: tuple[Allocation, ...]) -> tuple[Allocation, ...]:
         """Others that left the same nodes and could have stayed there but for newcomers; each breaks nothing alone."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
+from swarm_iac.limits.came import came
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve, solve_keeping, why
@@ -66,3 +67,25 @@ def test_of_those_on_a_card_those_are_named_that_take_the_same_of_it() -> None:
     ]
     (broken,) = judge(stack, Placement(allocations=tuple(there)))
     assert broken.text == "GPU 0 of h is held by mid-0 and top-0"
+
+
+def test_who_takes_the_place_of_one_that_makes_way_for_another_is_not_why_it_stopped() -> None:
+    """A whole card for `new`: the small instance on it goes where `chat-0` was, and both halves of `chat` stop for `new`."""
+    shapes = SHAPES | {"two": {"gpus": "2 x H100", "vcpus": 16, "memory": "64 GB", "mig": True}}
+    works = {"chat": job("1 x H100/3g.40gb", replicas=2), "note": job("1 x H100/1g.10gb")}
+    last = solve(stack_of({"n": {"hardware": "two"}}, works, hardware=shapes)).placement
+    places = {"chat-0": "0:3g.40gb@4-7/8", "chat-1": "1:3g.40gb@4-7/8", "note-0": "1:1g.10gb@3/8"}
+    before = Placement(
+        allocations=tuple(one.model_copy(update={"gpus": (Device.parse(places[one.name]),)}) for one in last.allocations)
+    )
+    stack = stack_of({"n": {"hardware": "two"}}, works | {"new": job("1 x H100", priority="high")}, hardware=shapes)
+    (new,) = solve(
+        stack_of({"n": {"hardware": "two"}}, {"new": works["note"] | job("1 x H100")}, hardware=shapes)
+    ).placement.allocations
+    moved = {"note-0": "0:1g.10gb@4/8", "new-0": 1}
+    after = Placement(
+        allocations=tuple(
+            one.model_copy(update={"gpus": (Device.parse(moved[one.name]),)}) for one in (new, before.by_name()["note-0"])
+        )
+    )
+    assert came(stack, before, after, (before.by_name()["chat-0"],), None).names == ("new",)
