@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from swarm_iac.model.edit import Edit, changed
@@ -17,6 +17,7 @@ from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
+from swarm_iac.solver.advice.first_that_fits import largest, smallest
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits
 from swarm_iac.solver.explain.conflict import GANG, without
@@ -110,7 +111,7 @@ class Relaxations:
         step = max(1, row.step(need * per) // per)
         parts = {free[i] // k // step * step for free in self.capacity.free.values() for k in range(1, min(self.goal, 16) + 1)}
         values = sorted(value for value in parts if 0 < value < need)
-        best = _largest(values, lambda value: self._fits(request=self._asking(row.edit(workload, value * per))))
+        best = largest(values, lambda value: self._fits(request=self._asking(row.edit(workload, value * per))))
         for value in dict.fromkeys((best, values[-1] if values else None)):
             if value is not None:
                 key, written = row.edit(workload, value * per)
@@ -349,7 +350,7 @@ class Relaxations:
             return self._fits(capacity)
 
         short = self._short(self.request.need[budget.place], (free[budget.place] for free in self.capacity.free.values()))
-        more = _smallest(short, fits)
+        more = smallest(short, fits)
         given = self.stack.limits.node.limit(budget.key)
         whole = ENDLESS if given is None else given
         for value in dict.fromkeys((more, short[0] if short else None)):
@@ -378,7 +379,7 @@ class Relaxations:
                 return enough
 
             short = sorted({more for need in needs if need for more in self._short(need, [left[i]])})
-            more = _smallest(short, fits)
+            more = smallest(short, fits)
             for value in dict.fromkeys((more, short[0] if short else None)):
                 if value is not None and left[i] < ENDLESS // 2:
                     given = int(getattr(self.stack.racks[name], key))
@@ -394,21 +395,3 @@ class Relaxations:
     def _raised(self, path: str, noun: Noun, whole: int, more: int, *, sure: bool) -> Relaxation:
         edit = Edit(path=path, value=noun.written(whole + more))
         return Relaxation("limit", edit, 1000 * more // max(1, whole), sure)
-
-
-def _largest(values: list[int], fits: Callable[[int], bool]) -> int | None:
-    """The largest of ascending values that fits, where all below one that fits do too."""
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if fits(values[middle]) else (low, middle)
-    return values[low - 1] if low else None
-
-
-def _smallest(values: list[int], fits: Callable[[int], bool]) -> int | None:
-    """The smallest of ascending values that fits, where all above one that fits do too."""
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(values[middle]) else (middle + 1, high)
-    return values[low] if low < len(values) else None
