@@ -43,7 +43,7 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     values: list[int] = _guaranteed(snapshot, by_workload(stays), placed)
     for level in (2, 1, 0):
         requests = [a for a in snapshot.requests.values() if a.priority == level]
-        before, after = _of_shares(snapshot, placed, level)
+        before, after = _of_shares(snapshot, placed, level, by_workload(stays))
         values += before
         for i, most in enumerate(
             (
@@ -89,8 +89,8 @@ def _guaranteed(snapshot: Snapshot, stays: Counter[str], placed: Counter[str]) -
     return [sum(min(most, could[team], held[team]) for team, most in snapshot.shares.guarantees.items())]
 
 
-def _of_shares(snapshot: Snapshot, placed: Counter[str], level: int) -> tuple[list[int], list[int]]:
-    """What teams hold of what they are due: before what may stay, and after it."""
+def _of_shares(snapshot: Snapshot, placed: Counter[str], level: int, stays: Counter[str]) -> tuple[list[int], list[int]]:
+    """What teams hold of what they are due: before what may stay, and after it. Before that, what may stay without GPUs."""
     if snapshot.shares is None or level not in snapshot.shares.due:
         return [], []
     due, lines = snapshot.shares.due[level], snapshot.shares.lines
@@ -98,7 +98,9 @@ def _of_shares(snapshot: Snapshot, placed: Counter[str], level: int) -> tuple[li
     ran = _held(snapshot, {n: min(len(snapshot.running.get(n, ())), placed[n]) for n in snapshot.requests}, level)
     depths = [{line[d] for line in lines.values() if len(line) > d} for d in range(max(map(len, lines.values())))]
     within, kept = ([sum(min(has[team], due[team]) for team in teams) for teams in depths] for has in (held, ran))
-    return ([*kept, *within], []) if snapshot.stack.solve.reclaim else ([], within)
+    bare = [one.name for one in snapshot.requests.values() if one.priority == level and not one.gpus]
+    first = [sum(min(stays[name], placed[name]) for name in bare)]
+    return ([*first, *kept, *within], []) if snapshot.stack.solve.reclaim else ([], within)
 
 
 def recarded(snapshot: Snapshot, classified: Classified, counts: Pairs, node: str) -> int:
