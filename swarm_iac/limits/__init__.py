@@ -1,11 +1,11 @@
 """Does a placement keep every rule? Pure, and independent of the solver."""
 
+from swarm_iac.limits.called_back import called_back
 from swarm_iac.limits.came import Came, besides, came, gain, torn
 from swarm_iac.limits.ceilings import Usage, above, usage
-from swarm_iac.limits.gpu_models import limited
+from swarm_iac.limits.gpu_models import limited_models
 from swarm_iac.limits.index import Amounts, Violation, amounts
 from swarm_iac.limits.judge import NAMES, RULES, excused, judge
-from swarm_iac.limits.shares import called_back, stops_are_due
 
 __all__ = [
     "NAMES",
@@ -22,8 +22,7 @@ __all__ = [
     "excused",
     "gain",
     "judge",
-    "limited",
-    "stops_are_due",
+    "limited_models",
     "torn",
     "usage",
 ]

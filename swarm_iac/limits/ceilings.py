@@ -175,7 +175,7 @@ def usage(
     """
     placed = PlacementIndex(stack, placement, today, frozenset())
     rows: list[Usage] = []
-    every = sorted({*gpu_models.limited(stack), *models})
+    every = sorted({*gpu_models.limited_models(stack), *models})
 
     def add(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> None:
         rows.extend(_rows(level, subject, ones, ceiling))

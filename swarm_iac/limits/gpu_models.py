@@ -9,7 +9,7 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 
 
-def limited(stack: Stack) -> tuple[str, ...]:
+def limited_models(stack: Stack) -> tuple[str, ...]:
     """The GPU models that any limit names, in the order of their names."""
     limits = stack.limits
     every = [limits.user, limits.team, limits.cluster, *limits.exceptions, *(team.limits for team in stack.teams.values())]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from swarm_iac.limits import judge, stops_are_due
+from swarm_iac.limits import judge
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
@@ -30,6 +30,7 @@ from swarm_iac.solver.snapshot.value import size
 from tests.solver.due_by_subsets import Due
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, as_small, check_exact, still
+from tests.stops import stops_are_due
 
 CASES = sorted(Path(__file__).with_name("shares").glob("*.yaml"))
 HARDWARE: dict[str, dict[str, Any]] = {

@@ -114,7 +114,7 @@ def rows(found: Report) -> list[dict[str, Any]]:
     """The same as data; amounts in thousandths of GPUs. `lent`: beyond what is due; `owed`: asked for and due, and not held."""
     lowest = min(found.worked.entitlements.due, default=0)
     due, held = found.worked.entitlements.due.get(lowest, {}), found.held.get(lowest, {})
-    wants, seen, rows = found.worked.wants.get(lowest, {}), dict[str, int](), list[dict[str, Any]]()
+    wants, seen, told = found.worked.wants.get(lowest, {}), dict[str, int](), list[dict[str, Any]]()
     for line in sorted(found.worked.entitlements.lines.values()):
         for depth, team in enumerate(line):
             seen.setdefault(team, depth)
@@ -123,8 +123,8 @@ def rows(found: Report) -> list[dict[str, Any]]:
         row = {"team": team, "depth": depth, "share": (known.share or 1) if known else 1}
         row |= {"guarantee": found.worked.entitlements.guarantees.get(team, 0), "asks": wants.get(team, 0)}
         has, most = held.get(team, 0), due.get(team, 0)
-        rows.append(row | {"due": most, "holds": has, "lent": max(0, has - most), "owed": max(0, most - has)})
-    return rows
+        told.append(row | {"due": most, "holds": has, "lent": max(0, has - most), "owed": max(0, most - has)})
+    return told
 
 
 def as_json(found: Report) -> dict[str, Any]:

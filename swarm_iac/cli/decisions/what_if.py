@@ -14,7 +14,7 @@ from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal.screen import table
 from swarm_iac.decision import Decision, Progress, suppose
 from swarm_iac.errors import Place, Problem, StackFileError
-from swarm_iac.limits import Usage, limited, usage
+from swarm_iac.limits import Usage, limited_models, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.model.resources.table import LIMITED, ceilings
@@ -167,7 +167,8 @@ def _differ(was: Allocation, now: Allocation) -> bool:
 def _usages(now: Decision, then: Decision, today: datetime.date) -> Iterator[tuple[Usage, Usage]]:
     """Each limit whose use or value would change."""
     before = {
-        (one.level, one.subject, one.resource): one for one in usage(now.stack, now.last, today, models=limited(then.stack))
+        (one.level, one.subject, one.resource): one
+        for one in usage(now.stack, now.last, today, models=limited_models(then.stack))
     }
     for one in usage(then.stack, then.placement, today):
         was = before.get((one.level, one.subject, one.resource)) or one.model_copy(update={"used": 0})

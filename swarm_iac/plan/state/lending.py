@@ -19,8 +19,8 @@ from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.state import AllocationState
 from swarm_iac.model.workload import Workload
+from swarm_iac.plan.state.numa_sets import unions
 
-Parts = frozenset[int]
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed. [%]
 HIGH = 95
 
@@ -62,7 +62,7 @@ def most(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str,
     size, every = int(hardware.memory), frozenset(range(hardware.numa))
     parts = {one.name: frozenset(one.numa) & every or every for one in ones}
     free = {every: size - sum(map(memory.held, ones))}
-    for part in _unions({part for part in parts.values() if part != every}):
+    for part in unions({part for part in parts.values() if part != every}):
         inside = sum(len(numa_part(size, hardware.numa, j)) for j in part)
         free[part] = inside - sum(memory.held(one) for one in ones if parts[one.name] <= part)
     weights = {one.name: memory.held(one) for one in ones if one.name in wants}
@@ -84,14 +84,3 @@ def _filled(wants: Mapping[str, int], weights: Mapping[str, int], bounds: list[t
         lowest = min(stops.values())
         found |= {name: int(lowest * weights[name]) for name, level in stops.items() if level == lowest}
     return found
-
-
-def _unions(sets: set[Parts]) -> set[Parts]:
-    """These, and all unions of those that overlap."""
-    known, todo = set(sets), list(sets)
-    while todo:
-        one = todo.pop()
-        wider = {one | other for other in sets if one & other} - known
-        known |= wider
-        todo += wider
-    return known

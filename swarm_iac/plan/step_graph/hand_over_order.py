@@ -19,6 +19,7 @@ from swarm_iac.model.resources.table import COUNTED, ENFORCED
 from swarm_iac.model.state import AllocationState, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist
+from swarm_iac.plan.state.numa_sets import unions
 
 Allocations = Mapping[str, AllocationState]
 #: One device of a node: its kind and its number. Where any of a node's GPUs is cut, the eighths of each are counted one by one,
@@ -109,16 +110,10 @@ def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[
     """Bytes of each set of NUMA nodes, fewer than all, whose memory has to be counted: unions of bound ones that overlap."""
     count = has.get("numa", 0)
     bound = {each.mems for each in holds if each.mems and each.amount("memory") and max(each.mems) < count}
-    known, todo = set(bound), list(bound)
-    while todo:
-        union = todo.pop()
-        wider = {union | other for other in bound if union & other} - known
-        known |= wider
-        todo += wider
     sizes = [len(numa_part(has["memory"], count, part)) for part in range(count)]
     return {
         parts: sum(sizes[part] for part in parts)
-        for parts in sorted(known, key=lambda parts: (len(parts), sorted(parts)))
+        for parts in sorted(unions(bound), key=lambda parts: (len(parts), sorted(parts)))
         if len(parts) < count
     }
 

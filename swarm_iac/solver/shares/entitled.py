@@ -19,12 +19,10 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.shares.filling import Claim, Divided, Filling
 from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply
 from swarm_iac.solver.snapshot.entitlements import Entitlements
-from swarm_iac.solver.snapshot.layout import COUNTED, GPUS, MACHINE
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest, of_team, of_user
 from swarm_iac.solver.snapshot.suitability import may_stay, suits
 from swarm_iac.solver.snapshot.value import size
-
-_GPUS = next(i for i, row in enumerate(COUNTED) if row.name == MACHINE[GPUS].name)
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[
         found[request.name] |= {pool}
         if host.name in home:
             most[home[host.name]] -= held
-    limits = {scope: values[_GPUS] for scope, values in snapshot.scopes.items()}
+    limits = {scope: values[ALL_GPUS] for scope, values in snapshot.scopes.items()}
     teams = {team: limits.get(of_team(team), ENDLESS) for team in snapshot.stack.teams}
     users = {user: limits.get(of_user(user), ENDLESS) for user in snapshot.stack.users()}
     return found, Supply(most, teams, users, limits[CLUSTER]), models

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac.decision import still
-from swarm_iac.limits import judge, stops_are_due
+from swarm_iac.limits import judge
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
@@ -19,6 +19,7 @@ from swarm_iac.solver import Solution, solve
 from swarm_iac.stackfile.locks import lock
 from tests.benchmarks.fleets.checker import Finding, broken
 from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves_in_budget, needless, staying, told_moves
+from tests.stops import stops_are_due
 
 Row = dict[str, Any]
 #: Up to so many allocations the placement goes through the lock file's text, as it does for a user.

@@ -235,7 +235,7 @@ def _stops(
 
 
 def _called_back(stack: Stack, before: dict[str, Allocation], now: Placement, name: str) -> bool:
-    """May it have been lent to its team, and called back for another one? `limits.stops_are_due` says whether it was right."""
+    """May it have been lent to its team, and called back for another one? `tests.stops` says whether it was right."""
     workload = stack.workloads[name]
     others = (stack.workloads[a.workload] for a in now.allocations if a.gpus and a.name not in before)
     mine = (one for one in others if one.priority == workload.priority)

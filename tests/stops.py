@@ -1,5 +1,6 @@
-"""Where GPUs are shared by teams: was anything stopped that its team had a right to?
+"""Where GPUs are shared by teams: was anything stopped that its team had a right to? A judge for tests alone.
 
+What may stop is a goal and no rule, and a search that is cut may miss it: the plan names each stop, and is not refused.
 Knows nothing of how much the solver says that a team is due; what is judged follows from the stack and two placements:
 
     guarantee         For every team t:  GPUs of t ≥ min(guarantee_t, what of t could stay), if another team came in its place
@@ -18,8 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from swarm_iac.limits.came import came
-from swarm_iac.limits.index import Violation
+from swarm_iac.limits import Violation, came
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import demand_of, held_of
 from swarm_iac.model.stack import Stack
@@ -45,31 +45,6 @@ def stops_are_due(
             for one in change.judged(back[0], names):
                 found.setdefault((one.rule, one.subject), one)
     return tuple(found.values())
-
-
-def called_back(stack: Stack, before: Placement, after: Placement, one: Allocation, names: tuple[str, ...]) -> str:
-    """From which team a replica is called back for which, with the GPUs of both before and after; empty where it is not."""
-    workload = stack.workloads[one.workload]
-    others = [stack.workloads[name] for name in names]
-    lent = stack.fair and stack.solve.reclaim and bool(one.gpus)
-    if not lent or any(PRIORITIES[other.priority] > PRIORITIES[workload.priority] for other in others):
-        return ""
-    line = stack.teams_of(workload.user)[::-1]
-    found: dict[str, str] = {}
-    for name, other in zip(names, others, strict=True):
-        for mine, team in zip(line, stack.teams_of(other.user)[::-1], strict=False):
-            if mine != team:
-                gains = f"for {name} of team {team} ({_gpus(stack, before, team)} → {_gpus(stack, after, team)} GPUs)"
-                lost = f"called back from team {mine} ({_gpus(stack, before, mine)} → {_gpus(stack, after, mine)} GPUs)"
-                found[lost] = f"{found[lost]} and {gains}" if lost in found else gains
-                break
-    return " and ".join(f"{lost} {gains}" for lost, gains in found.items())
-
-
-def _gpus(stack: Stack, placement: Placement, team: str) -> GpuCount:
-    known = (one for one in placement.going() if one.workload in stack.workloads)
-    mine = (one for one in known if team in stack.teams_of(stack.workloads[one.workload].user))
-    return GpuCount(sum(gpu.part for one in mine for gpu in one.gpus))
 
 
 @dataclass

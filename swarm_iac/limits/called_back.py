@@ -1,0 +1,33 @@
+"""From which team is a replica called back, and for which?"""
+
+from __future__ import annotations
+
+from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.units import GpuCount
+
+
+def called_back(stack: Stack, before: Placement, after: Placement, one: Allocation, names: tuple[str, ...]) -> str:
+    """From which team a replica is called back for which, with the GPUs of both before and after; empty where it is not."""
+    workload = stack.workloads[one.workload]
+    others = [stack.workloads[name] for name in names]
+    lent = stack.fair and stack.solve.reclaim and bool(one.gpus)
+    if not lent or any(PRIORITIES[other.priority] > PRIORITIES[workload.priority] for other in others):
+        return ""
+    line = stack.teams_of(workload.user)[::-1]
+    found: dict[str, str] = {}
+    for name, other in zip(names, others, strict=True):
+        for mine, team in zip(line, stack.teams_of(other.user)[::-1], strict=False):
+            if mine != team:
+                gains = f"for {name} of team {team} ({_gpus(stack, before, team)} → {_gpus(stack, after, team)} GPUs)"
+                lost = f"called back from team {mine} ({_gpus(stack, before, mine)} → {_gpus(stack, after, mine)} GPUs)"
+                found[lost] = f"{found[lost]} and {gains}" if lost in found else gains
+                break
+    return " and ".join(f"{lost} {gains}" for lost, gains in found.items())
+
+
+def _gpus(stack: Stack, placement: Placement, team: str) -> GpuCount:
+    known = (one for one in placement.going() if one.workload in stack.workloads)
+    mine = (one for one in known if team in stack.teams_of(stack.workloads[one.workload].user))
+    return GpuCount(sum(gpu.part for one in mine for gpu in one.gpus))
