@@ -117,8 +117,8 @@ First GPUs are placed that are due, then whatever else fits: a share that is idl
 before shares: up to it, what the team has running is stopped for no other team, not even for a higher priority. It does not
 keep idle GPUs free; others use them until then. With `solve: {reclaim: true}` a running replica that is lent is stopped for a
 team that has less than it is due, and the plan names both; that brings no team below what it is due. Without it, nobody is
-stopped for his equals, and who is owed GPUs gets them as jobs end. These are goals: a search that is cut may miss them, and then
-the proof shows a gap; the plan names every stop in any case. What is due is in whole GPUs, and replicas cannot be
+stopped for his equals, and who is owed GPUs gets them as jobs end. These are goals: a search that is cut may miss them, and
+then the proof shows a gap; the plan names every stop in any case. What is due is in whole GPUs, and replicas cannot be
 divided: a team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares`
 shows the arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
 """
