@@ -27,10 +27,15 @@ workloads:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
-    keep(decided(tmp_path, STACK))
+    return kept(tmp_path, monkeypatch, STACK)
+
+
+def kept(root: Path, monkeypatch: pytest.MonkeyPatch, stack: str) -> Path:
+    """A repository with this stack and its lock."""
+    (root / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(root, stack))
     monkeypatch.setenv("SWARM_STACK", "lab")
-    return tmp_path
+    return root
 
 
 def test_the_machine_is_full_of_guarantees_though_ceilings_are_twice_as_much(root: Path) -> None:
@@ -117,10 +122,7 @@ workloads:
 
 @pytest.fixture
 def loans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
-    keep(decided(tmp_path, LOANS))
-    monkeypatch.setenv("SWARM_STACK", "lab")
-    return tmp_path
+    return kept(tmp_path, monkeypatch, LOANS)
 
 
 def test_of_memory_the_guarantee_is_counted_and_what_is_lent_is_said(loans: Path) -> None:
