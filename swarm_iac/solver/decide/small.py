@@ -32,6 +32,8 @@ WIDE = 0.9
 FEWER = 0.2
 #: From nothing: a search over all has so much of it, and a few nodes at a time have so much before it and after it.
 OVER_ALL, BEFORE, AFTER = 0.85, 0.1, 0.15
+#: Where something that runs would stop, and nothing shows that it has to, all at once is tried again with so much more.
+STOPPING = 4.0
 #: With fewer pairs of a workload and a node a search over all proves what it finds: less comes before it. Nor ever more than so
 #: much deterministic time.
 PROVEN, MOST_BEFORE = 1000, 2.0
@@ -84,7 +86,12 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     if not _lacking(first[0].scores) or watch.stopped:
         return first
     watch.phase("freeing capacity for pending work")
-    return _all_at_once(snapshot, classified, most, first[1], watch, left - first[0].spent)
+    best = _all_at_once(snapshot, classified, most, first[1], watch, left - first[0].spent)
+    if not _stopping(best[0].scores) or watch.stopped:
+        return best
+    watch.phase("keeping what runs")
+    again = _all_at_once(snapshot, classified, most, first[1], watch, in_all(snapshot, CHANGE) * STOPPING)
+    return max(best, again, key=_values)
 
 
 def _eased(snapshot: Snapshot, classified: Classified, task: Task, most: dict[str, int], answer: Answer) -> Answer:
@@ -152,6 +159,11 @@ def _values(answer: Answer) -> list[int]:
 def _open(scores: list[Score]) -> bool:
     """Could a wider search place or keep more, or move fewer?"""
     return _lacking(scores) or any(aim.name == "moves" and value > bound for aim, value, bound in scores)
+
+
+def _stopping(scores: list[Score]) -> bool:
+    """Does something stop that nothing shows to have to?"""
+    return any(aim.runs and value < bound for aim, value, bound in scores)
 
 
 def _lacking(scores: list[Score]) -> bool:

@@ -24,6 +24,7 @@ class Aim:
     places: int | None = None  # the priority whose replicas it counts, where it counts what is placed
     settles: bool = False  # does it say who of those that ran stops? Moving what is fixed here could then better it
     due: bool = False  # does it count what teams hold of what they are due, or who is not stopped for that?
+    runs: bool = False  # does it count what runs on, so that what it lacks was stopped?
     counts: frozenset[str] | None = None  # the workloads whose replicas it counts; None: it looks at all
     on_gpus: frozenset[str] | None = None  # those of them with GPUs
 

@@ -26,6 +26,8 @@ LEVEL_stay, of those that hold none), LEVEL_share_kept and LEVEL_share come befo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.changes import Keeping
@@ -77,7 +79,7 @@ def _placing(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], leve
     for name, least in ((f"{level}_stay", keeping.stayed), (f"{level}_running", keeping.ran)):
         mine = {w: var for w, var in least.items() if w in worth}
         top = sum(worth[w] * min(fleet.top_of(var), free[w]) for w, var in mine.items())
-        result.append(aim(name, [(var, worth[w]) for w, var in mine.items()], frozenset(mine), top))
+        result.append(replace(aim(name, [(var, worth[w]) for w, var in mine.items()], frozenset(mine), top), runs=True))
     every = [(var, worth[request.name]) for request in requests for var in fleet.of(request.name)]
     top = sum(worth[name] * count for name, count in free.items())
     result.append(aim(f"{level}_placed", every, frozenset(free), top, PRIORITIES[level]))
@@ -106,7 +108,7 @@ def _without_gpus(fleet: FleetModel, keeping: Keeping, possible: dict[str, int],
     top = sum(min(fleet.top_of(var), max(0, possible[name] - fixed[name])) for name, var in stay.items())
     constant, terms = sum(fixed.values()), [(var, 1) for var in stay.values()]
     return (
-        [Aim(f"{level}_stay_without_gpus", terms, constant, 1, constant + top, counts=frozenset(stay), due=True)]
+        [Aim(f"{level}_stay_without_gpus", terms, constant, 1, constant + top, counts=frozenset(stay), due=True, runs=True)]
         if stay
         else []
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model
@@ -43,14 +44,14 @@ class TeamGoals:
             stay[name] += count
         held = self._by_team(lambda name: stay[name], 0)
         most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
-        return [self._aim("guaranteed", most, self.placed, 0, self._possible)] if most else []
+        return [replace(self._aim("guaranteed", most, self.placed, 0, self._possible), runs=True)] if most else []
 
     def kept(self, level: str, priority: int) -> list[Aim]:
         """Of what ran."""
         if not self.keeping.ran or priority not in self.shares.due:
             return []
         ran = {name: [var] for name, var in self.keeping.ran.items()}
-        return self._at_each_depth(f"{level}_share_kept", ran, priority, self._ran)
+        return [replace(aim, runs=True) for aim in self._at_each_depth(f"{level}_share_kept", ran, priority, self._ran)]
 
     def within(self, level: str, priority: int) -> list[Aim]:
         """Of all that is placed."""
