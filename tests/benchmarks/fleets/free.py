@@ -201,11 +201,12 @@ class Free:
             and not untolerated(self.stack, workload, node)
             and self.capacity(workload, node)
             and self.apart(name, node)
-            and (not self.stack.limits_models or self._below_models(name, node))
+            and (not self.stack.limits_models or self.below_models(name, node))
             and self.devices(workload, node) is not None
         )
 
-    def _below_models(self, name: str, node: str) -> bool:
+    def below_models(self, name: str, node: str) -> bool:
+        """Do the limits on the node's GPU model leave one more replica?"""
         ones = [a for stands in self.stands.values() for a in stands]
         return by_model.leaves(self.stack, ones, name, node, self.today)
 

@@ -223,7 +223,8 @@ def _stops(
         )
         tables = free.around(workload.user)
         around = all(not need or need <= left for table in tables for need, left in zip(_usage(a), table, strict=True))
-        if (free.below_ceilings(workload) or (under and around)) and _home(free, a):
+        models = not stack.limits_models or free.below_models(name, a.node)
+        if (free.below_ceilings(workload) or (under and around)) and models and _home(free, a):
             free.take(a, 1)
             put.append(a)
     back = len(put) == len(ones) if workload.gang is not None else bool(put)
