@@ -196,7 +196,11 @@ class Fleet:
         return self._with(node, step, bandwidth=bandwidth)
 
     def _slice(self, node: NodeState, step: Step) -> NodeState:
-        wanted, old = self._wanted(step), node.allocations.get(step.allocation)
+        named, old = step.want["allocations"][step.allocation], node.allocations.get(step.allocation)
+        if "gpus" not in named:  # all that it does not name stays
+            assert old is not None, f"{step.id}: there is nothing that could stay as it is"
+            return self._with(node, step, slice=old.slice.model_copy(update=named["slice"]))
+        wanted = self._wanted(step)
         assert old is None or old.gpus == wanted.gpus or not old.unit.active, "GPUs change under a running unit"
         return self._with(node, step, slice=wanted.slice, gpus=wanted.gpus)
 
