@@ -269,7 +269,7 @@ def test_the_instance_of_another_card_is_never_touched_when_numbers_move(node: M
     moved = "book.data['gpus_pci'].update({'3': book.data['gpus_pci']['4'], '4': 'gone'})"
     moved += ", book.know_instance('3:1g.10gb@0/8', book.instances()['4:1g.10gb@0/8'])"
     assert "is now at" in node(f"[{moved}, attempt(make, '4:1g.10gb@0/8')]")[-1]
-    node(f"[{moved}, unmake('4:1g.10gb@0/8')]")
+    node("unmake('4:1g.10gb@0/8')")
     assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1", "at 4 1 19 0 1"]
     node("unmake('3:1g.10gb@0/8')")
     assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1"], "by its address, not by its number"
@@ -324,3 +324,17 @@ def test_a_card_is_whole_or_shared_or_cut_and_each_slice_has_one_owner(
     node(f"book.record('allocations', 'old-0', value={{'workload': 'old', 'gpus': [{held!r}], 'slice': {{}}}})")
     answer = node(f"attempt(holdings.nobody_elses, context, 'new-0', {{'gpus': [{wanted!r}]}})")
     assert answer == (f"refused: {said}" if said else None)
+
+
+def test_what_the_driver_does_not_tell_of_instances_stands_as_recorded_and_starts_nothing(node: Machine) -> None:
+    """That they seem to be gone would restart all that use them."""
+    whole = "{'workload': 'a', 'gpus': ['3:1g.10gb@0/8'], 'slice': {}}"
+    node(f"[make('3:1g.10gb@0/8'), book.record('allocations', 'a-0', value={whole})]")
+    opened = "setattr(devices, '_open', lambda *_: ([3], {*book.instances()['3:1g.10gb@0/8']['files']}))"
+    (node.folder / "run" / "faults").write_text("error nvmlDeviceGetMigMode 3 999\n")
+    said = "gpu 3: its MIG instances cannot be verified (NVML: Unknown Error)"
+    seen = f"[{opened}, devices.observed(context, 'a-0', {whole}), context.unread]"
+    assert node(seen)[1:] == [{"gpus": ["3:1g.10gb@0/8"]}, [said]]
+    assert node(f"[{opened}, attempt(units._has_its_instances, context, 'a-0', ['3:1g.10gb@0/8'])]")[1] == f"refused: {said}"
+    opened = "setattr(devices, '_open', lambda *_: ([3], {'/dev/nvidia-caps/nvidia-cap999'}))"
+    assert node(f"[{opened}, devices.observed(context, 'a-0', {whole})]")[1] == {"gpus": []}, "what can be seen is seen"

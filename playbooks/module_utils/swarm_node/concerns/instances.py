@@ -340,22 +340,41 @@ def known(context: Context, one: device.Device) -> Dict[str, Any]:
     return found
 
 
-def live(context: Context) -> Dict[Tuple[int, int, int], str]:
-    """By card, start and size, the instances that are there now: of cards of which any is recorded here, and their MIG-…"""
+def live(context: Context, *, else_recorded: bool = False) -> Dict[Tuple[int, int, int], str]:
+    """By card, start and size, the instances that are there now: of cards of which any is recorded here, and their MIG-…
+
+    Where a driver fails to tell those of a card: NodeError, or (to observe it) those that are recorded.
+    """
     indices = {device.gpu(plain).index for plain in context.ledger.instances()}
     if not indices:
         return {}
     if context.cards is None:
         with gpus.cards() as cards:
-            return _live(cards, indices)
-    return _live(context.cards, indices)
+            return _live(context, cards, indices, else_recorded)
+    return _live(context, context.cards, indices, else_recorded)
 
 
-def _live(cards: gpus.Cards, indices: Any) -> Dict[Tuple[int, int, int], str]:
+def _live(context: Context, cards: gpus.Cards, indices: Any, else_recorded: bool) -> Dict[Tuple[int, int, int], str]:
     found = {}
-    for index in sorted(indices):
-        card = cards.by_index.get(index)
-        for one in instances(card) if card is not None and _cut(card) else ():
-            names = {_instance_of(card, mig): str(card.nvml.nvmlDeviceGetUUID(mig)) for mig in _devices(card)}
-            found[index, one.start, one.size] = names.get(one.id, "")
+    for card in (cards.by_index[index] for index in sorted(indices) if index in cards.by_index):
+        try:
+            found.update(_live_on(card))
+        except card.nvml.NVMLError as error:
+            words = f"gpu {card.index}: its MIG instances cannot be verified (NVML: {error})"
+            if not else_recorded:
+                raise NodeError(words) from None
+            context.unread += [words] if words not in context.unread else []
+            found.update(_recorded_on(context, card.index))
     return found
+
+
+def _live_on(card: gpus.Card) -> Dict[Tuple[int, int, int], str]:
+    if not _cut(card):
+        return {}
+    names = {_instance_of(card, mig): str(card.nvml.nvmlDeviceGetUUID(mig)) for mig in _devices(card)}
+    return {(card.index, one.start, one.size): names.get(one.id, "") for one in instances(card)}
+
+
+def _recorded_on(context: Context, index: int) -> Dict[Tuple[int, int, int], str]:
+    every = ((device.gpu(plain), state) for plain, state in context.ledger.instances().items())
+    return {(index, one.start, one.size): str(state.get("uuid") or "") for one, state in every if one.index == index}

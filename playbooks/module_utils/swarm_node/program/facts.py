@@ -20,7 +20,7 @@ def facts(context: Context, cards: gpus.Cards) -> Dict[str, Any]:
         "cpus": os.cpu_count() or 0,
         "memory": int(memory.split()[1]) * 1024,
         "numa": _numa(context),
-        "gpus": [card.facts() for card in cards.by_index.values()],
+        "gpus": [card.facts(context.unread) for card in cards.by_index.values()],
         "driver": cards.driver,
         "disks": _disks(context),
         "interfaces": _interfaces(context),

@@ -58,7 +58,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     result["rollout_failures"] = book.data["rollout_failures"]
     try:
         with gpus.cards() as cards:
-            lost = [gpus.fallen(index) for index in cards.lost]
+            lost = list(cards.silent.values())
             result["facts"] = facts(context, cards)
             context.cards = cards
             result["state"] = _state(context, errors)
@@ -68,7 +68,7 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     result["started"], result["ends"] = health.runs(context)
     result["booted"] = health.booted(context)
     result["foreign"] = _foreign(context)
-    result["troubles"] = lost + _unwritable(context)
+    result["troubles"] = lost + context.unread + _unwritable(context)
     result["clock"] = time.time()
     if errors:
         result["error"] = "; ".join(errors)
