@@ -49,7 +49,7 @@ class Draft:
 def keeping_the_rest(draft: Draft) -> Draft:
     """The same step of an allocation that is to stay as its node recorded it but for these changes of its slice.
 
-    What was found may have been changed by hand, and would be recorded as wanted: as its GPUs every card of the machine.
+    What was found may have been changed by hand, and the node would record that as its own: as its GPUs every card there.
     """
     state = draft.want["allocations"][draft.allocation]
     keys = {
