@@ -333,7 +333,7 @@ def test_what_the_driver_does_not_tell_of_instances_stands_as_recorded_and_start
     opened = "setattr(devices, '_open', lambda *_: ([3], {*book.instances()['3:1g.10gb@0/8']['files']}))"
     (node.folder / "run" / "faults").write_text("error nvmlDeviceGetMigMode 3 999\n")
     said = "gpu 3: its MIG instances cannot be verified (NVML: Unknown Error)"
-    seen = f"[{opened}, devices.observed(context, 'a-0', {whole}), context.unread]"
+    seen = f"[{opened}, devices.observed(context, 'a-0', {whole}), context.unverified]"
     assert node(seen)[1:] == [{"gpus": ["3:1g.10gb@0/8"]}, [said]]
     assert node(f"[{opened}, attempt(units._has_its_instances, context, 'a-0', ['3:1g.10gb@0/8'])]")[1] == f"refused: {said}"
     opened = "setattr(devices, '_open', lambda *_: ([3], {'/dev/nvidia-caps/nvidia-cap999'}))"

@@ -378,7 +378,7 @@ def _read(context: Context, card: Card, field: str, recorded: Any) -> Any:
     try:
         return card.read(field)
     except card.nvml.NVMLError as error:
-        context.unread.append(f"gpu {card.index}: {_spelled(field, recorded)} cannot be verified (NVML: {error})")
+        context.unverified.append(f"gpu {card.index}: {_spelled(field, recorded)} cannot be verified (NVML: {error})")
         return recorded
 
 

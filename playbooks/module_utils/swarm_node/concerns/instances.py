@@ -363,7 +363,7 @@ def _live(context: Context, cards: gpus.Cards, indices: Any, else_recorded: bool
             words = f"gpu {card.index}: its MIG instances cannot be verified (NVML: {error})"
             if not else_recorded:
                 raise NodeError(words) from None
-            context.unread += [words] if words not in context.unread else []
+            context.unverified += [words] if words not in context.unverified else []
             found.update(_recorded_on(context, card.index))
     return found
 
