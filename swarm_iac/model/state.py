@@ -202,6 +202,9 @@ class Observed(Value):
     booted: int = Field(default=0, ge=0, le=10**11, description="When it booted, if something waits since. [s since 1970]")
     foreign: tuple[str, ...] = Field(default=(), description="What looks like ours and is in no ledger; left alone.")
     troubles: tuple[str, ...] = Field(default=(), description="What is wrong with the machine, although it could be read.")
+    unverified: tuple[str, ...] = Field(
+        default=(), exclude_if=not_, description="Values of the state that a driver failed to tell: what is recorded stands."
+    )
 
 
 #: How an allocation changes: it stops before it starts; its service keeps min(before, desired) healthy replicas; its

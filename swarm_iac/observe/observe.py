@@ -90,10 +90,10 @@ def read(node: str, answer: bytes, asked: tuple[float, float] | None = None) -> 
 
 def _in_lines(seen: Observed) -> Observed:
     """What a node says of itself is one line each: a line end in it would begin a line of somebody else's."""
-    if not (seen.error or seen.troubles or seen.foreign):
+    if not (seen.error or seen.troubles or seen.unverified or seen.foreign):
         return seen
     error = _line(seen.error, 2000) or "it says that it cannot be read, and not why" if seen.error else ""
-    lines = {"troubles": tuple(map(_line, seen.troubles)), "foreign": tuple(map(_line, seen.foreign))}
+    lines = {key: tuple(map(_line, getattr(seen, key))) for key in ("troubles", "unverified", "foreign")}
     return seen.model_copy(update={"error": error, **lines})
 
 

@@ -16,7 +16,7 @@ from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.plan.state.runtimes import limit_reached
 from swarm_iac.plan.step_graph.actions import Machine
-from swarm_iac.plan.step_graph.draft import Draft
+from swarm_iac.plan.step_graph.draft import Draft, keeping_the_rest
 from swarm_iac.plan.step_graph.graph import Graph, waiting_for
 from swarm_iac.plan.step_graph.partial import Only, part, with_rest
 
@@ -53,6 +53,9 @@ def steps(
         return Plan(steps=_sorted(graph), warnings=(*warnings, *_ended(all_of)), deferred=tuple(left))
     chosen = part(observed, desired, only)
     all_of, graph = safe(observed, chosen.desired, agent, budget or Solve(), fits)
+    for one, draft in graph.items():
+        if draft.verb is Verb.SLICE and draft.allocation in chosen.narrowed:
+            graph[one] = keeping_the_rest(draft)
     touched = {draft.node for draft in graph.values() if draft.allocation in chosen.names}
 
     def asked(draft: Draft) -> bool:

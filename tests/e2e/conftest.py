@@ -154,3 +154,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         if not kept:
             sandbox.down()
             shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def restored(fleet: Fleet) -> Iterator[Fleet]:
+    """The fleet, for tests that change its stack file: after the last of a module it is as it was."""
+    before = fleet.stack.read_text()
+    try:
+        yield fleet
+    finally:
+        fleet.stack.write_text(before)
+        fleet.swarm("up", "--yes", "--skip-preview").ok()

@@ -5,8 +5,6 @@ Leaves the fleet as it found it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import yaml
 
@@ -49,13 +47,8 @@ class Cutting(Sharing):
 
 
 @pytest.fixture(scope="module")
-def cutting(fleet: Fleet) -> Iterator[Cutting]:
-    before = fleet.stack.read_text()
-    try:
-        yield Cutting(fleet)
-    finally:
-        fleet.stack.write_text(before)
-        fleet.swarm(*UP).ok()
+def cutting(restored: Fleet) -> Cutting:
+    return Cutting(restored)
 
 
 def test_two_users_have_instances_of_one_card_and_a_third_a_whole_one(cutting: Cutting) -> None:

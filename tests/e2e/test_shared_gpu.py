@@ -6,7 +6,6 @@ Leaves the fleet as it found it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +90,10 @@ def crowded(samples: list[dict[str, Any]]) -> list[tuple[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def sharing(fleet: Fleet) -> Iterator[Sharing]:
+def sharing(restored: Fleet) -> Sharing:
     script = (Path(__file__).parent / "recorder.py").read_text()
-    fleet.node(WHERE, f"cat > /root/recorder.py <<'END'\n{script}\nEND")
-    before = fleet.stack.read_text()
-    try:
-        yield Sharing(fleet)
-    finally:
-        fleet.stack.write_text(before)
-        fleet.swarm(*UP).ok()
+    restored.node(WHERE, f"cat > /root/recorder.py <<'END'\n{script}\nEND")
+    return Sharing(restored)
 
 
 def test_two_users_share_a_card_and_a_third_has_another(sharing: Sharing) -> None:

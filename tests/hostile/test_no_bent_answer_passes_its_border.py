@@ -54,6 +54,7 @@ def honest(wanted: Any) -> dict[str, Any]:
         "started": dict.fromkeys(state["allocations"], 1_700_000_000), "ends": dict.fromkeys(state["allocations"], "time-limit"),
         "foreign": ["swarm-x.service"],
         "troubles": ["the disk is slow"],
+        "unverified": ["gpu 0: gpu_power 500 W cannot be verified (NVML: Unknown Error)"],
     }  # fmt: skip
 
 
@@ -80,6 +81,7 @@ PARTS = (
     "ends",
     "foreign",
     "troubles",
+    "unverified",
     "error",
     "clock",
 )
@@ -121,7 +123,9 @@ def test_no_bent_answer_ends_a_command_or_costs_another_node(
         said[node] = raw
         seen = read(node, raw)
         ends["unreadable" if seen.error else "readable"] += 1
-        assert len(seen.error) <= 2000 and not any("\n" in words for words in (seen.error, *seen.troubles, *seen.foreign))
+        assert len(seen.error) <= 2000 and not any(
+            "\n" in words for words in (seen.error, *seen.troubles, *seen.unverified, *seen.foreign)
+        )
         harmless(seen.error)
         ended = swarm(*words, at=folder)
         assert ended.code in (0, 1, 3, 4), ended.err
@@ -143,7 +147,7 @@ def test_whatever_a_node_says_is_a_line_of_its_own(
     words: str, answers: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, good = answers
-    said = {**good, "gpu-01": {**good["gpu-01"], "error": words, "troubles": [words]}}
+    said = {**good, "gpu-01": {**good["gpu-01"], "error": words, "troubles": [words], "unverified": [words]}}
     monkeypatch.setattr(
         "swarm_iac.observe.observe",
         lambda targets, **_: {name: read(name, json.dumps(said[name]).encode()) for name in targets},
@@ -152,6 +156,23 @@ def test_whatever_a_node_says_is_a_line_of_its_own(
         ended = swarm(*command, at=folder)
         assert ended.code in (0, 1, 4), ended.err
         assert not any(line.startswith("gpu-03: all is well") for line in (ended.out + ended.err).splitlines())
+
+
+def test_what_a_node_could_not_verify_is_never_called_as_desired(
+    answers: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, good = answers
+    said = {name: {**each, "unverified": []} for name, each in good.items()}
+    monkeypatch.setattr(
+        "swarm_iac.observe.observe",
+        lambda targets, **_: {name: read(name, json.dumps(said[name]).encode()) for name in targets},
+    )
+    words = "gpu 0: gpu_power 500 W cannot be verified"
+    before = swarm("assert", at=folder)
+    said["gpu-01"]["unverified"] = [words]
+    after = swarm("assert", at=folder)
+    assert words not in before.out and words in after.out and after.code == 1
+    assert "gpu_power" in swarm("status", at=folder).out
 
 
 def test_no_lie_of_one_node_keeps_an_operator_from_looking(

@@ -14,7 +14,7 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources.row import Capacity, Enforced, LimitKey, Resource, Uplink
 from swarm_iac.model.resources.table import ENFORCED, LIMITED, RESOURCES
 from swarm_iac.model.stack import LimitException, NodeCeiling
-from swarm_iac.model.state import AllocationState, Facts, NodeState
+from swarm_iac.model.state import AllocationState, Declared, Facts, NodeState
 from swarm_iac.model.step import Verb
 from swarm_iac.model.workload import Each, Network, Workload
 from swarm_iac.plan import rows
@@ -48,7 +48,7 @@ STATE, LESS, UNSET = (
         {"slice": {"memory_high": 41}},
     )
 )  # fmt: skip
-FACTS = Facts(memory=101, disks={"a": 103, "b": 107})
+FACTS, DECLARED = Facts(memory=113, disks={"a": 103, "b": 107}), Declared(memory=101)
 BEFORE, AFTER = NodeState(disk="b", interface_bps=97), NodeState(disk="a", interface_bps=109)
 M, G = 10**6, 10**9
 
@@ -204,7 +204,7 @@ def _enforced(how: Enforced) -> dict[str, Any]:
         "at": dict(how.at),
         "step": how.step.value,
         "noun": how.noun,
-        "has": how.has and how.has(FACTS, BEFORE, AFTER),
+        "has": how.has and how.has(FACTS, BEFORE, AFTER, DECLARED),
         "held": how.amount(state) if how.has else None,
         "rounded": (how.rounded(5007), how.rounded(0)),
         "lesser": {path: getattr(one, "quota", one) for path, one in how.lesser(state, less).items()} if how.has else None,
@@ -224,6 +224,21 @@ def _with_part(request: Workload) -> Workload:
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_says_what_its_case_does(name: str) -> None:
     assert facts(ROWS[name]) == CASES[name]
+
+
+@pytest.mark.parametrize(
+    ("found", "declared", "given"),
+    [
+        (113, Declared(memory=101), 101),  # the rest is the machine's own
+        (101, Declared(memory=113), 101),
+        (113, None, 113),  # a state from before nodes were declared, or one that leaves
+        (113, Declared(), 113),
+        (0, Declared(memory=101), 0),  # nobody looked
+    ],
+)
+def test_memory_is_given_out_as_far_as_it_is_both_found_and_declared(found: int, declared: Declared | None, given: int) -> None:
+    how = ROWS["memory"].enforced
+    assert how and how.has and how.has(Facts(memory=found), BEFORE, AFTER, declared) == given
 
 
 #: Another value for each of a row, as a slip of the pen would write it.
@@ -253,7 +268,7 @@ def test_no_value_of_a_row_changes_unnoticed(name: str) -> None:
 
 #: The same for how a node enforces it.
 ENFORCED_SLIPS: dict[str, Any] = {
-    "at": {"slice.swap_max": "swap"}, "step": Verb.PREPARE, "noun": "things", "has": lambda facts, old, new: 999, "grain": 7,
+    "at": {"slice.swap_max": "swap"}, "step": Verb.PREPARE, "noun": "things", "has": lambda facts, old, new, declared: 999, "grain": 7,
     "needs": "numa", "unlimited": None, "beside": ("slice.swap_max",), "ceiling": "slice.swap_max", "live": None, "in_line": None,
 }  # fmt: skip
 

@@ -53,7 +53,11 @@ class FakeNvml(types.ModuleType):
             "nvmlDeviceGetCount": lambda: len(self.cards),
             "nvmlDeviceGetHandleByIndex": self._handle,
             "nvmlDeviceGetPciInfo": lambda card: types.SimpleNamespace(busId=card["pci"]),
+            "nvmlSystemGetDriverVersion": lambda: "550.54.15",
             "nvmlDeviceGetName": lambda card: "NVIDIA H100 80GB HBM3",
+            "nvmlDeviceGetUUID": lambda card: f"GPU-{card['pci']}",
+            "nvmlDeviceGetNumaNodeId": lambda card: 0,
+            "nvmlDeviceGetPowerManagementDefaultLimit": lambda card: 700_000,
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda card: [200_000, 700_000],
             "nvmlDeviceGetComputeRunningProcesses": lambda card: [
                 types.SimpleNamespace(pid=pid) for pid in card.get("pids", ())
@@ -77,6 +81,8 @@ class FakeNvml(types.ModuleType):
     def _handle(self, index: int) -> dict[str, object]:
         if self.cards[index].get("lost"):
             raise self.NVMLError_GpuIsLost("GPU is lost")
+        if self.cards[index].get("mute"):
+            raise self.NVMLError("Unknown Error")
         return self.cards[index]
 
     def _set(self, card: dict[str, object], field: str, value: object) -> None:

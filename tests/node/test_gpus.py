@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from swarm_node.concerns import gpus
 from swarm_node.machine.run import Context, NodeError
+from swarm_node.program import observe, step
 from swarm_node.records import ledger
+
+from swarm_iac.model.state import Declared, Facts, GpuFacts
+from swarm_iac.plan.state.mismatch import differences
+from tests.node.conftest import GUARD
 
 WANT = {"0": {"persistence": True, "power_w": 600, "clock_mhz": 1410}, "1": {"power_w": 500}}
 
@@ -116,3 +121,62 @@ def test_a_card_that_refuses_leaves_all_cards_as_they_were(machine: Path, nvml: 
     with pytest.raises(NodeError, match=r"gpu 1 .*: gpu_power 500 W: Unknown Error; put back as it was"):
         _apply(machine, WANT)
     assert (nvml.cards, ledger.load(str(machine)).originals("")) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("nvmlDeviceGetPowerManagementLimit", "gpu 1: gpu_power 500 W cannot be verified (NVML: Unknown Error)"),
+        ("nvmlDeviceGetClockInfo", "gpu 1: gpu_clock 1200 MHz cannot be verified (NVML: Unknown Error)"),
+        ("nvmlDeviceGetPersistenceMode", "gpu 1: gpu_persistence true cannot be verified (NVML: Unknown Error)"),
+        ("nvmlDeviceGetPowerManagementLimitConstraints", "gpu 1: its range of power cannot be read (NVML: Unknown Error)"),
+        ("nvmlDeviceGetComputeRunningProcesses", "gpu 1: its processes cannot be read (NVML: Unknown Error)"),
+        ("nvmlDeviceGetMigMode", "gpu 1: its MIG mode cannot be read (NVML: Unknown Error)"),
+        ("nvmlDeviceGetMemoryInfo", "gpu 1: its memory cannot be read (NVML: Unknown Error)"),
+        ("nvmlDeviceGetName", "gpu 1: its model cannot be read (NVML: Unknown Error)"),
+        ("nvmlDeviceGetUUID", "gpu 1: its UUID cannot be read (NVML: Unknown Error)"),
+    ],
+)
+def test_one_value_that_the_driver_does_not_tell_costs_no_other(
+    machine: Path, nvml: Any, monkeypatch: pytest.MonkeyPatch, call: str, said: str
+) -> None:
+    """Nothing is made anew for it, and nobody takes the node for one that cannot be read."""
+    wanted = {index: {"persistence": True, "power_w": 500, "clock_mhz": 1200} for index in ("0", "1")}
+    step.perform({"verb": "gpus", "steps": [{"id": "x", "want": {"gpus": wanted}}], "guard": GUARD}, root=str(machine))
+    well = observe.observe(str(machine))
+    assert not well.get("error") and not well["troubles"] and well["state"]["gpus"] == wanted
+    real = getattr(nvml, call)
+
+    def fails(card: dict[str, object], *rest: object) -> object:
+        if card["pci"] == "00000000:43:00.0":
+            raise nvml.NVMLError("Unknown Error")
+        return real(card, *rest)
+
+    monkeypatch.setattr(nvml, call, fails, raising=False)
+    seen = observe.observe(str(machine))
+    assert not seen.get("error") and [*seen["troubles"], *seen["unverified"]] == [said]
+    assert seen["state"] == well["state"] and bool(seen["unverified"]) == ("verified" in said)
+    unlike = {key for key in well["facts"]["gpus"][1] if seen["facts"]["gpus"][1][key] != well["facts"]["gpus"][1][key]}
+    assert len(unlike) <= 2 and seen["facts"]["gpus"][0] == well["facts"]["gpus"][0]
+
+
+def test_a_card_that_does_not_answer_costs_no_other_and_counts_as_it_was_set(machine: Path, nvml: Any) -> None:
+    nvml.cards = {0: nvml.cards[1], 1: nvml.cards[0]}  # listed by address, as drivers do
+    wanted = {index: {"persistence": True, "power_w": 500} for index in ("0", "1")}
+    step.perform({"verb": "gpus", "steps": [{"id": "x", "want": {"gpus": wanted}}], "guard": GUARD}, root=str(machine))
+    nvml.cards[0]["mute"] = True
+    seen = observe.observe(str(machine))
+    said = "gpu 0 does not answer (NVML: Unknown Error); reboot the node, or drain it"
+    assert not seen.get("error") and seen["troubles"] == [said] and seen["state"]["gpus"] == wanted
+    assert [card["index"] for card in seen["facts"]["gpus"]] == [1], "so it is not the hardware that is declared"
+    with pytest.raises(NodeError, match="gpu 0 does not answer"):
+        _apply(machine, {"0": {"power_w": 500}})
+    nvml.cards[2] = {**nvml.cards[1], "pci": "00000000:09:00.0"}
+    with pytest.raises(NodeError, match="a GPU does not answer, and NVML does not tell which"):
+        _apply(machine, {"0": {"power_w": 500}})
+
+
+def test_a_card_that_does_not_tell_its_model_gets_no_new_work(machine: Path, nvml: Any) -> None:
+    declared = Declared(gpus=2, gpu_model="H100", cpus=1)
+    told = [GpuFacts(index=index, pci="", uuid="", model=model, memory=1) for index, model in enumerate(["H100", "unknown"])]
+    assert differences(Facts(cpus=1, gpus=tuple(told)), declared) == ("1 x H100 and 1 x unknown found, 2 x H100 declared",)

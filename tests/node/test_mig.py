@@ -161,6 +161,52 @@ def test_what_somebody_else_made_is_in_the_way_or_serves_and_stays(node: Machine
     assert node.driver()[1:] == ["at 3 1 9 4 3"], "and stays as it was"
 
 
+def remade(node: Machine) -> None:
+    """Somebody removed the instance at 3:1g.10gb@0/8 while nobody used it, and made one there again: it has another number."""
+    ours = node("book.instances()['3:1g.10gb@0/8']")
+    again = "unmake('3:1g.10gb@0/8'), make('3:1g.10gb@1/8', '3:1g.10gb@0/8'), unmake('3:1g.10gb@1/8')"
+    node(f"[{again}, book.know_instance('3:1g.10gb@0/8', {ours!r})]")
+    assert node.driver() == ["mode 3", "at 3 2 19 0 1"]
+
+
+@pytest.mark.parametrize(
+    "by", ["unmake('3:1g.10gb@0/8')", "slices.release(context, 'a-0', {'gpus': ['3:1g.10gb@0/8']})", "take('a-0', 5)"]
+)
+def test_an_instance_that_somebody_made_again_at_the_same_slices_is_theirs_and_stays(node: Machine, by: str) -> None:
+    node("take('a-0', '3:1g.10gb@0/8')")
+    remade(node)
+    node(by)
+    assert node.driver() == ["mode 3", "at 3 2 19 0 1"] and node("book.instances()") == {}
+
+
+def test_an_instance_that_somebody_made_again_serves_and_stays(node: Machine) -> None:
+    node("take('a-0', '3:1g.10gb@0/8')")
+    ours, again = (node("[make('3:1g.10gb@0/8'), book.instances()]")[1]["3:1g.10gb@0/8"] for _ in "ab")
+    assert ours == again and ours["ours"]
+    remade(node)
+    theirs = node("[make('3:1g.10gb@0/8'), book.instances()]")[1]["3:1g.10gb@0/8"]
+    assert theirs["uuid"] != ours["uuid"] and not theirs["ours"]
+    node("unmake('3:1g.10gb@0/8')")
+    assert node.driver()[1:] == ["at 3 2 19 0 1"]
+
+
+@pytest.mark.parametrize("call", ["nvmlComputeInstanceDestroy", "nvmlGpuInstanceCreateComputeInstance"])
+def test_an_instance_that_a_killed_run_left_without_a_compute_instance_is_removed(node: Machine, call: str) -> None:
+    """Nobody can use it. Killed between the two ends of it, or before the second was made."""
+    dies = f"setattr(n, {call!r}, lambda *a, call=n.{call}: ('Destroy' in {call!r} and call(*a), os._exit(0)))"
+    node(f"[{dies}, make('3:1g.10gb@0/8'), unmake('3:1g.10gb@0/8')]", dies=True)
+    assert node.driver() == ["mode 3", "at 3 1 19 0 0"]
+    node("unmake('3:1g.10gb@0/8')")
+    assert node.driver() == []
+
+
+def test_an_instance_is_known_as_ours_also_where_its_files_are_missing(node: Machine) -> None:
+    refuse = "setattr(instances, '_files', lambda *_: (_ for _ in ()).throw(NodeError('no file')))"
+    assert node(f"[{refuse}, attempt(make, '3:1g.10gb@0/8')]")[1] == "refused: no file"
+    node("unmake('3:1g.10gb@0/8')")
+    assert node.driver() == []
+
+
 def test_a_card_that_a_killed_run_left_cut_is_made_whole_by_the_next(node: Machine) -> None:
     """Killed after the last instance was forgotten and before the mode was put back, or after the mode and before the first."""
     for after in ("take('b-0', 4)", "instances.restore(context, '', {})"):
@@ -221,8 +267,9 @@ def test_the_instance_of_another_card_is_never_touched_when_numbers_move(node: M
     """A card dies, and the one that was number 4 is now number 3: its instance is not that of who held one of number 3."""
     node("[take('a-0', '3:1g.10gb@0/8'), take('b-0', '4:1g.10gb@0/8')]")
     moved = "book.data['gpus_pci'].update({'3': book.data['gpus_pci']['4'], '4': 'gone'})"
-    assert "is now at" in node(f"[{moved}, attempt(make, '4:1g.10gb@0/8')]")[1]
-    node(f"[{moved}, unmake('4:1g.10gb@0/8')]")
+    moved += ", book.know_instance('3:1g.10gb@0/8', book.instances()['4:1g.10gb@0/8'])"
+    assert "is now at" in node(f"[{moved}, attempt(make, '4:1g.10gb@0/8')]")[-1]
+    node("unmake('4:1g.10gb@0/8')")
     assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1", "at 4 1 19 0 1"]
     node("unmake('3:1g.10gb@0/8')")
     assert [line for line in node.driver() if line.startswith("at")] == ["at 3 1 19 0 1"], "by its address, not by its number"
@@ -277,3 +324,17 @@ def test_a_card_is_whole_or_shared_or_cut_and_each_slice_has_one_owner(
     node(f"book.record('allocations', 'old-0', value={{'workload': 'old', 'gpus': [{held!r}], 'slice': {{}}}})")
     answer = node(f"attempt(holdings.nobody_elses, context, 'new-0', {{'gpus': [{wanted!r}]}})")
     assert answer == (f"refused: {said}" if said else None)
+
+
+def test_what_the_driver_does_not_tell_of_instances_stands_as_recorded_and_starts_nothing(node: Machine) -> None:
+    """That they seem to be gone would restart all that use them."""
+    whole = "{'workload': 'a', 'gpus': ['3:1g.10gb@0/8'], 'slice': {}}"
+    node(f"[make('3:1g.10gb@0/8'), book.record('allocations', 'a-0', value={whole})]")
+    opened = "setattr(devices, '_open', lambda *_: ([3], {*book.instances()['3:1g.10gb@0/8']['files']}))"
+    (node.folder / "run" / "faults").write_text("error nvmlDeviceGetMigMode 3 999\n")
+    said = "gpu 3: its MIG instances cannot be verified (NVML: Unknown Error)"
+    seen = f"[{opened}, devices.observed(context, 'a-0', {whole}), context.unverified]"
+    assert node(seen)[1:] == [{"gpus": ["3:1g.10gb@0/8"]}, [said]]
+    assert node(f"[{opened}, attempt(units._has_its_instances, context, 'a-0', ['3:1g.10gb@0/8'])]")[1] == f"refused: {said}"
+    opened = "setattr(devices, '_open', lambda *_: ([3], {'/dev/nvidia-caps/nvidia-cap999'}))"
+    assert node(f"[{opened}, devices.observed(context, 'a-0', {whole})]")[1] == {"gpus": []}, "what can be seen is seen"

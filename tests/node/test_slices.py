@@ -119,6 +119,19 @@ def test_a_smaller_limit_holds_from_the_moment_that_the_memory_is_there(here: An
     assert (folder / "memory.max").read_text() == "80000000", "to grow is left to systemd"
 
 
+def test_a_step_that_names_memory_alone_keeps_all_else_as_it_is_recorded(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever somebody opened by hand: else that would be recorded as its own."""
+    made: list[Any] = []
+    here.ledger.data["state"]["allocations"] = {"pre-train-0": {"workload": "pre-train", "gpus": [1], "slice": WANT}}
+    monkeypatch.setattr(slices, "apply", lambda context, name, part: made.append(part) or [])
+    monkeypatch.setattr(devices, "apply", lambda *_: [])
+    less = {"memory_low": 100, "memory_high": 95, "memory_max": 100}
+    slices.STEPS["slice"](here, "pre-train-0", {"allocations": {"pre-train-0": {"workload": "pre-train", "slice": less}}})
+    assert made == [{"slice": {**WANT, **less}, "gpus": [1]}]
+    with pytest.raises(NodeError, match="other-0 has no slice here"):
+        slices.STEPS["slice"](here, "other-0", {"allocations": {"other-0": {"workload": "other", "slice": less}}})
+
+
 def test_the_slice_above_protects_the_sum_and_no_more(here: Any) -> None:
     """Its file goes with the last that is protected."""
     here.check = False

@@ -12,6 +12,7 @@ from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
     BandwidthState,
+    Declared,
     Desired,
     DirectoryState,
     Facts,
@@ -40,7 +41,10 @@ HANDOVER: dict[str, Handover] = {
 #: Parts of a GPU, in thousandths, so that two or three of them fill a card.
 PARTS = (300, 500, 700)
 CARDS = tuple(GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=1) for index in range(GPUS))
-FACTS = Facts(memory=MEMORY, cpus=CPUS, gpus=CARDS, disks={"/dev/vdb": DISK}, numa=NUMA)
+FACTS = Facts(memory=MEMORY, cpus=CPUS, gpus=CARDS, disks={"/dev/vdb": DISK}, interfaces={"eth1": WIRE}, numa=NUMA)
+#: What is declared of n2, which has more, as of n3; of n1 nothing is.
+DECLARED = Declared(gpus=GPUS, gpu_model="H100", cpus=CPUS, memory=MEMORY, numa=len(NUMA))
+MORE = {"n2": 64}
 #: Counted resources that `allocation` has no word for: they are drawn as disks are.
 OTHERS = {
     row.name: next(iter(how.at)) for row, how in COUNTED if row.name not in ("memory", "storage", "egress", "ingress")
@@ -96,7 +100,8 @@ def observed(states: Mapping[str, NodeState], health: Mapping[str, str] | None =
     head = LedgerHead(lineage="l", serial=1, fleet="f")
     return {
         name: Observed(
-            node=name, facts=FACTS, ledger=head, state=state,
+            node=name, ledger=head, state=state,
+            facts=FACTS.model_copy(update={"memory": MEMORY + MORE.get(name, 0)}),
             health={one: told for one, told in (health or {}).items() if one in state.allocations},
         )
         for name, state in states.items()
@@ -109,7 +114,7 @@ def desired(states: Mapping[str, NodeState], before: Mapping[str, NodeState] | N
     return {
         name: Desired(
             node=name, address="local", fleet="f", state=state, rack=RACKS.get(name, ""),
-            rack_power_w=budget[RACKS[name]] if name in RACKS else 0,
+            rack_power_w=budget[RACKS[name]] if name in RACKS else 0, hardware=None if name == "n1" else DECLARED,
             handover={one: HANDOVER[one] for one in state.allocations},
         )
         for name, state in states.items()
@@ -145,7 +150,7 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
     free = {name: dict.fromkeys(range(GPUS), WHOLE) for name in NODES}
     cores = {name: set(range(1, CPUS)) for name in NODES}
     empty = NodeState(interface_bps=WIRE, disk="/dev/vdb")
-    left = {name: {row.name: how.has(FACTS, empty, empty) for row, how in COUNTED if how.has} for name in NODES}
+    left = {name: {row.name: how.has(FACTS, empty, empty, DECLARED) for row, how in COUNTED if how.has} for name in NODES}
     rates = {name: [100, 400] for name in NODES}
     halves = {name: {"0": MEMORY // 2, "1": MEMORY // 2} for name in NODES}
     found: dict[str, dict[str, AllocationState]] = {name: {} for name in NODES}

@@ -31,6 +31,7 @@ class Fleet:
         self.nodes = {name: each.state for name, each in observed.items()}
         self.facts = {name: each.facts for name, each in observed.items()}
         self.desired = desired
+        self.memory = {name: self._memory(name) for name in self.nodes}
         self.healthy = {at for name, each in observed.items() for at in self._well(name, each)}
         self.started: set[At] = set()
         self.kind = {one: kind for each in desired.values() for one, kind in each.handover.items()}
@@ -104,11 +105,21 @@ class Fleet:
         ones = node.allocations.values()
         for row, how in COUNTED:
             used = sum(value_at(one, path) or 0 for one in ones for path in how.at)
-            limit = how.has(facts, node, node) if facts and how.has else 0
+            limit = how.has(facts, node, node, None) if facts and how.has and row.name != "memory" else 0
             assert not limit or used <= limit, f"{name}: {used} of {limit} {row.noun}"
-        for half in facts.numa if facts and len(facts.numa) == 2 else ():
-            bound = sum(one.slice.memory_max or 0 for one in ones if one.slice.mems == str(half))
-            assert bound <= facts.memory // 2, f"{name}: {bound} bytes are bound to NUMA node {half}"
+        for part, limit in self.memory.get(name, {}).items():
+            used = _bound(node, part)
+            assert used <= limit, f"{name}: {used} of {limit} bytes" + (f" of NUMA node {part}" if part else "")
+
+    def _memory(self, name: str) -> dict[str, int]:
+        """The most that may be held at any time: of all of it, and of each NUMA node. Not above what the stack file says the
+        machine has (the rest is for the machine itself), nor above what is there; who holds more already may keep that."""
+        facts, wanted = self.facts[name], self.desired.get(name)
+        told = wanted.hardware.memory if wanted and wanted.managed and wanted.hardware else 0
+        size = facts.memory if not told else told if told < facts.memory else facts.memory
+        goal = wanted.state if wanted and wanted.managed else NodeState()
+        parts = {"": size} | ({str(half): size // 2 for half in facts.numa} if len(facts.numa) == 2 else {})
+        return {part: max(limit, _bound(self.nodes[name], part), _bound(goal, part)) for part, limit in parts.items() if size}
 
     def _racks(self) -> None:
         used: dict[str, int] = {}
@@ -185,7 +196,11 @@ class Fleet:
         return self._with(node, step, bandwidth=bandwidth)
 
     def _slice(self, node: NodeState, step: Step) -> NodeState:
-        wanted, old = self._wanted(step), node.allocations.get(step.allocation)
+        named, old = step.want["allocations"][step.allocation], node.allocations.get(step.allocation)
+        if "gpus" not in named:  # all that it does not name stays
+            assert old is not None, f"{step.id}: there is nothing that could stay as it is"
+            return self._with(node, step, slice=old.slice.model_copy(update=named["slice"]))
+        wanted = self._wanted(step)
         assert old is None or old.gpus == wanted.gpus or not old.unit.active, "GPUs change under a running unit"
         return self._with(node, step, slice=wanted.slice, gpus=wanted.gpus)
 
@@ -207,6 +222,11 @@ class Fleet:
     def _restore(self, node: NodeState, step: Step) -> NodeState:
         assert not node.allocations, "restored while something is allocated"
         return NodeState()
+
+
+def _bound(node: NodeState, part: str) -> int:
+    """Memory that all on a node may use together, or those that are bound to one NUMA node. [bytes]"""
+    return sum(one.slice.memory_max or 0 for one in node.allocations.values() if not part or one.slice.mems == part)
 
 
 def _place(one: AllocationState) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm_iac.errors import Refused
+from swarm_iac.model.device import Device
 from swarm_iac.model.state import AllocationState, Desired, NodeState, Observed
 from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan import steps
@@ -157,6 +158,40 @@ def test_no_loan_keeps_a_part_of_a_change_from_being_made(found: str) -> None:
     assert {name: one.slice.memory_max for name, one in done.nodes["n1"].allocations.items()} == {"train-0": 40, "chat-0": 40}
     rest = steps(done.observed(), desired)
     assert carry_out(Fleet(done.observed(), desired), list(rest.steps)).nodes == states[1]
+
+
+def opened(states: dict[str, NodeState], node: str, name: str) -> dict[str, NodeState]:
+    """The same, where its slice was opened by hand: it reads as if it held another card too, and all cores."""
+    ones = states[node].allocations
+    every = ones[name].slice.model_copy(update={"cpus": f"0-{fleets.CPUS - 1}"})
+    wide = ones[name].model_copy(update={"gpus": (Device.parse(1), *ones[name].gpus), "slice": every})
+    return states | {node: states[node].model_copy(update={"allocations": ones | {name: wide}})}
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_who_returns_memory_keeps_what_is_recorded_of_it_and_not_what_was_changed_by_hand(by_hand: bool) -> None:
+    """Else what was opened by hand is recorded as its own, and another one does not get its card."""
+    before, after = lending_all(full("x"), "n2"), lending_all(full("y"), "n2")
+    found = opened(before, "n2", "train-0") if by_hand else before
+    plan = steps(fleets.observed(found), fleets.desired(after, found))
+    (step,) = (step for step in plan.steps if step.id.endswith("/recall"))
+    (want,) = step.want["allocations"].values()
+    assert want == {"workload": "train", "slice": {"memory_low": 10, "memory_high": 0, "memory_max": 10}}
+
+
+def test_who_makes_way_for_a_part_keeps_what_is_recorded_of_it() -> None:
+    job, chat = fleets.allocation("train-0", (2,), (), 40), fleets.allocation("chat-0", (0,), (5,), 40)
+    before = {"n1": fleets.node({"train-0": lent(job, 40, 100)})}
+    after = {"n1": fleets.node({"train-0": lent(job, 40, 60), "chat-0": chat})}
+    found = opened(before, "n1", "train-0")
+    asked = Only(workloads=frozenset({"chat"}), text="chat")
+    plan = steps(fleets.observed(found), fleets.desired(after, found), only=asked)
+    (step,) = (step for step in plan.steps if step.allocation == "train-0")
+    (want,) = step.want["allocations"].values()
+    assert want == {
+        "workload": "train",
+        "slice": {"cpus": "0-4", "memory_low": 40, "memory_high": 40, "memory_max": 60},
+    }
 
 
 @LAWS

@@ -39,7 +39,7 @@ def node_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         if seen.error:
             yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
-        reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles, *_times(view, seen)))
+        reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles, *seen.unverified, *_times(view, seen)))
         has = view.decision.stack.hardware_of(name).gpus
         cards = (str(has) if has.count else "none") if view.offline else _cards(seen.facts)
         yield (name, _state(node), reached, cards, _gpu_settings(seen), _settings(seen), _held(seen))
@@ -190,9 +190,10 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
 
 
 def differences(view: FleetView) -> list[tuple[str, str]]:
-    """All differences between desired and found, by node; an unreachable node counts as one."""
+    """All differences between desired and found, by node; an unreachable node counts as one, as does a value not verified."""
     found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
     found += [(name, f"hardware: {words}") for name, words in mismatches(view.observed, view.desired).items()]
+    found += [(name, words) for name, seen in view.observed.items() if not seen.error for words in seen.unverified]
     left = (left.step for left in view.plan.deferred if left.cause == "halted")
     for step in (*view.plan.steps, *left):
         if step.changes:

@@ -17,7 +17,7 @@ from swarm_iac.units import Cpus, GpuCount, Range, span
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
-    from swarm_iac.model.state import AllocationState, Facts, NodeState
+    from swarm_iac.model.state import AllocationState, Declared, Facts, NodeState
     from swarm_iac.model.workload import Workload
 
 #: Memory and quotas are kept in whole pages. [bytes]
@@ -98,8 +98,9 @@ class Enforced:
     step: Verb
     #: What is still held by others, in messages: `disk of gpu-01 is still held by others`.
     noun: str
-    #: How much a node has, from its facts and its state before and after; 0: unknown. None: each piece has its holders.
-    has: Callable[[Facts, NodeState, NodeState], int] | None = None
+    #: How much of a node may be given out, from its facts, its state before and after, and what is declared of it (None:
+    #: nothing is); 0: unknown. None: each piece has its holders.
+    has: Callable[[Facts, NodeState, NodeState, Declared | None], int] | None = None
     #: The node keeps multiples of this.
     grain: int = 1
     #: The key of hardware without which nothing is enforced.

@@ -23,6 +23,7 @@ from swarm_iac.units import BandwidthRange, BitsPerSecond, Bytes, Cpus, GpuCount
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
+    from swarm_iac.model.state import Declared, Facts, NodeState
     from swarm_iac.model.workload import Workload
 
 
@@ -68,6 +69,11 @@ def _pinned(workload: Workload) -> int:
 def _unpinned(workload: Workload, amount: int) -> Workload:
     """Fewer pinned cores are fewer vCPUs, which have a row of their own; none are shared ones."""
     return workload if amount else with_value(workload, "each.pinned", False)
+
+
+def _memory(facts: Facts, old: NodeState, new: NodeState, declared: Declared | None) -> int:
+    """min(found, declared): what a machine has beyond its declaration is its own. 0 where nobody looked. [bytes]"""
+    return min(facts.memory, declared.memory) if declared and declared.memory else facts.memory
 
 
 def _disk(workload: Workload) -> int:
@@ -137,7 +143,7 @@ def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
 def _shaped(path: str, row: str, *, in_line: bool = True) -> Enforced:
     """A rate, kept in whole bytes per second: that is what the kernel's classes count in."""
     return Enforced(
-        {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new: max(old.interface_bps, new.interface_bps),
+        {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new, declared: max(old.interface_bps, new.interface_bps),
         grain=8, needs="interface", in_line=in_line, ceiling=path.replace("_bps", "_ceil_bps"),
     )  # fmt: skip
 
@@ -174,7 +180,7 @@ RESOURCES: tuple[Resource, ...] = (
         capacity=Capacity("memory", lambda has: int(has.memory), "memory_fits_node", "memory_fits_node"),
         limit=LimitKey(Bytes, "memory", "memory", "RAM."),
         enforced=Enforced(
-            {"slice.memory_max": "memoryMax"}, Verb.SLICE, "memory", lambda facts, old, new: facts.memory,
+            {"slice.memory_max": "memoryMax"}, Verb.SLICE, "memory", _memory,
             grain=PAGE, unlimited=True, beside=("slice.memory_high", "slice.memory_low"),
         ),
         # What is lent of it is a part of `memory_max`, see plan.state.lending: until it is given back nobody else can have it.
@@ -187,7 +193,7 @@ RESOURCES: tuple[Resource, ...] = (
         limit=LimitKey(Bytes, "storage", "storage", "Scratch and cache directories on local disks."),
         enforced=Enforced(
             {"scratch.quota": "scratch", "cache.quota": "cache"}, Verb.DIRECTORIES, "disk",
-            lambda facts, old, new: facts.disks.get(new.disk or old.disk, 0), grain=PAGE, needs="disk",
+            lambda facts, old, new, declared: facts.disks.get(new.disk or old.disk, 0), grain=PAGE, needs="disk",
         ),
         files=True, zero="JSON", key_in=_disk_key, editing=_disk_edit, lowering=_less_disk,
     ),

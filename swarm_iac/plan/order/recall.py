@@ -13,7 +13,7 @@ from swarm_iac.model.state import Desired, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import lending
 from swarm_iac.plan.state.diff import diff, within
-from swarm_iac.plan.step_graph.draft import Draft
+from swarm_iac.plan.step_graph.draft import Draft, keeping_the_rest
 from swarm_iac.plan.step_graph.graph import Graph
 
 #: Ends the id of a step that returns lent memory, and of one that lends it at the end.
@@ -92,5 +92,5 @@ def _steps(node: str, old: NodeState, new: NodeState, tail: str) -> Graph:
             want |= {"allocations": {name: state.model_dump(mode="json")}}
             changes = diff(old.allocations[name], state, within(name))
             draft = Draft(node, Verb.SLICE, name, changes, want, _WHY[tail], tail)
-            graph[draft.id] = draft
+            graph[draft.id] = keeping_the_rest(draft) if tail == RECALL else draft
     return graph

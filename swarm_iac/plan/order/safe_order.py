@@ -142,7 +142,7 @@ def _safe(
 def _after(now: _Situation, all_of: Mapping[str, Machine], temporary: TemporaryPlacement) -> _Situation:
     """The situation once this temporary placement is taken too."""
     after = temporary_placement.take(now.observed, all_of, temporary)
-    return _Situation(after, (*now.taken, (temporary, temporary_placement.steps(now.observed, after, temporary))))
+    return _Situation(after, (*now.taken, (temporary, temporary_placement.steps(now.observed, after, all_of, temporary))))
 
 
 def _joined(graph: Graph, now: _Situation, served: Mapping[str, list[tuple[str, str]]]) -> Graph | None:

@@ -107,7 +107,7 @@ def _ops(machine: Machine, name: str, service: str, at: int, kept: str | None) -
 
 
 def _limits(machine: Machine) -> dict[str, int]:
-    has = capacity(machine.seen, machine.old, machine.new)
+    has = capacity(machine.seen, machine.old, machine.new, machine.wanted.hardware)
     found = {}
     for row, how in COUNTED:
         sums = [sum(map(how.amount, state.allocations.values())) for state in (machine.old, machine.new)]

@@ -139,7 +139,8 @@ def ahead(all_of: Mapping[str, Machine], waiting: Iterable[tuple[str, str]]) -> 
         ready = place.seen.ledger and not place.seen.error and not all_of[here].seen.error
         if name in stuck or not ready:
             continue
-        has, wanted = capacity(place.seen, place.old, place.new), place.new.allocations[name]
+        wanted = place.new.allocations[name]
+        has = capacity(place.seen, place.old, place.new, place.wanted.hardware)
         # What a run that was cut short left of it there is its own.
         held = {each: hold(one) for each, one in place.old.allocations.items() if each != name}
         for clears in _ways(over, place.name, name):
@@ -192,17 +193,23 @@ def take(observed: Mapping[str, Observed], all_of: Mapping[str, Machine], tempor
     return found
 
 
-def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], temporary: TemporaryPlacement) -> Graph:
+def steps(
+    observed: Mapping[str, Observed],
+    after: Mapping[str, Observed],
+    all_of: Mapping[str, Machine],
+    temporary: TemporaryPlacement,
+) -> Graph:
     """The steps of the temporary placement itself: found as the plan from `observed` to `after`, and nothing else."""
     desired = {
         name: Desired(
-            node=name, address="local", fleet=name, state=after[name].state, handover={temporary.name: "healthy-first"}
+            node=name, address="local", fleet=name, state=after[name].state, handover={temporary.name: "healthy-first"},
+            hardware=all_of[name].wanted.hardware,
         )
         for name in (temporary.here, temporary.there)
     }  # fmt: skip
-    all_of = machines({name: observed[name] for name in desired}, desired)
+    both = machines({name: observed[name] for name in desired}, desired)
     graph: Graph = {}
-    for machine in all_of.values():
+    for machine in both.values():
         mine = {temporary.name, *(temporary.clears if machine.name == temporary.there else ())}
         for one, draft in drafts(machine, "").items():
             # What was begun in its old place is for the plan after it to end.
@@ -210,7 +217,7 @@ def steps(observed: Mapping[str, Observed], after: Mapping[str, Observed], tempo
             if draft.allocation in mine and (machine.name == temporary.there or leaves):
                 graph[one] = draft
     if temporary.leaves and not temporary.twice:
-        order(all_of, graph)
+        order(both, graph)
     for draft in graph.values():
         draft.after &= graph.keys()
         if temporary.twice:
@@ -302,7 +309,7 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
     )
     bandwidth = state.bandwidth if wire else BandwidthState()
     standing = state.model_copy(update={"gpus": gpus, "slice": shares, "bandwidth": bandwidth})
-    has = capacity(place.seen, place.old, place.new)
+    has = capacity(place.seen, place.old, place.new, place.wanted.hardware)
     return standing if fits(hold(standing), map(hold, held.values()), has) else None
 
 

@@ -23,6 +23,8 @@ from swarm_iac.plan.state.numa_sets import unions
 
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed. [%]
 HIGH = 95
+#: The keys of a slice that `limits` gives.
+MEMORY = frozenset({"memory_low", "memory_high", "memory_max"})
 
 
 def high(most: int) -> int:

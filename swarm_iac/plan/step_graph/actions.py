@@ -137,7 +137,7 @@ def _with_actions(
         # Nobody takes and nobody gives. In a large fleet nearly every node is so in every plan.
         nobody: dict[Verb, frozenset[str]] = {verb: frozenset() for verb in hand_over_order.SPLIT}
         return replace(machine, split=nobody, actions={name: Action("stay") for name in sorted(new)})
-    has = hand_over_order.capacity(machine.seen, machine.old, machine.new)
+    has = hand_over_order.capacity(machine.seen, machine.old, machine.new, machine.wanted.hardware)
     waits = hand_over_order.waits(old, new, has, schedule)
     split = hand_over_order.split(waits, old)
     actions: dict[str, Action] = {}

@@ -63,7 +63,7 @@ def _clashes(seen: Observed, wanted: Desired, moving: set[str]) -> Iterator[tupl
                 yield one, f"cores of {node} are still held by {other}"
             if ones[one].unit.port == ones[other].unit.port is not None:
                 yield one, f"port {ones[one].unit.port} of {node} is still held by {other}"
-    has = capacity(seen, seen.state, wanted.state)
+    has = capacity(seen, seen.state, wanted.state, wanted.hardware)
     for row, how in COUNTED:
         before = {name: how.amount(state) for name, state in seen.state.allocations.items()}
         takers = [one for one in moving if held[one].amount(row.name) > before.get(one, 0)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from swarm_iac.model.state import AllocationState, GpuState, NodeState
 from swarm_iac.model.step import Change, Step, Verb
 from swarm_iac.plan.state.diff import diff, ended, within
+from swarm_iac.plan.state.lending import MEMORY
 from swarm_iac.plan.step_graph.actions import Action, Machine
 from swarm_iac.plan.step_graph.hand_over_order import kept
 
@@ -43,6 +44,23 @@ class Draft:
             id=self.id, node=self.node, verb=self.verb, allocation=self.allocation, changes=self.changes, want=self.want,
             after=tuple(sorted(self.after)), why=self.why, rollout=self.rollout,
         )  # fmt: skip
+
+
+def keeping_the_rest(draft: Draft) -> Draft:
+    """The same step of an allocation that is to stay as its node recorded it but for these changes of its slice.
+
+    What was found may have been changed by hand, and the node would record that as its own: as its GPUs every card there.
+    """
+    state = draft.want["allocations"][draft.allocation]
+    keys = {
+        change.path.rpartition(".")[2]
+        for change in draft.changes
+        if change.path.startswith(f"{within(draft.allocation)}.slice.")
+    }
+    if keys & MEMORY:  # they hold each other's bounds
+        keys |= MEMORY
+    less = {"workload": state["workload"], "slice": {key: value for key, value in state["slice"].items() if key in keys}}
+    return replace(draft, want={**draft.want, "allocations": {draft.allocation: less}})
 
 
 def drafts(machine: Machine, agent: str) -> dict[str, Draft]:

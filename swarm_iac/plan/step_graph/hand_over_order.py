@@ -2,7 +2,7 @@
 
 Pinned cores have one owner at a time, and each GPU is counted in thousandths. Any other resource that nodes enforce is counted
 in its unit; its row in `model/resources` says which step takes and gives it. Memory is counted for the whole node and for the
-NUMA nodes that it is bound to.
+NUMA nodes that it is bound to, of what is declared of it: what a machine has beyond that is its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swarm_iac.model.device import WHOLE, Device
 from swarm_iac.model.gpus.mig import SLICES
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.resources.table import COUNTED, ENFORCED
-from swarm_iac.model.state import AllocationState, NodeState, Observed
+from swarm_iac.model.state import AllocationState, Declared, NodeState, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.state import cpulist
 from swarm_iac.plan.state.numa_sets import unions
@@ -101,9 +101,11 @@ def _in_eighths(devices: Mapping[At, int]) -> dict[At, int]:
     return found
 
 
-def capacity(seen: Observed, old: NodeState, new: NodeState) -> dict[str, int]:
-    """What the node has of each counted resource, 0 where nobody knows; and how many NUMA nodes, as `numa`."""
-    return {row.name: how.has(seen.facts, old, new) for row, how in COUNTED if how.has} | {"numa": len(seen.facts.numa)}
+def capacity(seen: Observed, old: NodeState, new: NodeState, declared: Declared | None) -> dict[str, int]:
+    """What the node has to give of each counted resource, 0 where nobody knows; and how many NUMA nodes, as `numa`."""
+    return {row.name: how.has(seen.facts, old, new, declared) for row, how in COUNTED if how.has} | {
+        "numa": len(seen.facts.numa)
+    }
 
 
 def numa_parts(holds: Iterable[Hold], has: Mapping[str, int]) -> dict[frozenset[int], int]:

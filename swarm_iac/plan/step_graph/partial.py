@@ -31,10 +31,12 @@ class Only:
 
 @dataclass(frozen=True)
 class Part:
-    """What is wanted now. `names`: allocations that may change; `left`: those that were chosen and stay → why."""
+    """What is wanted now. `names`: allocations that may change, of which `narrowed` only make way for others; `left`: those
+    that were chosen and stay → why."""
 
     desired: dict[str, Desired]
     names: frozenset[str]
+    narrowed: frozenset[str] = frozenset()
     left: dict[str, str] = field(default_factory=dict)
 
 
@@ -71,7 +73,8 @@ def part(observed: Mapping[str, Observed], desired: Mapping[str, Desired], asked
         mixed = {name: _lent_what_is_free(each, observed, moving) for name, each in mixed.items()}
         found = {chosen[name]: why for name, why in clashes(observed, mixed, moving)}
         if not found:
-            return Part(mixed, frozenset(moving) | _narrowed(observed, mixed, moving), left)
+            narrowed = _narrowed(observed, mixed, moving)
+            return Part(mixed, frozenset(moving) | narrowed, narrowed, left)
         left |= {one: found[together] for one, together in chosen.items() if together in found}
 
 

@@ -70,7 +70,9 @@ def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
 
 def warnings(seen: Reconciliation) -> tuple[str, ...]:
     """Warnings of the plan, troubles of machines, and what was found that is in no ledger."""
-    troubles = [f"{name}: {words}" for name, node in sorted(seen.observed.items()) for words in node.troubles]
+    troubles = [
+        f"{name}: {words}" for name, node in sorted(seen.observed.items()) for words in (*node.troubles, *node.unverified)
+    ]
     foreign = [
         f"{name}: in no ledger, left alone: {', '.join(node.foreign)}"
         for name, node in sorted(seen.observed.items())
@@ -101,7 +103,16 @@ def _leaving(seen: Reconciliation) -> list[str]:
 
 def _bare(node: Observed) -> Observed:
     return node.model_copy(
-        update={"facts": Facts(), "error": "", "foreign": (), "troubles": (), "health": {}, "started": {}, "ends": {}}
+        update={
+            "facts": Facts(),
+            "error": "",
+            "foreign": (),
+            "troubles": (),
+            "unverified": (),
+            "health": {},
+            "started": {},
+            "ends": {},
+        }
     )
 
 

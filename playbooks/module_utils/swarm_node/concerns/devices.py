@@ -63,7 +63,7 @@ def boot(context: Context, allocation: str, recorded: Dict[str, Any]) -> None:
 
 def observed(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:
     """{gpus}; without a slice nothing is closed, and what is recorded stands."""
-    return {"gpus": read(context, allocation, recorded)} if recorded.get("slice") is not None else {}
+    return {"gpus": read(context, allocation, recorded, else_recorded=True)} if recorded.get("slice") is not None else {}
 
 
 def protect(context: Context) -> List[Change]:
@@ -130,12 +130,12 @@ def _group(context: Context) -> int:
         return -1 if context.check else grp.getgrnam(GROUP).gr_gid
 
 
-def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[device.Plain]:
+def read(context: Context, allocation: str, recorded: Dict[str, Any], *, else_recorded: bool = False) -> List[device.Plain]:
     """The cards that its slice may open; the kernel's own rules cannot be read back, so systemd's.
 
     A device file is open or not, so a card that is recorded as held in part reads as that part; any other is whole. A
     slice that is not closed reads as every card of the machine: that is the truth. A MIG instance is read where it is, its
-    files may be opened, and those of no other are.
+    files may be opened, and those of no other are. `else_recorded`: see `instances.live`.
     """
     held = device.gpus(recorded.get("gpus") or ())
     cut = {one.index for one in held if one.profile}
@@ -143,7 +143,7 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[de
     cards, files = _open(context, allocation)
     found = [device.Device("gpu", index, parts.get(index, device.WHOLE)) for index in cards if index not in cut]
     mine = [one for one in held if one.profile and one.index in cards]
-    there = instances.live(context) if mine else {}
+    there = instances.live(context, else_recorded=else_recorded) if mine else {}
     known = {one: instances.known(context, one) for one in mine}
     whole = [
         one for one in mine

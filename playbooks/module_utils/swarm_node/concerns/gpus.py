@@ -10,6 +10,8 @@ from typing import Any, Dict, Iterator, List, Optional
 from ..machine.run import Change, Context, NodeError, change
 from ..machine.undo import Value, whole
 
+#: The model of a card that does not tell it: it is never the one that a stack file declares.
+UNKNOWN = "unknown"
 FIELDS = ("persistence", "power_w", "clock_mhz")
 
 
@@ -78,17 +80,25 @@ class Card:
         else:
             nvml.nvmlDeviceSetGpuLockedClocks(self.handle, int(value), int(value))
 
-    def facts(self) -> Dict[str, Any]:
-        """GpuFacts."""
+    def facts(self, unread: List[str]) -> Dict[str, Any]:
+        """GpuFacts. What the driver fails to tell is named in `unread`, and is as if the card had none of it."""
         nvml, handle = self.nvml, self.handle
-        least, most = _or(self.power_range, [0, 0], nvml)
-        default = _or(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle), 0, nvml)
-        processes = _or(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [], nvml)
-        cut = _or(lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0, nvml)
+
+        def ask(what: str, call: Any, otherwise: Any) -> Any:
+            try:
+                return _or(call, otherwise, nvml)
+            except nvml.NVMLError as error:
+                unread.append(f"gpu {self.index}: its {what} cannot be read (NVML: {error})")
+                return otherwise
+
+        least, most = ask("range of power", self.power_range, [0, 0])
+        default = ask("default power", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle), 0)
+        processes = ask("processes", lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+        cut = ask("MIG mode", lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
         return {
-            "index": self.index, "pci": self.pci, "uuid": nvml.nvmlDeviceGetUUID(handle),
-            "model": nvml.nvmlDeviceGetName(handle), "memory": self.memory(),
-            "numa": self._numa(), "power_min_w": least, "power_max_w": most, "power_default_w": default // 1000,
+            "index": self.index, "pci": self.pci, "uuid": ask("UUID", lambda: nvml.nvmlDeviceGetUUID(handle), UNKNOWN),
+            "model": ask("model", lambda: nvml.nvmlDeviceGetName(handle), UNKNOWN), "memory": ask("memory", self.memory, 0),
+            "numa": ask("NUMA node", self._numa, -1), "power_min_w": least, "power_max_w": most, "power_default_w": default // 1000,
             "processes": [describe(process.pid) for process in processes], **({"mig": True} if cut else {}),
         }  # fmt: skip
 
@@ -125,12 +135,15 @@ def describe(pid: int) -> str:
 
 
 class Cards:
-    """All GPUs of this machine, by index. Empty where there is no driver. `lost`: indices that do not answer any more."""
+    """All GPUs of this machine, by index. Empty where there is no driver. `lost`: indices that have fallen off the bus;
+    `mute`: those that do not answer for another reason, which may still be at work. To each what is said of it.
+    """
 
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
         self.by_index: Dict[int, Card] = {}
-        self.lost: List[int] = []
+        self.lost: Dict[int, str] = {}
+        self.mute: Dict[int, str] = {}
         if nvml is None:
             return
         found: List[Card] = []
@@ -138,15 +151,24 @@ class Cards:
             try:
                 found.append(Card(nvml, nvml.nvmlDeviceGetHandleByIndex(number)))
             except nvml.NVMLError_GpuIsLost:
-                self.lost.append(number)
+                self.lost[number] = fallen(number)
+            except nvml.NVMLError as error:
+                self.mute[number] = f"gpu {number} does not answer (NVML: {error}); reboot the node, or drain it"
+        silent = self.silent
         ordered = sorted(found, key=lambda card: card.pci)
         # A lost card tells no address, so its place among the others is known only where NVML lists by address.
-        if self.lost and ordered != found:
-            raise NodeError("a GPU has fallen off the bus, and NVML does not tell which; reboot the node, or declare it lost")
-        free = (index for index in range(len(found) + len(self.lost)) if index not in self.lost)
+        if silent and ordered != found:
+            what = "has fallen off the bus" if self.lost else "does not answer"
+            raise NodeError(f"a GPU {what}, and NVML does not tell which; reboot the node, or declare it lost")
+        free = (index for index in range(len(found) + len(silent)) if index not in silent)
         for index, card in zip(free, ordered):
             card.index = index
             self.by_index[index] = card
+
+    @property
+    def silent(self) -> Dict[int, str]:
+        """Both, lost and mute."""
+        return {**self.lost, **self.mute}
 
     @property
     def driver(self) -> str:
@@ -155,8 +177,8 @@ class Cards:
 
     def card(self, index: Any) -> Card:
         """The card with this index, or NodeError."""
-        if int(index) in self.lost:
-            raise NodeError(fallen(int(index)))
+        if int(index) in self.silent:
+            raise NodeError(self.silent[int(index)])
         if int(index) not in self.by_index:
             raise NodeError(f"gpu {index} is not there: this machine has {len(self.by_index)} GPUs")
         return self.by_index[int(index)]
@@ -334,7 +356,8 @@ def _write(context: Context, card: Card, field: str, value: Any) -> None:
 
 
 def read(context: Context, allocation: str, recorded: Dict[str, Any], found: Optional[Cards] = None) -> Dict[str, Any]:
-    """The true values of what `recorded` ({index: GpuState}) manages. A card that is gone is left out."""
+    """The true values of what `recorded` ({index: GpuState}) manages. A card that is gone is left out; of one that does not
+    answer what is recorded stands, for it may still draw that power."""
     if found is None:
         with cards() as opened:
             return read(context, allocation, recorded, opened)
@@ -342,8 +365,21 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any], found: Opt
     for index, state in recorded.items():
         card = found.by_index.get(int(index))
         if card:
-            result[index] = {field: card.read(field) for field in FIELDS if state.get(field) is not None}
+            result[index] = {
+                field: _read(context, card, field, state[field]) for field in FIELDS if state.get(field) is not None
+            }
+        elif int(index) in found.mute:
+            result[index] = {field: state[field] for field in FIELDS if state.get(field) is not None}
     return result
+
+
+def _read(context: Context, card: Card, field: str, recorded: Any) -> Any:
+    """The true value, or the recorded one where the driver fails to tell it: that is no reason to set it again."""
+    try:
+        return card.read(field)
+    except card.nvml.NVMLError as error:
+        context.unverified.append(f"gpu {card.index}: {_spelled(field, recorded)} cannot be verified (NVML: {error})")
+        return recorded
 
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:

@@ -91,13 +91,13 @@ def _make(context: Context, card: gpus.Card, one: device.Device) -> List[Change]
     if not cut:
         _set_mode(context, card, on=True)
     new = same is None
+    ours = same is None or _made_here(context, card, same, one)
     if same is None:
         same = _create(context, card, one, profile)
-    known = context.ledger.instances().get(str(one.plain)) or {}
     compute = _compute_of(card, same, one)
-    files = _files(context, card, same.id, compute)
-    value = {"ours": bool(known.get("ours")), "uuid": _uuid(card, same.id, compute), "files": files}
-    context.ledger.know_instance(str(one.plain), value)
+    value: Dict[str, Any] = {"ours": ours, "uuid": _uuid(card, same.id, compute)}
+    context.ledger.know_instance(str(one.plain), value)  # by its name it is known as ours, whatever comes
+    context.ledger.know_instance(str(one.plain), dict(value, files=_files(context, card, same.id, compute)))
     return [{"path": f"gpus[{one.index}].mig", "old": None, "new": one.plain}] if new else []
 
 
@@ -128,7 +128,7 @@ def unmake(context: Context, ones: List[device.Device]) -> List[Change]:
             card = _card(context, found, one.index)
             if card is not None:
                 with _spelled(card, one):
-                    changes += _unmake(context, card, one, ours=bool(held[str(one.plain)].get("ours")))
+                    changes += _unmake(context, card, one)
             if not context.check:
                 context.ledger.know_instance(str(one.plain), None)
         left = {device.gpu(plain).index for plain in context.ledger.instances()}
@@ -166,10 +166,25 @@ def _make_whole(context: Context, card: gpus.Card) -> None:
         _set_mode(context, card, on=False)
 
 
-def _unmake(context: Context, card: gpus.Card, one: device.Device, *, ours: bool) -> List[Change]:
+def _made_here(context: Context, card: gpus.Card, there: Instance, one: device.Device) -> bool:
+    """Is the instance that lies there the one that was made here, and not one that somebody made since at the same slices?
+
+    It is known by its MIG-…. Without a compute instance it has none, and nobody can use it: a run that was killed left it so.
+    A driver that gives the same name to an instance with the same number makes the two alike: then they cannot be told apart.
+    """
+    recorded = known(context, one)
+    named = {str(card.nvml.nvmlDeviceGetUUID(mig)) for mig in _devices(card) if _instance_of(card, mig) == there.id}
+    return bool(recorded.get("ours")) and (not named or recorded.get("uuid") in named)
+
+
+def _instance_of(card: gpus.Card, mig: Any) -> int:
+    return int(card.nvml.nvmlDeviceGetGpuInstanceId(mig))
+
+
+def _unmake(context: Context, card: gpus.Card, one: device.Device) -> List[Change]:
     there = instances(card) if _cut(card) else []
     same = next((each for each in there if (each.start, each.size) == (one.start, one.size)), None)
-    if same is None or not ours:
+    if same is None or not _made_here(context, card, same, one):
         return []
     if not context.check:
         context.ledger.confirm()
@@ -277,7 +292,7 @@ def _compute_of(card: gpus.Card, one: Instance, wanted: device.Device) -> int:
 def _uuid(card: gpus.Card, instance: int, compute: int) -> str:
     """By which CUDA is told of it: MIG-…"""
     for mig in _devices(card):
-        if (card.nvml.nvmlDeviceGetGpuInstanceId(mig), card.nvml.nvmlDeviceGetComputeInstanceId(mig)) == (instance, compute):
+        if (_instance_of(card, mig), card.nvml.nvmlDeviceGetComputeInstanceId(mig)) == (instance, compute):
             return str(card.nvml.nvmlDeviceGetUUID(mig))
     raise NodeError(f"{card.name}: NVML does not list its MIG instance {instance}")
 
@@ -325,24 +340,41 @@ def known(context: Context, one: device.Device) -> Dict[str, Any]:
     return found
 
 
-def live(context: Context) -> Dict[Tuple[int, int, int], str]:
-    """By card, start and size, the instances that are there now: of cards of which any is recorded here, and their MIG-…"""
+def live(context: Context, *, else_recorded: bool = False) -> Dict[Tuple[int, int, int], str]:
+    """By card, start and size, the instances that are there now: of cards of which any is recorded here, and their MIG-…
+
+    Where a driver fails to tell those of a card: NodeError, or (to observe it) those that are recorded.
+    """
     indices = {device.gpu(plain).index for plain in context.ledger.instances()}
     if not indices:
         return {}
     if context.cards is None:
         with gpus.cards() as cards:
-            return _live(cards, indices)
-    return _live(context.cards, indices)
+            return _live(context, cards, indices, else_recorded)
+    return _live(context, context.cards, indices, else_recorded)
 
 
-def _live(cards: gpus.Cards, indices: Any) -> Dict[Tuple[int, int, int], str]:
+def _live(context: Context, cards: gpus.Cards, indices: Any, else_recorded: bool) -> Dict[Tuple[int, int, int], str]:
     found = {}
-    for index in sorted(indices):
-        card = cards.by_index.get(index)
-        for one in instances(card) if card is not None and _cut(card) else ():
-            names = {
-                int(card.nvml.nvmlDeviceGetGpuInstanceId(mig)): str(card.nvml.nvmlDeviceGetUUID(mig)) for mig in _devices(card)
-            }
-            found[index, one.start, one.size] = names.get(one.id, "")
+    for card in (cards.by_index[index] for index in sorted(indices) if index in cards.by_index):
+        try:
+            found.update(_live_on(card))
+        except card.nvml.NVMLError as error:
+            words = f"gpu {card.index}: its MIG instances cannot be verified (NVML: {error})"
+            if not else_recorded:
+                raise NodeError(words) from None
+            context.unverified += [words] if words not in context.unverified else []
+            found.update(_recorded_on(context, card.index))
     return found
+
+
+def _live_on(card: gpus.Card) -> Dict[Tuple[int, int, int], str]:
+    if not _cut(card):
+        return {}
+    names = {_instance_of(card, mig): str(card.nvml.nvmlDeviceGetUUID(mig)) for mig in _devices(card)}
+    return {(card.index, one.start, one.size): names.get(one.id, "") for one in instances(card)}
+
+
+def _recorded_on(context: Context, index: int) -> Dict[Tuple[int, int, int], str]:
+    every = ((device.gpu(plain), state) for plain, state in context.ledger.instances().items())
+    return {(index, one.start, one.size): str(state.get("uuid") or "") for one, state in every if one.index == index}

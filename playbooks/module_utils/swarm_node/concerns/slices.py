@@ -61,7 +61,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
 
 def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """The slice, and with it the devices that may be opened in it."""
-    whole = holdings.of(context, allocation, want)
+    whole = _with_recorded(context, allocation, holdings.of(context, allocation, want))
     holdings.nobody_elses(context, allocation, whole)
     claimed = context.ledger.get("allocations", allocation, "slice") is not None
     before = device.gpus(context.ledger.get("allocations", allocation, "gpus") or ()) if claimed else []
@@ -79,6 +79,16 @@ def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     context.ledger.record("allocations", allocation, "slice", value=part["slice"])
     context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
     return cut + changes
+
+
+def _with_recorded(context: Context, allocation: str, wanted: Dict[str, Any]) -> Dict[str, Any]:
+    """What a step leaves out stays as it is recorded, whatever was changed by hand: a recall names its memory alone."""
+    if "gpus" in wanted:
+        return wanted
+    recorded = context.ledger.get("allocations", allocation) or {}
+    if recorded.get("slice") is None:
+        raise NodeError(f"{allocation} has no slice here of which the rest could stay as it is")
+    return dict(recorded, slice=dict(recorded["slice"], **(wanted.get("slice") or {})))
 
 
 def _had(before: List[device.Device], one: device.Device) -> bool:

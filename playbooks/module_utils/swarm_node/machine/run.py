@@ -39,6 +39,8 @@ class Context:
         self.root = root
         #: NVML, where whoever asks has opened it already.
         self.cards: Any = None
+        #: What of the state could not be read, in words: what is recorded of it stands.
+        self.unverified: List[str] = []
 
     def path(self, path: str) -> str:
         """`path` on the machine below root."""

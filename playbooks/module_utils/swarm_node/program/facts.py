@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from ..concerns import gpus
 from ..machine.run import Context
 
 
-def facts(context: Context, cards: gpus.Cards) -> Dict[str, Any]:
-    """Facts."""
+def facts(context: Context, cards: gpus.Cards, unread: List[str]) -> Dict[str, Any]:
+    """Facts. What a driver fails to tell of them is named in `unread`."""
     name = os.uname()
     memory = next((line for line in (context.read("/proc/meminfo") or "").splitlines() if line.startswith("MemTotal:")), "x 0")
     governors = context.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors") or ""
@@ -20,7 +20,7 @@ def facts(context: Context, cards: gpus.Cards) -> Dict[str, Any]:
         "cpus": os.cpu_count() or 0,
         "memory": int(memory.split()[1]) * 1024,
         "numa": _numa(context),
-        "gpus": [card.facts() for card in cards.by_index.values()],
+        "gpus": [card.facts(unread) for card in cards.by_index.values()],
         "driver": cards.driver,
         "disks": _disks(context),
         "interfaces": _interfaces(context),

@@ -37,13 +37,14 @@ def watched(wait_s: float = 0, root: str = "/") -> Dict[str, Any]:
 
 def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     """Facts, ledger head, true state, health and what nobody recorded. `error` names what could not be read, `troubles`
-    what is wrong with the machine although it could be read; `clock` is its own time. [s since 1970]
+    what is wrong with the machine although it could be read, `unverified` the values of the state that stand as recorded, since a
+    driver failed to tell them; `clock` is its own time. [s since 1970]
 
     `wait_s`: how long a machine that has just booted may take to finish what its boot unit puts right. [s]
     """
     began = time.monotonic()
     errors: List[str] = []
-    lost: List[str] = []
+    troubles: List[str] = []
     result: Dict[str, Any] = {"agent": install.installed(root)}
     try:
         book = ledger.load(root)
@@ -58,8 +59,8 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     result["rollout_failures"] = book.data["rollout_failures"]
     try:
         with gpus.cards() as cards:
-            lost = [gpus.fallen(index) for index in cards.lost]
-            result["facts"] = facts(context, cards)
+            troubles = list(cards.silent.values())
+            result["facts"] = facts(context, cards, troubles)
             context.cards = cards
             result["state"] = _state(context, errors)
     except NodeError as error:
@@ -68,7 +69,8 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     result["started"], result["ends"] = health.runs(context)
     result["booted"] = health.booted(context)
     result["foreign"] = _foreign(context)
-    result["troubles"] = lost + _unwritable(context)
+    result["troubles"] = troubles + _unwritable(context)
+    result["unverified"] = context.unverified
     result["clock"] = time.time()
     if errors:
         result["error"] = "; ".join(errors)
