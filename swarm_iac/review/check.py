@@ -16,12 +16,12 @@ from swarm_iac.model.base import Value
 from swarm_iac.printable import printable
 from swarm_iac.review import judgement
 from swarm_iac.review.approvals import Approval, Dismissed, standing
-from swarm_iac.review.comment import Answer, comment
-from swarm_iac.review.commits import Commits, Conflict, Entry, opened
+from swarm_iac.review.comment import Review, comment
+from swarm_iac.review.commits import Commits, Entry, MergeConflict, opened
 from swarm_iac.review.consequences import Consequences
 from swarm_iac.review.effect import Effect, StackEffect
 from swarm_iac.review.judgement import Need, People
-from swarm_iac.review.snapshots import Snapshot, StackEntries, entries, stack_of, written
+from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
 from swarm_iac.run_options import RunOptions
 
 
@@ -36,7 +36,7 @@ class Verdict(Value):
     needs: tuple[Need, ...] = Field(default=(), description="Approvals that are missing.")
     dismissed: tuple[Dismissed, ...] = Field(default=(), description="Approvals that do not hold any more.")
     approved: tuple[str, ...] = Field(default=(), description="Accounts whose approvals hold.")
-    refused: tuple[str, ...] = Field(default=(), description="What forbids it, whoever approves.")
+    refused: tuple[str, ...] = Field(default=(), description="What forbids it, even if all approve.")
     head: str = Field(description="The commit that was judged, in full.")
     base: str = Field(description="The commit into which it would be merged, in full.")
 
@@ -63,26 +63,26 @@ def check(repository: Path, base: str, head: str, author: str | None = None, app
     effect = Effect()
     with opened(repository, base, head) as commits, tempfile.TemporaryDirectory(prefix="swarm-pr-") as made:
         tree = commits.merged()
-        if isinstance(tree, Conflict):
+        if isinstance(tree, MergeConflict):
             found.refused.append(_conflict(tree, base))
         else:
             effect = _effect(commits, tree, Path(made).resolve(), author, found)
         held, dismissed = standing(approvals, effect, commits.head, commits.base)
-        needs = () if isinstance(tree, Conflict) else judgement.needs(found.people, effect, held)
-        answer = Answer(
+        needs = () if isinstance(tree, MergeConflict) else judgement.needs(found.people, effect, held)
+        review = Review(
             commits.head, commits.base, effect, tuple(found.refused), needs, dismissed,
             tuple(one.who for one in held), tuple(found.notes), tuple(found.consequences),
         )  # fmt: skip
-        text, page = comment(answer)
+        text, page = comment(review)
     return Verdict(
-        ok=not found.refused and not needs, summary=answer.summary, comment=text, page=page, effect=effect, needs=needs,
-        dismissed=dismissed, approved=answer.approved, refused=answer.refused, head=answer.head, base=answer.base,
+        ok=not found.refused and not needs, summary=review.summary, comment=text, page=page, effect=effect, needs=needs,
+        dismissed=dismissed, approved=review.approved, refused=review.refused, head=review.head, base=review.base,
     )  # fmt: skip
 
 
 def _effect(commits: Commits, tree: str, folder: Path, author: str | None, found: _Found) -> Effect:
     before, after, seen = entries(commits, commits.base), entries(commits, tree), entries(commits, commits.head)
-    base: dict[str, Snapshot] = {}
+    base: dict[str, CommittedStack] = {}
     for name, stack in before.items():
         if stack.exists:
             base[name] = written(commits, stack, folder / "base")
@@ -105,7 +105,7 @@ def _effect(commits: Commits, tree: str, folder: Path, author: str | None, found
 
 
 def _stack(
-    commits: Commits, before: Snapshot | None, then: StackEntries, seen: StackEntries | None, folder: Path, found: _Found
+    commits: Commits, before: CommittedStack | None, then: StackEntries, seen: StackEntries | None, folder: Path, found: _Found
 ) -> None:
     """One stack of which something differs."""
     who = found.people.get(then.name)
@@ -137,7 +137,7 @@ def _stack(
         found.stacks.append(StackEffect(stack=then.name, values=values))
 
 
-def _conflict(tree: Conflict, base: str) -> str:
+def _conflict(tree: MergeConflict, base: str) -> str:
     names = ", ".join(map(printable, tree.names[:5])) + (f" and {len(tree.names) - 5} more" if len(tree.names) > 5 else "")
     only_locks = all((stack_of(name) or "") and not name.endswith(f"/{stack_of(name)}.yaml") for name in tree.names)
     how = f"`git merge {printable(base)[:80]}` on the branch"

@@ -27,7 +27,7 @@ MARKER = "<!-- swarm-pr"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Review:
     """All that a comment tells. `notes`: what holds beside it, a line each; `approved`: accounts whose approvals hold."""
 
     head: str
@@ -60,35 +60,35 @@ class Answer:
         return ", ".join(found) or "no allocation changes"
 
 
-def comment(answer: Answer) -> tuple[str, str]:
+def comment(review: Review) -> tuple[str, str]:
     """The comment, under MOST characters, and the page with every row, which is empty where the comment has them all."""
-    page = _written(answer, _ALL, "")
-    if len(page) <= MOST and _most_rows(answer) <= _ROWS[0]:
+    page = _written(review, _ALL, "")
+    if len(page) <= MOST and _most_rows(review) <= _ROWS[0]:
         return page, ""
     for rows in _ROWS:
-        text = _written(answer, rows, "the attached page has them all")
+        text = _written(review, rows, "the attached page has them all")
         if len(text) <= MOST:
             return text, page
-    short = _written(answer, 0, "the attached page has them all", folded=False)
+    short = _written(review, 0, "the attached page has them all", folded=False)
     return short[:MOST].rpartition("\n")[0] + "\n", page
 
 
-def _most_rows(answer: Answer) -> int:
-    every = (*_first_screen(answer), *_folded(answer))
+def _most_rows(review: Review) -> int:
+    every = (*_first_screen(review), *_folded(review))
     return max((len(one.rows.cells) if one.rows else 0 for one in every), default=0)
 
 
-def marker(answer: Answer) -> str:
+def marker(review: Review) -> str:
     """The first line."""
-    return f"{MARKER} head={answer.head} base={answer.base} effect={answer.effect.digest} -->"
+    return f"{MARKER} head={review.head} base={review.base} effect={review.effect.digest} -->"
 
 
-def _written(answer: Answer, most: int, more: str, *, folded: bool = True) -> str:
-    every = (*_first_screen(answer), *(_folded(answer) if folded else ()))
-    verdict = "**Refused**" if answer.refused else "**Waits for approval**" if answer.needs else "**May be merged**"
-    lines = [marker(answer), f"{verdict}: {words(answer.deeds)}."]
-    lines += [f"- {words(printable(one))}" for one in (*answer.refused[:QUOTED], *_rest(answer.refused))]
-    return "\n\n".join([*lines, *(shown(section, most, more) for section in every), _foot(answer)]) + "\n"
+def _written(review: Review, most: int, more: str, *, folded: bool = True) -> str:
+    every = (*_first_screen(review), *(_folded(review) if folded else ()))
+    verdict = "**Refused**" if review.refused else "**Waits for approval**" if review.needs else "**May be merged**"
+    lines = [marker(review), f"{verdict}: {words(review.deeds)}."]
+    lines += [f"- {words(printable(one))}" for one in (*review.refused[:QUOTED], *_rest(review.refused))]
+    return "\n\n".join([*lines, *(shown(section, most, more) for section in every), _foot(review)]) + "\n"
 
 
 def _rest(lines: Sequence[str]) -> Iterator[str]:
@@ -96,29 +96,29 @@ def _rest(lines: Sequence[str]) -> Iterator[str]:
         yield f"and {len(lines) - QUOTED} more"
 
 
-def _foot(answer: Answer) -> str:
-    return f"Head {answer.head[:12]} merged into {answer.base[:12]}; effect {answer.effect.digest}."
+def _foot(review: Review) -> str:
+    return f"Head {review.head[:12]} merged into {review.base[:12]}; effect {review.effect.digest}."
 
 
-def _first_screen(answer: Answer) -> tuple[Section, ...]:
+def _first_screen(review: Review) -> tuple[Section, ...]:
     every = (
-        Section("Who has to approve", rows=_needs(answer)),
-        Section("Approvals that do not hold any more", rows=_dismissed(answer)),
-        Section("Who is affected", rows=_affected(answer)),
-        Section("Cost per month", rows=_costs(answer)),
-        Section("Limits that come near", rows=_near(answer)),
-        Section("What is pending", rows=_pending(answer)),
-        Section("How good the placement is", "\n".join(_proofs(answer))),
-        Section("Other files", rows=_files(answer)),
-        Section("Good to know", "\n".join((*answer.notes, *_approved(answer)))),
+        Section("Who has to approve", rows=_needs(review)),
+        Section("Approvals that do not hold any more", rows=_dismissed(review)),
+        Section("Who is affected", rows=_affected(review)),
+        Section("Cost per month", rows=_costs(review)),
+        Section("Limits that come near", rows=_near(review)),
+        Section("What is pending", rows=_pending(review)),
+        Section("How good the placement is", "\n".join(_proofs(review))),
+        Section("Other files", rows=_files(review)),
+        Section("Good to know", "\n".join((*review.notes, *_approved(review)))),
     )
     return tuple(one for one in every if one.words or (one.rows and one.rows.cells))
 
 
-def _folded(answer: Answer) -> tuple[Section, ...]:
-    found = [Section("What the stack files say, old and new", rows=_values(answer), minor=True)]
-    several = len(answer.consequences) > 1
-    for one in answer.consequences:
+def _folded(review: Review) -> tuple[Section, ...]:
+    found = [Section("What the stack files say, old and new", rows=_values(review), minor=True)]
+    several = len(review.consequences) > 1
+    for one in review.consequences:
         prefix = f"{one.now.name}: " if several else ""
         for section in sections(one.plan, one.context):
             if section.title != "How good the placement is" or section.minor:
@@ -126,27 +126,27 @@ def _folded(answer: Answer) -> tuple[Section, ...]:
     return tuple(one for one in found if one.words or (one.rows and one.rows.cells))
 
 
-def _needs(answer: Answer) -> Rows:
+def _needs(review: Review) -> Rows:
     table = Rows(("who can approve", "because", "what it is about"))
-    for one in answer.needs:
+    for one in review.needs:
         who = " or ".join(one.accounts) or "nobody: no user of the base may"
         table.add(who, one.why, "\n".join((*one.lines[:QUOTED], *_rest(one.lines))))
     return table
 
 
-def _dismissed(answer: Answer) -> Rows:
+def _dismissed(review: Review) -> Rows:
     table = Rows(("approval of", "at", "what it did not cover"))
-    for one in answer.dismissed:
+    for one in review.dismissed:
         table.add(one.who, one.commit[:12], "\n".join((*one.lines[:QUOTED], *_rest(one.lines))))
     return table
 
 
-def _affected(answer: Answer) -> Rows:
-    """Whoever loses, the worst first; then what starts and grows, per user."""
-    several = len(answer.effect.stacks) > 1
+def _affected(review: Review) -> Rows:
+    """Who loses, the worst first; then what starts and grows, per user."""
+    several = len(review.effect.stacks) > 1
     table = Rows(("user", "team", "allocation", "what becomes of it", "why"))
     order = ("stopped", "moved", "restarted", "changed", "started")
-    for stack in answer.effect.stacks:
+    for stack in review.effect.stacks:
         prefix = f"{stack.stack}: " if several else ""
         for one in sorted((each for each in stack.allocations if each.harms), key=lambda each: order.index(each.becomes)):
             table.add(one.user, one.team, f"{prefix}{one.name}", _becomes(one), one.why)
@@ -173,9 +173,9 @@ def _becomes(one: AllocationEffect) -> str:
     return ", ".join((where, *(each.text for each in one.amounts)))
 
 
-def _costs(answer: Answer) -> Rows:
+def _costs(review: Review) -> Rows:
     table = Rows(("team", "before", "after", "difference"))
-    for stack in answer.effect.stacks:
+    for stack in review.effect.stacks:
         total = [0, 0]
         for one in stack.costs:
             table.add(one.team or "no team", *_money(one.before, one.after, stack.currency))
@@ -194,25 +194,25 @@ def _money(before: int, after: int, currency: str) -> tuple[str, str, str]:
     )
 
 
-def _near(answer: Answer) -> Rows:
+def _near(review: Review) -> Rows:
     table = Rows(("limit of", "resource", "after", "ceiling", "used"))
-    for stack in answer.effect.stacks:
+    for stack in review.effect.stacks:
         for one in stack.near:
             table.add(one.subject, one.resource, one.used, one.ceiling, f"{one.percent}%")
     return table
 
 
-def _pending(answer: Answer) -> Rows:
+def _pending(review: Review) -> Rows:
     table = Rows(("workload", "user", "missing", "because", "cheapest fix"))
-    for stack in answer.effect.stacks:
+    for stack in review.effect.stacks:
         for one in sorted(stack.pending, key=lambda each: not each.new):
             name = f"{one.workload}{'' if one.new else ' (as before)'}"
             table.add(name, one.user, str(one.missing), one.why, one.fix)
     return table
 
 
-def _proofs(answer: Answer) -> Iterator[str]:
-    for one in answer.consequences:
+def _proofs(review: Review) -> Iterator[str]:
+    for one in review.consequences:
         proof, name = one.now.proof, one.now.name
         if proof is None:
             yield f"{name}: the proof belongs to another lock; `swarm solve` renews it"
@@ -223,17 +223,17 @@ def _proofs(answer: Answer) -> Iterator[str]:
         yield f"{name}: {verdict} by {proof.solver}{claimed}; gap: {', '.join(gaps) or 'none'}"
 
 
-def _files(answer: Answer) -> Rows:
+def _files(review: Review) -> Rows:
     table = Rows(("file", "who may change it", "after the merge"))
-    for one in answer.effect.files:
+    for one in review.effect.files:
         table.add(one.name, " or ".join(one.by) or "anyone who can merge", "deleted" if not one.blob else "changed")
     return table
 
 
-def _values(answer: Answer) -> Rows:
+def _values(review: Review) -> Rows:
     table = Rows(("where", "path", "old", "new"))
     seen = set()
-    for stack in answer.effect.stacks:
+    for stack in review.effect.stacks:
         for one in stack.values:
             if (stack.stack, one.path) not in seen:
                 seen.add((stack.stack, one.path))
@@ -241,9 +241,9 @@ def _values(answer: Answer) -> Rows:
     return table
 
 
-def _approved(answer: Answer) -> Iterator[str]:
-    if answer.approved:
-        yield f"approvals that hold: {', '.join(answer.approved)}"
+def _approved(review: Review) -> Iterator[str]:
+    if review.approved:
+        yield f"approvals that hold: {', '.join(review.approved)}"
 
 
 def _approvals(needs: Sequence[Need]) -> str:

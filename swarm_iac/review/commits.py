@@ -44,7 +44,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Conflict:
+class MergeConflict:
     """Files that both sides changed, so that git merges none of it."""
 
     names: tuple[str, ...]
@@ -59,13 +59,13 @@ class Commits:
     base: str
     head: str
 
-    def merged(self) -> str | Conflict:
+    def merged(self) -> str | MergeConflict:
         """The tree that merging makes. Raises SwarmError where git cannot tell."""
         done = self._run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", self.base, self.head, codes=(0, 1))
         tree, *names = done.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
         if not names:
             return tree
-        return Conflict(tuple(sorted({name for name in names if name})))
+        return MergeConflict(tuple(sorted({name for name in names if name})))
 
     def stacks(self, tree: str) -> dict[str, Entry]:
         """What lies in stacks/ of a tree, by name: not deeper."""

@@ -30,7 +30,7 @@ from swarm_iac.review.effect import (
     PendingWorkload,
     StackEffect,
 )
-from swarm_iac.review.snapshots import Snapshot
+from swarm_iac.review.snapshots import CommittedStack
 from swarm_iac.stackfile.locks import finished, lock
 
 #: A limit that is used for so much of it comes near. [percent]
@@ -43,7 +43,7 @@ FIXED, SMALL = 2, 100
 class Consequences:
     """A stack before and after: `before` None where it is new. `decided`: what would be decided after the merge."""
 
-    before: Snapshot | None
+    before: CommittedStack | None
     decided: Decision
     today: datetime.date
 
@@ -98,7 +98,7 @@ class Consequences:
         return self.context.summary(self.plan)
 
     def refusals(self) -> Iterator[str]:
-        """What forbids it, whoever approves: a rule that the placement breaks, or what `swarm up` would refuse."""
+        """What forbids it, even if all approve: a rule that the placement breaks, or what `swarm up` would refuse."""
         now = self.now
         for one in judge(now.stack, now.placement, self.today, **still(now.last, now.placement)):
             yield f"{one.path or one.rule}: {one.text}"

@@ -1,4 +1,4 @@
-"""Who has to agree to a change? By the rights of the base: for each value and file that differs, and for whoever loses."""
+"""Who has to agree to a change? By the rights of the base: for each value and file that differs, and for each that loses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from swarm_iac.model.base import Value
-from swarm_iac.model.rights import OWN, OwnerRule, Rights
 from swarm_iac.model.stack import Stack
 from swarm_iac.review.approvals import Approval
 from swarm_iac.review.effect import ChangedFile, ChangedValue, Effect, loss
-from swarm_iac.review.snapshots import Snapshot
+from swarm_iac.review.snapshots import CommittedStack
 from swarm_iac.review.values import Difference, differences, shown
 from swarm_iac.stackfile import Loaded
+from swarm_iac.stackfile.reading.rights import OWN, OwnerRule, Rights
 
 #: Characters of a value that is shown.
 _SHOWN = 200
@@ -84,7 +84,7 @@ def people(before: Loaded, author: str | None) -> People | None:
 
 
 def values(
-    who: People | None, before: Snapshot | None, after: Snapshot | None, lines: Snapshot | None
+    who: People | None, before: CommittedStack | None, after: CommittedStack | None, lines: CommittedStack | None
 ) -> tuple[ChangedValue, ...]:
     """Each value that differs, with whose approval it needs. `lines`: the head, whose lines people see."""
     found = []
@@ -107,7 +107,10 @@ def _short(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters, sha256 {digest})"
 
 
-def _of_value(who: People, one: Difference, before: Snapshot | None, after: Snapshot | None) -> tuple[tuple[str, ...], ...]:
+_Groups = tuple[tuple[str, ...], ...]
+
+
+def _of_value(who: People, one: Difference, before: CommittedStack | None, after: CommittedStack | None) -> _Groups:
     """Groups of users, of each of which one has to approve; none where the author may change it."""
     rule = who.rights.rule_of(one.path)
     if rule is None or rule.by != OWN:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from swarm_iac.model.rights import OWN
 from swarm_iac.review.judgement import People
+from swarm_iac.stackfile.reading.rights import OWN
 
 
 def rows(who: People) -> Iterator[tuple[str, str, str]]:

@@ -54,7 +54,7 @@ def entries(commits: Commits, tree: str) -> dict[str, StackEntries]:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CommittedStack:
     """A stack as a commit has it, in a folder of ours."""
 
     name: str
@@ -75,7 +75,7 @@ class Snapshot:
             raise _told(error, self.folder) from None
 
 
-def written(commits: Commits, of: StackEntries, folder: Path) -> Snapshot:
+def written(commits: Commits, of: StackEntries, folder: Path) -> CommittedStack:
     """One stack of a tree, read with the default limits of the base. Raises StackFileError, Refused for what is no file."""
     stacks = folder / "stacks"
     stacks.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def written(commits: Commits, of: StackEntries, folder: Path) -> Snapshot:
     files = Files.of(folder, of.name)
     try:
         loaded = load(files.stack, policies=policy, today=datetime.date.today())
-        return Snapshot(of.name, folder, loaded, read_lock(files.lock))
+        return CommittedStack(of.name, folder, loaded, read_lock(files.lock))
     except SwarmError as error:
         raise _told(error, folder) from None
 

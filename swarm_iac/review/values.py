@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from swarm_iac.model.edit import current
-from swarm_iac.model.rights import Rights
 from swarm_iac.stackfile import Loaded
+from swarm_iac.stackfile.reading.rights import Rights
 from swarm_iac.stackfile.reading.source import join
 
 Path = tuple[str, ...]

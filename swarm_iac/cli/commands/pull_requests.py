@@ -101,7 +101,7 @@ def rights(
         show_json([dict(zip(("what", "by", "accounts"), row, strict=True)) for row in rows(who)])
     else:
         show(table(f"rights of {who.stack.fleet}", ("what", "who may change it", "accounts"), rows(who)))
-        say("Whoever loses an allocation has to agree as well, or somebody of their team.")
+        say("Who loses an allocation has to approve as well, or somebody of their team.")
 
 
 def register(app: typer.Typer) -> None:

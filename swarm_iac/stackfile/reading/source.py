@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from swarm_iac.errors import Place
 from swarm_iac.model.base import FORMER
-from swarm_iac.model.rights import Rights
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.reading.compose import YamlNode
+from swarm_iac.stackfile.reading.rights import Rights
 
 Step: TypeAlias = str | int
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from swarm_iac.errors import Problem
-from swarm_iac.model.rights import OWN, Rights
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.reading.messages import nearest
+from swarm_iac.stackfile.reading.rights import OWN, Rights
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source
 

@@ -13,9 +13,17 @@ from swarm_iac.model.base import Account, Value
 #: An account at a forge: ASCII alone, so that no two of them look alike.
 Login = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
 #: A path of the stack file by its keys; `*` stands for any one key, and what is below a path belongs to it.
-PathPattern = Annotated[str, StringConstraints(pattern=r"^([a-z][A-Za-z0-9_-]*)(\.(\*|[A-Za-z0-9_/-]+))*$", max_length=200)]
+PathPattern = Annotated[
+    str,
+    StringConstraints(pattern=r"^([a-z][A-Za-z0-9_-]*)(\.(\*|[A-Za-z0-9_/-]+))*$", max_length=200),
+    WithJsonSchema({"type": "string"}),
+]
 #: A file of the repository; `*` stands for anything within one folder, and a name that ends with `/` for all below it.
-FilePattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._*@+-]+(/[A-Za-z0-9._*@+-]+)*/?$", max_length=200)]
+FilePattern = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9._*@+-]+(/[A-Za-z0-9._*@+-]+)*/?$", max_length=200),
+    WithJsonSchema({"type": "string"}),
+]
 #: A user by name, or a team with `team ` before it.
 Owner = Annotated[str, StringConstraints(pattern=r"^(team [a-z][a-z0-9]*(-[a-z0-9]+)*|[a-z_][a-z0-9_-]*)$", max_length=45)]
 #: Of a workload: the user that it belongs to.
