@@ -78,7 +78,7 @@ def _beyond(approved: StackEffect, now: StackEffect) -> Iterator[str]:
         yield from _more(was.get((one.name, one.user)), one)
     nodes = {(one.name, one.becomes) for one in approved.nodes}
     yield from (f"{one.name}: {one.becomes}" for one in now.nodes if (one.name, one.becomes) not in nodes)
-    values = {(one.path, one.new) for one in approved.values}
+    values = {(one.path, one.new) for one in approved.values if one.by}
     owned = (one for one in now.values if one.by and (one.path, one.new) not in values)
     yield from (f"{one.path}: {one.old or 'nothing'} → {one.new or 'nothing'}" for one in owned)
     costs = {one.team: one.after - one.before for one in approved.costs if approved.currency == now.currency}

@@ -110,6 +110,7 @@ class Commits:
 @contextlib.contextmanager
 def opened(repository: Path, base: str, head: str) -> Iterator[Commits]:
     """The two commits of a repository, by any name that git knows. Raises SwarmError where there are none such."""
+    repository = repository.absolute()
     with tempfile.TemporaryDirectory(prefix="swarm-pr-") as made:
         folder = Path(made) / "git"
         objects = _objects(repository)

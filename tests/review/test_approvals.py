@@ -98,7 +98,8 @@ def test_nobody_new_is_affected_by_what_an_approval_covers(approved: Effect, now
 @given(EFFECTS, EFFECTS, EFFECTS)
 def test_less_than_less_is_covered(first: Effect, second: Effect, third: Effect) -> None:
     """Two steps down are a step down: nobody gets further by small pushes than by one."""
-    second, third = _within(second, first), _within(third, second)
+    second = _within(second, first)
+    third = _within(third, second)
     assert beyond(first, second) == () and beyond(second, third) == ()
     assert beyond(first, third) == ()
 

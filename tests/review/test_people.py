@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from swarm_iac.review.check import Approval
-from tests.review.conftest import DEV, RIGHTS, Make, Repository
+from tests.review.conftest import Make
+from tests.review.fleet import DEV, RIGHTS, Repository
 
 
 def test_a_change_of_anothers_workload_names_line_owner_and_who_may_approve(dev: Repository) -> None:
