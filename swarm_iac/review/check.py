@@ -130,7 +130,8 @@ def _stack(
                 "commit what `swarm solve` writes, so that what is reviewed is what is applied"
             )
         found.refused += one.refusals()
-        found.stacks.append(one.effect().model_copy(update={"values": values}))
+        effect = one.effect().model_copy(update={"values": values})
+        found.stacks.append(effect)
         found.consequences.append(one)
     except SwarmError as error:
         found.refused.append(str(error))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import datetime
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from swarm_iac.review.check import Verdict
+from swarm_iac.stackfile import load
+from swarm_iac.stackfile.locks import proof
+from swarm_iac.stackfile.locks.companions import Files, read_proof
 from tests.cli.typed import swarm
 from tests.review.fleet import DEV, RIGHTS, Repository, made
 
@@ -114,36 +117,50 @@ def test_limits_of_the_head_do_not_judge_it(dev: Repository) -> None:
     assert "policies/limits.yaml" in red(verdict, "cy") and "limits.user.gpus" in red(verdict, "cy")
 
 
-def test_a_lock_cannot_take_anothers_gpu(dev: Repository) -> None:
-    """Edited by hand, and valid by itself: what counts is what ran by the base's."""
+def test_a_lock_cannot_take_anothers_gpu(dev: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     dev.branch("change")
-    text = (dev.folder / "stacks/dev.lock.yaml").read_text()
-    blocks = text.split("\n\n")
-    hers = next(one for one in blocks if "workload: pretrain" in one)
-    gpus = next(line for line in hers.splitlines() if line.strip().startswith("gpus:"))
-    node = next(line for line in hers.splitlines() if line.strip().startswith("node:"))
-    chat = next(one for one in blocks if "workload: chat" in one)
-    taken = "\n".join(
-        gpus.replace("]", "]") if line.strip().startswith("gpus:") else node if line.strip().startswith("node:") else line
-        for line in chat.splitlines()
-    ).replace(gpus, gpus.split(",")[0] + ("]" if "," in gpus else ""))
-    dev.write("stacks/dev.lock.yaml", text.replace(chat, taken))
+    dev.edit("gpus: [2]", "gpus: [0]", "stacks/dev.lock.yaml")  # cy's chat on a GPU of ada's pretrain
+    head = dev.commit()
+    verdict = dev.check(head, author="cy")
+    assert "the lock of dev is stale" in verdict.comment
+    assert not any(one.user == "ada" for _, one in verdict.effect.harmed()), "it is decided again, and she keeps hers"
+    monkeypatch.setenv("SWARM_FROZEN", "1")
+    frozen = dev.check(head, author="cy")
+    assert not frozen.ok and "stacks/dev.lock.yaml is stale" in frozen.refused[0] and "swarm solve" in frozen.refused[0]
+
+
+def test_a_lock_cannot_exceed_a_limit(dev: Repository) -> None:
+    """Valid by itself, since what it says to run may stay: what ran by the base's lock counts."""
+    dev.branch("main")
+    dev.edit("user: {gpus: 8, vcpus: 4", "user: {gpus: 2, vcpus: 4")
+    dev.solve()
+    dev.commit()
+    dev.branch("change")
+    dev.edit("replicas: 2\n    each: {gpus: 1,", "replicas: 3\n    each: {gpus: 1,")
+    dev.edit("user: {gpus: 2, vcpus: 4", "user: {gpus: 8, vcpus: 4")
+    dev.solve()
+    dev.edit("user: {gpus: 8, vcpus: 4", "user: {gpus: 2, vcpus: 4")
     verdict = dev.check(dev.commit(), author="cy")
-    hurt = [one for _, one in verdict.effect.harmed() if one.user == "ada"]
-    assert verdict.refused or not hurt  # it is refused, or solved again and nobody else is touched
-    two = [(one.after, one.user) for stack in verdict.effect.stacks for one in stack.allocations]
-    assert len(two) == len(set(two))
+    assert not verdict.ok
+    assert any("limits.user.gpus" in one and "cy" in one for one in verdict.refused), verdict.comment
 
 
-def test_a_lock_cannot_drop_anothers_allocation(dev: Repository) -> None:
+def test_a_forged_lock_and_proof_cannot_stop_anothers_work_alone(dev: Repository) -> None:
     dev.branch("change")
-    text = (dev.folder / "stacks/dev.lock.yaml").read_text()
-    hers = next(one for one in text.split("\n\n") if "workload: pretrain" in one)
-    dev.write("stacks/dev.lock.yaml", text.replace(hers + "\n\n", ""))
-    dropped = dev.commit()
-    os.environ.pop("SWARM_FROZEN", None)
-    verdict = dev.check(dropped, author="bo")
-    assert verdict.needs or not list(verdict.effect.harmed())
+    (dev.folder / "stacks/dev.lock.yaml").unlink()
+    nodes = "gpu-[01-02]: {hardware: h100, rack: r1, site: lab, tuning: train,"
+    dev.edit(nodes, f"{nodes} state: cordon,")
+    dev.solve()
+    dev.edit(f"{nodes} state: cordon,", nodes)
+    today = datetime.date.today()
+    written = Files.of(dev.folder, "dev")
+    stack = load(written.stack, today=today).stack
+    forged = read_proof(written.proof)
+    assert forged is not None
+    written.proof.write_text(proof.dump(forged.model_copy(update={"problem": proof.problem_of(stack, today)})))
+    verdict = dev.check(dev.commit(), author="cy")
+    assert ("pretrain-0", "ada", "stopped") in {(one.name, one.user, one.becomes) for _, one in verdict.effect.harmed()}
+    assert [need.by for need in verdict.needs] == [("ada", "bo")]
 
 
 @pytest.mark.parametrize("end", ["", ".lock", ".proof"])
