@@ -85,7 +85,7 @@ def test_another_merge_that_makes_it_larger_dismisses(repository: Make) -> None:
     given = approved(dev, head)
     assert given.effect is not None and given.effect.affected() == ("ada",)
     assert dev.check(head, author="bo", approvals=[given]).ok
-    more = "\n  more:\n    user: cy\n    replicas: 2\n    each: {gpus: 2 x H100}\n    place: {spread: node}\n"
+    more = "\n  more:\n    user: cy\n    replicas: 2\n    each: {gpus: 2 x H100, vcpus: 0.1, memory: 10 MB}\n    place: {spread: node}\n"
     merge(dev, dev.pull_request(("\n  tidy:\n", more + "\n  tidy:\n"), branch="other"))
     verdict = dev.check(head, author="bo", approvals=[given])
     assert "cy" in verdict.effect.affected(), verdict.comment
