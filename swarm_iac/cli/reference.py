@@ -116,7 +116,11 @@ def _takes(value: Schema) -> str:
         ranges = "".join(f", or a range, `{example}`" for example in examples if ".." in example)
         return f"[{quantity.kind}](#units), as in `{quantity.example}`{ranges}{table}"
     if value.get("type") == "array":
-        return f"a list of {_takes(value['items']).partition(' ')[2]}s" if "$ref" not in value["items"] else "a list, see below"
+        return (
+            f"a list of {_takes(value['items']).partition(' ')[2] or 'text'}s"
+            if "$ref" not in value["items"]
+            else "a list, see below"
+        )
     if _reference(value):
         return "a table, see below"
     return " or ".join(dict.fromkeys(_plain(part) for part in kinds))

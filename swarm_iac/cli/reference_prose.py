@@ -241,4 +241,31 @@ These are part of the design; a file that uses them is either refused (an unknow
 """
 
 #: By section. That of limits stands before the table of what all have that set none.
-SECTIONS = {"teams": TEAMS, "nodes": NODES, "racks": RACKS, "prices": PRICES, "workloads": WORKLOADS, "solve": SOLVE}
+RIGHTS = """\
+`swarm rights` shows them with their accounts; [pull requests](pull-requests.md) says how they are judged.
+
+```yaml
+rights:
+  accounts: {ada: ada-lovelace}              # user -> account at the forge, where they differ
+  owners:                                    # the first rule that names a path decides
+    - {paths: ["workloads.*"], by: own}      # of each workload, its user
+    - {paths: [teams.research.limits], by: [team research]}
+    - {paths: [nodes, hardware, tuning], by: [dana, team operations]}
+    - {paths: [rights, teams, limits, solve], files: [.github/, policies/], by: [cy]}
+```
+
+A path is compared as the file is understood: aliases and ranges of nodes are written out, and defaults left out. What no rule
+names is for those who may change `rights`, so a key that a later version brings is closed, too. Some rule has to name `rights`.
+A pull request that stops, moves, restarts or shrinks an allocation of another user needs the approval of that user or
+of somebody else in their team, whatever the paths say.
+"""
+
+SECTIONS = {
+    "rights": RIGHTS,
+    "teams": TEAMS,
+    "nodes": NODES,
+    "racks": RACKS,
+    "prices": PRICES,
+    "workloads": WORKLOADS,
+    "solve": SOLVE,
+}

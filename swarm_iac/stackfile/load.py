@@ -13,6 +13,7 @@ from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, Stack
 from swarm_iac.stackfile.checks.feasibility import feasibility_problems
+from swarm_iac.stackfile.checks.owners import rights_problems
 from swarm_iac.stackfile.checks.references import check
 from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.reading.compose import YamlNode, compose
@@ -56,11 +57,13 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
     stack = _stack(shape, merged, default)
     source = Source(document, policy, merged.places)
     problems += check(stack, shape, source, touched)
+    rights = shape.rights if "rights" in shape.model_fields_set else None
+    problems += () if touched else rights_problems(stack, rights, source)
     if not touched and not merged.problems and all(node.hardware in stack.hardware for node in stack.nodes.values()):
         problems += feasibility_problems(stack, source, functools.cache(lambda: lock.beside(file, stack)))
     if problems:
         raise StackFileError(tuple(dict.fromkeys(problems)))
-    return Loaded(stack, source)
+    return Loaded(stack, source, rights)
 
 
 def nearest_policy(path: Path | None) -> Path | None:

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.decision import Decision
 from swarm_iac.model.placement import Allocation
-from swarm_iac.model.state import Desired, LedgerHead, Observed
-from swarm_iac.model.workload import Workload
-from swarm_iac.plan import desired
-from swarm_iac.reconcile import Records
+from swarm_iac.model.state import Desired, Observed
+from swarm_iac.reconcile import Records, as_locked
 
 
 def records(decision: Decision, wanted: Mapping[str, Desired]) -> Records:
@@ -44,23 +42,9 @@ def gone(decision: Decision) -> dict[str, tuple[str, ...]]:
 def applied(decision: Decision, wanted: Mapping[str, Desired], known: tuple[Allocation, ...]) -> Mapping[str, Desired]:
     """The desired state of every node that corresponds to the `known` allocations."""
     stack = decision.stack
-    # An old lock does not say who owned a workload that was removed from the stack file.
-    dropped = {one.workload: Workload(user=one.user or min(stack.users(), default="nobody")) for one in known}
-    # A node that is drained now was not when the lock was written, else the lock would have nothing there.
-    nodes = {
-        name: node.model_copy(update={"state": "ready"}) if node.state == "drain" else node
-        for name, node in stack.nodes.items()
-    }
-    users = {one.workload: one.user for one in known if one.user and one.workload in stack.workloads}
-    others = {
-        name: stack.workloads[name].model_copy(update={"user": user})
-        for name, user in users.items()
-        if user != stack.workloads[name].user
-    }
-    if nodes == stack.nodes and known == decision.placement.allocations and not others:
+    if known == decision.placement.allocations and as_locked.stack_of(stack, known) is stack:
         return wanted
-    then = {"nodes": nodes, "workloads": {**dropped, **stack.workloads, **others}}
-    return desired(stack.model_copy(update=then), decision.last.model_copy(update={"allocations": known}))
+    return as_locked.applied(stack, decision.last, known)
 
 
 def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool = False) -> dict[str, Observed]:
@@ -72,15 +56,7 @@ def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool 
     was = applied(decision, wanted, known)
     if not known:
         return {name: Observed(node=name) for name in was}
-    return {
-        name: Observed(
-            node=name,
-            ledger=LedgerHead(lineage="", serial=0, fleet=decision.stack.fleet),
-            state=one.state,
-            health={each: "done" if each in one.ended else "healthy" for each in one.state.allocations},
-        )
-        for name, one in was.items()
-    }
+    return as_locked.healthy(was, decision.stack.fleet)
 
 
 def since(decision: Decision) -> str:

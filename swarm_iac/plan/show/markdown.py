@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from swarm_iac.model.step import Plan
 from swarm_iac.plan.show.render import Context, Rows, Section, nothing, sections
@@ -15,8 +16,8 @@ _SPECIAL = re.compile(r"[\\*\[\]<>|~#@&]|(?<!\w)_|_(?!\w)|://")
 
 def markdown(plan: Plan, context: Context) -> str:
     """One comment: a line that sums it up, the sections, and that line once more."""
-    last = _words(f"{context.stack.fleet}: {context.summary(plan).line()}")
-    parts = [f"**{_sum(plan, context, last)}**", *(_section(section) for section in sections(plan, context)), last]
+    last = words(f"{context.stack.fleet}: {context.summary(plan).line()}")
+    parts = [f"**{_sum(plan, context, last)}**", *(shown(section) for section in sections(plan, context)), last]
     return "\n\n".join(parts) + "\n"
 
 
@@ -25,27 +26,36 @@ def _sum(plan: Plan, context: Context, last: str) -> str:
     return last if plan.steps or context.summary(plan).lost else nothing(plan, context.stack, context.offline)[0]
 
 
-def _words(line: str) -> str:
+def words(line: str) -> str:
     """Text as it is, within a sentence: each special character is escaped, as code would break the emphasis around it."""
     return _SPECIAL.sub(lambda found: "".join(f"\\{one}" for one in found[0]), line)
 
 
-def _section(section: Section) -> str:
-    words = [_code(line) if _SPECIAL.search(line) else line for line in section.words.splitlines()]
-    body = "\n\n".join(filter(None, ("<br>\n".join(_short(words)), _table(section.rows) if section.rows else "")))
+def shown(section: Section, most: int = MOST, more: str = "`swarm plan`") -> str:
+    """One section. `most`: rows of a table, and lines, that are shown; `more`: where the others are."""
+    lines = [_code(line) if _SPECIAL.search(line) else line for line in section.words.splitlines()]
+    cut = _Cut(most, more)
+    body = "\n\n".join(filter(None, ("<br>\n".join(cut.short(lines)), _table(section.rows, cut) if section.rows else "")))
     if section.minor:
         return f"<details><summary>{section.title}</summary>\n\n{body}\n\n</details>"
     return f"### {section.title}\n\n{body}"
 
 
-def _table(rows: Rows) -> str:
+@dataclass(frozen=True)
+class _Cut:
+    """How much is shown, and where the rest is."""
+
+    most: int
+    where: str
+
+    def short(self, lines: list[str], gap: str = "") -> list[str]:
+        more = len(lines) - self.most
+        return lines if more <= 0 else [*lines[: self.most], f"{gap}… and {more} more: {self.where}"]
+
+
+def _table(rows: Rows, cut: _Cut) -> str:
     lines = [f"| {' | '.join(line)} |" for line in (rows.heads, ("---",) * len(rows.heads))]
-    return "\n".join([*lines, *_short([f"| {' | '.join(map(_cell, cells))} |" for cells in rows.cells], "\n")])
-
-
-def _short(lines: list[str], gap: str = "") -> list[str]:
-    more = len(lines) - MOST
-    return lines if more <= 0 else [*lines[:MOST], f"{gap}… and {more} more: `swarm plan`"]
+    return "\n".join([*lines, *cut.short([f"| {' | '.join(map(_cell, cells))} |" for cells in rows.cells], "\n")])
 
 
 def _cell(text: str) -> str:

@@ -144,7 +144,7 @@ def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     words = "No machine is changed; what ran on a machine that is given up has no other place." if found.lost else words
     silent = () if plan.steps else (Text(f"{words}\n", style),)
     last = Text(f"{context.stack.fleet}: {found.line()}", style="bold")
-    return (*silent, *(_shown(section) for section in sections(plan, context)), last)
+    return (*silent, *(shown(section) for section in sections(plan, context)), last)
 
 
 def as_json(plan: Plan, context: Context) -> dict[str, Any]:
@@ -181,7 +181,8 @@ def moves(context: Context) -> Iterator[tuple[str, str, str, str]]:
             yield name, old.node, one.node, context.moved[name]
 
 
-def _shown(section: Section) -> Group:
+def shown(section: Section) -> Group:
+    """One section for a terminal."""
     parts: list[RenderableType] = [Text(section.words, style=section.style)] if section.words else []
     if section.rows:
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")

@@ -9,6 +9,7 @@ from swarm_iac.errors import Place
 from swarm_iac.model.base import FORMER
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.reading.compose import YamlNode
+from swarm_iac.stackfile.reading.rights import Rights
 
 Step: TypeAlias = str | int
 
@@ -58,10 +59,11 @@ class Document:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A stack and where each of its values stands."""
+    """A stack and where each of its values stands. `rights`: who may change it; no part of the fleet, so not of the stack."""
 
     stack: Stack
     source: Source
+    rights: Rights | None = None
 
 
 def _field(node: YamlNode, key: str) -> tuple[int, int, YamlNode] | None:

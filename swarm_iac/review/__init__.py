@@ -1,0 +1,1 @@
+"""What would merging a pull request do to the fleet, and who has to agree?"""

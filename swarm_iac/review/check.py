@@ -1,0 +1,163 @@
+"""What would merging a pull request do, may it, and who has to approve? The whole answer, for the command line and forges."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field
+
+from swarm_iac.errors import SwarmError
+from swarm_iac.model.base import Value
+from swarm_iac.printable import printable
+from swarm_iac.review import judgement
+from swarm_iac.review.approvals import Approval, Dismissed, standing
+from swarm_iac.review.comment import Review, comment
+from swarm_iac.review.commits import Commits, Entry, MergeConflict, opened
+from swarm_iac.review.consequences import Consequences
+from swarm_iac.review.effect import Effect, StackEffect
+from swarm_iac.review.judgement import Need, People
+from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
+from swarm_iac.run_options import RunOptions
+
+
+class Verdict(Value):
+    """The answer."""
+
+    ok: bool
+    summary: str = Field(description="One line, for a commit status.")
+    comment: str = Field(description="Markdown, under 60,000 characters.")
+    page: str = Field(default="", description="The same with every row, where the comment leaves some out.")
+    effect: Effect = Effect()
+    needs: tuple[Need, ...] = Field(default=(), description="Approvals that are missing.")
+    dismissed: tuple[Dismissed, ...] = Field(default=(), description="Approvals that do not hold any more.")
+    approved: tuple[str, ...] = Field(default=(), description="Accounts whose approvals hold.")
+    refused: tuple[str, ...] = Field(default=(), description="What forbids it, even if all approve.")
+    head: str = Field(description="The commit that was judged, in full.")
+    base: str = Field(description="The commit into which it would be merged, in full.")
+
+
+@dataclass
+class _Found:
+    """What is learnt on the way."""
+
+    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stacks: list[StackEffect] = field(default_factory=list)
+    consequences: list[Consequences] = field(default_factory=list)
+    people: dict[str, People] = field(default_factory=dict)
+
+
+def check(repository: Path, base: str, head: str, author: str | None = None, approvals: Sequence[Approval] = ()) -> Verdict:
+    """Judge what merging the commit `head` into `base` would do, on the merged result.
+
+    `author`: account of who asks; `approvals`: those that were given, the last of each person last. Nothing of the head is
+    run or checked out; rights and default limits are those of the base. Raises SwarmError where it cannot be judged, as where
+    a commit is missing.
+    """
+    found = _Found()
+    effect = Effect()
+    with opened(repository, base, head) as commits, tempfile.TemporaryDirectory(prefix="swarm-pr-") as made:
+        tree = commits.merged()
+        if isinstance(tree, MergeConflict):
+            found.refused.append(_conflict(tree, base))
+        else:
+            effect = _effect(commits, tree, Path(made).resolve(), author, found)
+        held, dismissed = standing(approvals, effect, commits.head, commits.base)
+        needs = () if isinstance(tree, MergeConflict) else judgement.needs(found.people, effect, held)
+        review = Review(
+            commits.head, commits.base, effect, tuple(found.refused), needs, dismissed,
+            tuple(one.who for one in held), tuple(found.notes), tuple(found.consequences),
+        )  # fmt: skip
+        text, page = comment(review)
+    return Verdict(
+        ok=not found.refused and not needs, summary=review.summary, comment=text, page=page, effect=effect, needs=needs,
+        dismissed=dismissed, approved=review.approved, refused=review.refused, head=review.head, base=review.base,
+    )  # fmt: skip
+
+
+def _effect(commits: Commits, tree: str, folder: Path, author: str | None, found: _Found) -> Effect:
+    before, after, seen = entries(commits, commits.base), entries(commits, tree), entries(commits, commits.head)
+    base: dict[str, CommittedStack] = {}
+    for name, stack in before.items():
+        if stack.exists:
+            base[name] = written(commits, stack, folder / "base")
+            if who := judgement.people(base[name].loaded, author):
+                found.people[name] = who
+            else:
+                found.notes.append(f"{name} has no `rights`: everyone who can merge may change everything in it")
+    for name, who in found.people.items():
+        if author and not who.author:
+            found.notes.append(f"{printable(author)[:80]} is the account of no user of {name}")
+    for name in sorted(before.keys() | after.keys()):
+        then = after.get(name, StackEntries(name))
+        if name in before and then.blobs == before[name].blobs:
+            continue
+        _stack(commits, base.get(name), then, seen.get(name), folder, found)
+    files = [_file(old, new) for old, new in commits.changed(tree) if _other(old, new, before)]
+    if files:
+        found.notes.append("other files are not read: program, policies and workflow of this check are those of the base")
+    return Effect(stacks=tuple(found.stacks), files=judgement.files(found.people, files))
+
+
+def _stack(
+    commits: Commits, before: CommittedStack | None, then: StackEntries, seen: StackEntries | None, folder: Path, found: _Found
+) -> None:
+    """One stack of which something differs."""
+    who = found.people.get(then.name)
+    if not then.exists:
+        found.notes.append(f"stacks/{then.name}.yaml is deleted: machines stay as they are, until `swarm destroy`")
+        found.stacks.append(StackEffect(stack=then.name, values=judgement.values(who, before, None, None)))
+        return
+    try:
+        after = written(commits, then, folder / "merged")
+        lines = written(commits, seen, folder / "head") if seen and seen.blobs != then.blobs else after
+    except SwarmError as error:
+        found.refused.append(str(error))
+        found.stacks.append(StackEffect(stack=then.name))
+        return
+    values = judgement.values(who, before, after, lines)
+    try:
+        decided = after.decision(frozen=RunOptions.of(os.environ).frozen)
+        one = Consequences(before, decided, datetime.date.today())
+        if decided.stale:
+            found.notes.append(
+                f"the lock of {then.name} is stale ({'; '.join(decided.stale[:3])}): this shows what `swarm up` would decide; "
+                "commit what `swarm solve` writes, so that what is reviewed is what is applied"
+            )
+        found.refused += one.refusals()
+        effect = one.effect().model_copy(update={"values": values})
+        found.stacks.append(effect)
+        found.consequences.append(one)
+    except SwarmError as error:
+        found.refused.append(str(error))
+        found.stacks.append(StackEffect(stack=then.name, values=values))
+
+
+def _conflict(tree: MergeConflict, base: str) -> str:
+    names = ", ".join(map(printable, tree.names[:5])) + (f" and {len(tree.names) - 5} more" if len(tree.names) > 5 else "")
+    only_locks = all((stack_of(name) or "") and not name.endswith(f"/{stack_of(name)}.yaml") for name in tree.names)
+    how = f"`git merge {printable(base)[:80]}` on the branch"
+    then = "`swarm solve`, which decides the lock again" if only_locks else "choose what stands, and `swarm solve`"
+    return f"{names}: both sides changed it\n  hint: {how}, then {then}, and commit"
+
+
+def _other(old: Entry | None, new: Entry | None, before: dict[str, StackEntries]) -> bool:
+    """Is it no file of a stack that was there already? A new stack is one more file to which all others agree."""
+    one = new or old
+    assert one is not None
+    stack = stack_of(one.name)
+    return stack is None or stack not in before or not before[stack].exists
+
+
+def _file(old: Entry | None, new: Entry | None) -> tuple[str, str]:
+    one = new or old
+    assert one is not None
+    return printable(one.name), f"{new.mode} {new.blob}" if new else ""
+
+
+__all__ = ["Approval", "Dismissed", "Need", "Verdict", "check"]
