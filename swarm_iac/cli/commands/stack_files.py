@@ -160,6 +160,9 @@ def plan(
     stack: Stack = "dev",
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for a comment on a pull request.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write it as one page for a browser, which needs no other file.")
+    ] = None,
     offline: Offline = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
@@ -171,7 +174,7 @@ def plan(
     The last line is a summary. A plan that stops more than solve.stops is shown as well, and exits with 3.
 
     Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown;
-    swarm plan --only gpu-03,research
+    swarm plan --html plan.html; swarm plan --only gpu-03,research
     """
     if json and markdown:
         raise typer.BadParameter("one of --json and --markdown, not both")
@@ -179,6 +182,10 @@ def plan(
 
     view = fleet_view.read(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
     refused = fleet_view.guard(view, allow_stop)
+    if html:
+        from swarm_iac.stackfile.locks.atomic_write import write_whole
+
+        write_whole(html, plan_report.plan_page(view, refused.message if refused else ""))
     if json:
         where = {"message": refused.message, "hint": refused.hint} if refused else None
         show_json({**plan_report.plan_json(view), "refused": where})
