@@ -65,7 +65,7 @@ class NodeMap:
     @property
     def same(self) -> bool:
         """Does nothing change on it?"""
-        return not self.settings and not any(block.kind for side in (self.before, self.after) for block in side.blocks)
+        return not self.settings and self.before == self.after and not any(block.kind for block in self.after.blocks)
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,13 @@ class FleetMap:
         return found
 
     def _kind(self, one: Allocation) -> str:
+        """As the plan has it; of what no step is about (a machine may differ from the lock), as the placement has it."""
         stack = self.context.stack
-        return self._kinds.get(stack.runs_as(one) if one.workload in stack.workloads else one.name, "")
+        found = self._kinds.get(stack.runs_as(one) if one.workload in stack.workloads else one.name)
+        was, now = self._was.get(one.name), self._now.get(one.name)
+        if found or was is None or now is None:
+            return found or ("start" if was is None else "stop")
+        return "move" if was.node != now.node else "change" if was.gpus != now.gpus else ""
 
     def _node(self, name: str, before: list[Allocation], after: list[Allocation]) -> NodeMap:
         stack = self.context.stack
@@ -179,29 +184,25 @@ class FleetMap:
         if node is not None:
             state = "" if node.state == "ready" else node.state + (f": {printable(node.reason)}" if node.reason else "")
         settings = name in self.summary.configure or name in self.summary.restore
-        now, was = self._now, self._was
-        old = self._side(before, {one.name: now[one.name].node for one in before if one.name in now})
-        new = self._side(after, {one.name: was[one.name].node for one in after if one.name in was})
+        old, new = self._side(before, self._now), self._side(after, self._was)
         return NodeMap(name, max(used, kind.count if kind else 0), old, new, kind.model or "" if kind else "", state, settings)
 
     @cached_property
     def _now(self) -> dict[str, Allocation]:
-        return self.context.after.by_name()
+        return {one.name: one for one in self.context.after.going()}
 
     @cached_property
     def _was(self) -> dict[str, Allocation]:
-        return self.context.before.by_name()
+        return {one.name: one for one in self.context.before.going()}
 
-    def _side(self, ones: list[Allocation], others: dict[str, str]) -> Side:
-        """`others`: where each is at the other time."""
+    def _side(self, ones: list[Allocation], others: dict[str, Allocation]) -> Side:
+        """`others`: what is at the other time."""
         whole: list[Block] = []
         loose: list[Block] = []
         shared: dict[int, list[Block]] = {}
         for one in ones:
-            other = others.get(one.name, "")
-            base = Block(
-                one.name, self._kind(one), self.team_of(one.workload, one.user), other="" if other == one.node else other
-            )
+            other, team = others.get(one.name, one).node, self.team_of(one.workload, one.user)
+            base = Block(one.name, self._kind(one), team, other="" if other == one.node else other)
             if not one.gpus:
                 loose.append(base)
             for first, span in _runs([each.index for each in one.gpus if each.whole]):
@@ -209,6 +210,7 @@ class FleetMap:
             for each in one.gpus:
                 if not each.whole:
                     shared.setdefault(each.index, []).append(base)
+        whole.sort(key=lambda block: block.first)
         return Side(tuple(whole), tuple((card, tuple(shared[card])) for card in sorted(shared)), tuple(loose))
 
 

@@ -9,9 +9,10 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from swarm_iac import __version__
@@ -62,10 +63,7 @@ def page(plan: Plan, context: Context, *, refused: str = "") -> str:
     nodes = [node for rack in racks for node in rack.nodes]
     style = _asset("page.css") + _places(racks)
     script = _asset("page.js")
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("page.html").render(
+    return _template().render(
         fleet=fleet, racks=racks, counts=_counts(fleet), parts=_parts(fleet), count=len(nodes),
         same=sum(node.same for node in nodes), wide=len(nodes) <= _WIDE, verdict=_verdict(fleet, refused),
         refused=printable(refused), facts=_facts(fleet), line=fleet.summary.line(), name=context.stack.fleet,
@@ -75,6 +73,14 @@ def page(plan: Plan, context: Context, *, refused: str = "") -> str:
     )  # fmt: skip
 
 
+@cache
+def _template() -> Template:
+    loader = FileSystemLoader(_TEMPLATE)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("page.html")
+
+
+@cache
 def _asset(name: str) -> str:
     """A file of ours; nothing of a user is in it."""
     return (_TEMPLATE / name).read_text()
@@ -116,7 +122,8 @@ def _counts(fleet: FleetMap) -> list[tuple[str, int, str]]:
         "stop": len(found.stop) + len(found.lost), "change": len(found.change),
         "settings": len(found.configure) + len(found.restore), "later": found.deferred, "pending": found.pending,
     }  # fmt: skip
-    return [(kind, number, _COUNTED[kind]) for kind, number in numbers.items() if number]
+    words = {kind: _COUNTED[kind].replace("s ", " ", 1) if number == 1 else _COUNTED[kind] for kind, number in numbers.items()}
+    return [(kind, number, words[kind]) for kind, number in numbers.items() if number]
 
 
 def _facts(fleet: FleetMap) -> list[str]:

@@ -56,7 +56,7 @@
   form.hidden = false;
   form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(filter));
+  form.querySelector("button[type=reset]").addEventListener("click", (event) => { event.preventDefault(); form.reset(); filter(); });
 
   // ---- moves: an arrow from where it runs to where it will
   const SVG = "http://www.w3.org/2000/svg";
@@ -96,7 +96,7 @@
       part("path", { d: `M${x} ${y}C${x + bow} ${y} ${u - bow} ${v} ${u} ${v}`, "marker-end": "url(#tip)", ...(mine && { class: "on" }) }, svg);
     }
   }
-  addEventListener("resize", draw);
+  new ResizeObserver(draw).observe(map); // also when a rack that was out of sight is laid out
 
   // ---- one block: what it is, and why; the whole map is one stop of the tab key, and arrow keys walk it
   const why = new Map();
