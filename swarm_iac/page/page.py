@@ -45,7 +45,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Part:
+class PageSection:
     """A section with its rows; those that say the same of several nodes are one."""
 
     title: str
@@ -138,7 +138,7 @@ def _facts(fleet: FleetMap) -> list[str]:
     ]
 
 
-def _parts(fleet: FleetMap) -> list[Part]:
+def _parts(fleet: FleetMap) -> list[PageSection]:
     context = fleet.context
     teams = {
         one.name: fleet.team_of(one.workload, one.user) for one in (*context.before.allocations, *context.after.allocations)
@@ -147,12 +147,12 @@ def _parts(fleet: FleetMap) -> list[Part]:
     return [_part(section, teams) for section in sections(fleet.plan, context)]
 
 
-def _part(section: Section, teams: dict[str, int]) -> Part:
+def _part(section: Section, teams: dict[str, int]) -> PageSection:
     heads = section.rows.heads if section.rows else ()
     rows = section.rows.cells if section.rows else []
     lines = tuple(Line(cells, _team(cells, teams)) for cells in rows)
     lines = _alike(lines, heads.index("node")) if "node" in heads else lines
-    return Part(section.title, section.words, heads, lines, section.minor, section.style == "yellow")
+    return PageSection(section.title, section.words, heads, lines, section.minor, section.style == "yellow")
 
 
 def _alike(lines: tuple[Line, ...], at: int) -> tuple[Line, ...]:
