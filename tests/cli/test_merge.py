@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.initialise import MERGE_DRIVER
+from swarm_iac.decision import decide
 from swarm_iac.stackfile.locks import lock
 
 STACK = """\
@@ -37,7 +39,7 @@ workloads:
 class Repository:
     """A fleet repository with the driver installed, and nothing of this machine's settings."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, git: Path | None = None) -> None:
         self.root = root
         for key, value in {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "SWARM_OFFLINE": "1"}.items():
             monkeypatch.setenv(key, value)
@@ -47,7 +49,7 @@ class Repository:
         (root / "stacks").mkdir()
         (root / ".gitattributes").write_text("stacks/*.lock.yaml merge=swarm\nstacks/*.proof.yaml merge=swarm\n")
         (root / ".gitignore").write_text(".state/\n")
-        self.git("init", "-q", "-b", "main")
+        self.git("init", "-q", "-b", "main", str(git or root))
         swarm = f"{shlex.quote(sys.executable)} -m swarm_iac.cli"
         for name, value in {**dict(MERGE_DRIVER), "user.name": "a", "user.email": "a@example.org"}.items():
             self.git("config", name, value.replace("swarm", swarm, 1) if name.endswith(".driver") else value)
@@ -76,7 +78,7 @@ class Repository:
     def commit(self, what: str, text: str) -> None:
         """What an operator does: edit, solve, commit."""
         self.stack.write_text(text)
-        self.swarm("solve", "lab")
+        deciding.solve("lab")
         self.git("add", "-A")
         self.git("commit", "-qm", what)
 
@@ -96,18 +98,10 @@ class Repository:
         return {one.name: (one.node, one.cards) for one in found}
 
     def holds(self) -> None:
-        """The lock is valid with the merged stack file, also where nothing may be decided, and no card has two owners."""
-        self.swarm("validate", "lab")
-        done = subprocess.run(
-            [sys.executable, "-m", "swarm_iac.cli", "plan", "lab", "--offline"], cwd=self.root, capture_output=True, text=True,
-            env={**__import__("os").environ, "SWARM_FROZEN": "1"}, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        """The lock is valid with the merged stack file, where nothing may be decided, and no card has two owners."""
+        assert decide(self.root, "lab", today=datetime.date.today(), frozen=True, write=False).stale == ()
         cards = [(node, card) for node, mine in self.gpus().values() for card in mine]
         assert len(set(cards)) == len(cards)
-
-
-Make = Callable[[], Repository]
 
 
 @pytest.fixture
@@ -137,6 +131,8 @@ def test_two_that_took_the_same_cards_are_merged_and_what_was_first_stays(reposi
     after = repository.gpus()
     assert {name: after[name] for name in before} == before and "d-0" in after
     repository.holds()
+    repository.swarm("validate", "lab")
+    assert "not proven" not in repository.swarm("plan", "lab", "--offline")
 
 
 @pytest.mark.parametrize("way", [("rebase", "main"), ("cherry-pick", "other")])
@@ -156,6 +152,23 @@ def test_a_revert_merges_as_well(repository: Repository) -> None:
     repository.edit("two", BO, MORE_BO)
     repository.git("revert", "--no-edit", "HEAD~1")
     assert set(repository.gpus()) == {"a-0", "b-0", "d-0"}
+    repository.holds()
+
+
+def test_the_fleet_may_be_a_folder_of_a_larger_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "infrastructure" / "fleet"
+    folder.mkdir(parents=True)
+    repository = Repository(folder, monkeypatch, git=tmp_path)
+    both(repository)
+    before = repository.gpus()
+    repository.git("merge", "-q", "other", "-m", "merged")
+    assert {name: repository.gpus()[name] for name in before} == before
+    repository.holds()
+    repository.git("reset", "-q", "--hard", "HEAD^")
+    repository.git("config", "merge.swarm.driver", "false")
+    repository.git("merge", "-q", "other", fails=True)
+    repository.swarm("solve", "lab", "--merge")
+    assert {name: repository.gpus()[name] for name in before} == before
     repository.holds()
 
 

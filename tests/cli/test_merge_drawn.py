@@ -30,7 +30,7 @@ from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.written import Data, Drawn, text_of
 
-FIRST, COUNT = map(int, os.environ.get("SWARM_MERGES", "9000,40").split(","))
+FIRST, COUNT = map(int, os.environ.get("SWARM_MERGES", "9000,16").split(","))
 _MISSING = object()
 
 

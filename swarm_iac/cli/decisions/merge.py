@@ -40,7 +40,11 @@ class Outcome:
 
 
 def driver(root: Path, path: str, base: Path, ours: Path, theirs: Path, today: datetime.date) -> Outcome:
-    """Merge one file for git: the result is in `ours`, with conflict markers where it raises SwarmError."""
+    """Merge one file for git: the result is in `ours`, with conflict markers where it raises SwarmError.
+
+    `root`: of git's work tree, in which `path` is.
+    """
+    base, ours, theirs = (root / file for file in (base, ours, theirs))
     try:
         found = decided(root, merge_versions.of_driver(root, path, base, ours, theirs), today)
     except BaseException:

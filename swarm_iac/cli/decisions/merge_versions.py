@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm_iac.errors import Refused
+from swarm_iac.stackfile.reading.text import read
 
 #: Marks of git for who is merged, by the commit's id.
 _MERGED = "GITHEAD_"
@@ -47,8 +48,12 @@ class _Commits:
 
 
 def of_driver(root: Path, path: str, base: Path, ours: Path, theirs: Path) -> Versions:
-    """What git asks its driver to merge. `path`: lock or proof, from `root` on. Raises Refused where that is not certain."""
+    """What git asks its driver to merge. `path`: lock or proof, from `root` on. Raises Refused where that is not certain.
+
+    The fleet repository may be a folder of git's.
+    """
     name = name_of(path)
+    root, path = root / Path(path).parents[1], f"stacks/{Path(path).name}"
     blobs = [_blob(root, file) for file in (base, ours, theirs)]
     commits = _commits(root, path, *blobs)
     if commits is None:
@@ -56,7 +61,7 @@ def of_driver(root: Path, path: str, base: Path, ours: Path, theirs: Path) -> Ve
             f"{path}: git does not say which versions of stacks/{name}.yaml are merged",
             hint=f"when stacks/{name}.yaml is merged, run `swarm solve {name} --merge`",
         )
-    was, mine, other = (_file(root, f"{commit}:{lock_of(name)}") for commit in (commits.base, commits.ours, commits.theirs))
+    was, mine, other = (_file(root, f"{commit}:./{lock_of(name)}") for commit in (commits.base, commits.ours, commits.theirs))
     stack = _text(root, commits, f"stacks/{name}.yaml", name)
     if stack is None:
         raise Refused(f"there is no stacks/{name}.yaml after the merge", hint=f"remove {path}, or restore the stack file")
@@ -75,8 +80,10 @@ def of_index(root: Path, name: str) -> Versions:
     policy = root / _POLICY
     theirs = next(filter(None, (_commit(root, ref) for ref in ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REBASE_HEAD"))), "")
     first = bool(theirs) and _theirs_is_main(root, _Commits("", "HEAD", theirs))
-    stack = (root / "stacks" / f"{name}.yaml").read_bytes()
-    return Versions(name, was, mine, other, stack, policy.read_bytes() if policy.is_file() else None, first)
+    stack, limits = read(root / "stacks" / f"{name}.yaml", f"stacks/{name}.yaml"), None
+    if policy.is_file():
+        limits = read(policy, _POLICY)
+    return Versions(name, was, mine, other, stack, limits, first)
 
 
 def name_of(path: str) -> str:
@@ -149,7 +156,7 @@ def _within(root: Path, commit: str, other: str) -> bool:
 
 def _text(root: Path, commits: _Commits, path: str, name: str) -> bytes | None:
     """The merged text of a file. Raises Refused where the file has conflicts of its own."""
-    base, ours, theirs = (_file(root, f"{commit}:{path}") for commit in (commits.base, commits.ours, commits.theirs))
+    base, ours, theirs = (_file(root, f"{commit}:./{path}") for commit in (commits.base, commits.ours, commits.theirs))
     if theirs in (ours, base):
         return ours
     if ours == base:
@@ -176,7 +183,7 @@ def _blob(root: Path, file: Path) -> str:
 
 
 def _at(root: Path, commit: str, path: str) -> str:
-    return _ask(root, "rev-parse", "--verify", "--quiet", f"{commit}:{path}").decode().strip() or _NONE
+    return _ask(root, "rev-parse", "--verify", "--quiet", f"{commit}:./{path}").decode().strip() or _NONE
 
 
 def _commit(root: Path, name: str) -> str:
