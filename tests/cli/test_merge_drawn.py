@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.cli.decisions.merge import Outcome, decided
+from swarm_iac.cli.decisions.merge import MergeOutcome, decided
 from swarm_iac.cli.decisions.merge_versions import Versions
 from swarm_iac.errors import LimitExceeded, Refused, StackFileError
 from swarm_iac.model.placement import Placement
@@ -99,7 +99,7 @@ def pairs(first: int, count: int) -> Iterator[Pair]:
         yield pair
 
 
-def _wrong(pair: Pair, found: Outcome, first: lock.Lock) -> list[str]:
+def _wrong(pair: Pair, found: MergeOutcome, first: lock.Lock) -> list[str]:
     """What is wrong with a merged lock, by its text alone."""
     stack, made = pair.stack, lock.parse(found.lock, "lab.lock.yaml")
     ran = lock.renamed(first, stack).placement
@@ -114,7 +114,7 @@ def _wrong(pair: Pair, found: Outcome, first: lock.Lock) -> list[str]:
     return wrong
 
 
-def _moved(pair: Pair, found: Outcome) -> set[str]:
+def _moved(pair: Pair, found: MergeOutcome) -> set[str]:
     """What neither change touched, and the merge did."""
     base, ours, theirs = (each.placement.by_name() for each in pair.locks)
     now = lock.parse(found.lock, "lab.lock.yaml").placement.by_name()

@@ -26,7 +26,7 @@ from swarm_iac.stackfile.locks.merge import MergedLock, merge
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MergeOutcome:
     """The merged lock, its proof (None: that of before is stale), and what the solver decided; empty where it was not asked."""
 
     lock: str
@@ -39,7 +39,7 @@ class Outcome:
         return proofs.dump(self.decision.proof) if self.decision.proof else None
 
 
-def driver(root: Path, path: str, base: Path, ours: Path, theirs: Path, today: datetime.date) -> Outcome:
+def driver(root: Path, path: str, base: Path, ours: Path, theirs: Path, today: datetime.date) -> MergeOutcome:
     """Merge one file for git: the result is in `ours`, with conflict markers where it raises SwarmError.
 
     `root`: of git's work tree, in which `path` is.
@@ -57,7 +57,7 @@ def driver(root: Path, path: str, base: Path, ours: Path, theirs: Path, today: d
     return found
 
 
-def decided(root: Path, versions: Versions, today: datetime.date, *, refusing: bool = True) -> Outcome:
+def decided(root: Path, versions: Versions, today: datetime.date, *, refusing: bool = True) -> MergeOutcome:
     """The lock of a merge. Raises StackFileError; and Refused, if `refusing`, where something would lose its place by it."""
     loaded = _load(versions, today)
     file = merge_versions.lock_of(versions.name)
@@ -78,7 +78,7 @@ def decided(root: Path, versions: Versions, today: datetime.date, *, refusing: b
     if broken := judge(decision.stack, decision.placement, today, **still(ran, decision.placement)):
         raise LimitExceeded(f"the merged lock would break {broken[0].rule}: {broken[0].text}", hint="please report this bug")
     text = lock.dump(lock.make(decision.stack, decision.placement, decision.declared)) if again else lock.dump(merged.lock)
-    return Outcome(text, decision, again)
+    return MergeOutcome(text, decision, again)
 
 
 def _load(versions: Versions, today: datetime.date) -> Loaded:
