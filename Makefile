@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-PACKAGES := $(shell cat swarm_iac/sandbox/packages.txt 2>/dev/null)
+PACKAGES := $(shell cat swarm_iac/sandbox/packages.txt tests/packages.txt 2>/dev/null)
 
 help:
 	@echo "make up         set up this machine, start the three-node sandbox, converge stacks/dev.yaml on it"

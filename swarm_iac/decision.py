@@ -101,6 +101,25 @@ def decide_file(
     return _decide(path.parent, path.stem, Files(path), today, frozen, progress=progress)
 
 
+def decide_merged(
+    root: Path, files: Files, loaded: Loaded, joined: lock.Lock, first: lock.Lock, *, today: datetime.date, again: bool = False
+) -> Decision:
+    """The decision of a lock that two branches make together, with the merged stack file. Writes nothing.
+
+    `first`: the lock of the branch whose allocations may run; what only the other has counts as new. A lock that does not
+    stand is returned as it is, with why (`stale`); with `again` it is what a new solution starts from.
+    """
+    loaded = _meant(loaded)
+    last, ran = lock.renamed(joined, loaded.stack), lock.renamed(first, loaded.stack)
+    stack, stale = _judged(last, loaded.stack, today, ran.placement)
+    stale = stale or proofs.pending_again(last.placement, None, {})
+    before = finished.of_now(last, loaded.stack)
+    now = Decision(files.stack.stem, root, files, loaded.stack, loaded.source, before, before, stale)
+    if again:
+        return _solve(now, today, write=False, progress=None)
+    return now if stale else _holds(now, stack, last.placement, None)
+
+
 def keep(decision: Decision, progress: Progress | None = None) -> bool:
     """Make the placement the lock, with its proof, and remove the candidate. False if nothing was written."""
     files = decision.files

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 from swarm_iac import assets
 from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import schema
 
+#: How git is told to merge locks and proofs with us; a repository's own settings, so that no pull request can change them.
+MERGE_DRIVER = (
+    ("merge.swarm.name", "locks of swarm"),
+    ("merge.swarm.driver", "swarm solve --merge --driver %O %A %B %P"),
+)
 _TEMPLATE = Path(__file__).with_name("template")
 #: Template name → name in the repository. Dots are added here, so that no tool reads the template as its settings.
 _FILES = {
@@ -18,6 +25,7 @@ _FILES = {
     "program.py.txt": "__main__.py",
     "plugin.py.txt": "bin/pulumi-resource-swarm",
     "gitignore": ".gitignore",
+    "gitattributes": ".gitattributes",
     "preview.sh": "ci/preview.sh",
     "README.md": "README.md",
 }
@@ -38,12 +46,30 @@ def make(folder: Path) -> tuple[str, ...]:
     (folder / "stacks" / "dev.yaml").write_text(_first_stack())
     (folder / "stack.schema.json").write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
     shutil.copytree(assets.policies(), folder / "policies", ignore=shutil.ignore_patterns("__pycache__"))
+    installed = _merge_driver(folder)
     return (
         f"{folder} is a fleet repository.",
+        *(() if installed else ("For git to merge lock files, once in each clone:", *map(_command, MERGE_DRIVER))),
         "Its stack, stacks/dev.yaml, describes the sandbox: three virtual nodes. To try it:",
         f"  cd {folder} && swarm sandbox up && swarm up",
         "For your own machines: swarm discover NAME=root@HOST … writes the hardware section of a stack file.",
     )
+
+
+def _merge_driver(folder: Path) -> bool:
+    """Set git's merge driver in the repository that the folder is in. False where there is none yet."""
+    for name, value in MERGE_DRIVER:
+        try:
+            done = subprocess.run(["git", "config", "--local", name, value], cwd=folder, capture_output=True, check=False)
+        except FileNotFoundError:
+            return False
+        if done.returncode:
+            return False
+    return True
+
+
+def _command(setting: tuple[str, str]) -> str:
+    return f"  git config {setting[0]} {shlex.quote(setting[1])}"
 
 
 def _first_stack() -> str:

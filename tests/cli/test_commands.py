@@ -81,6 +81,7 @@ def test_init_gives_a_repository_that_validates(fleet: Path) -> None:
     assert comment and json.loads((fleet / "stacks" / comment[1]).read_text()) == json.loads(json.dumps(schema()))
     assert "make up" not in text
     assert {path.name for path in fleet.iterdir()} >= {"Pulumi.yaml", "__main__.py", "stacks", "policies", "ci", ".gitignore"}
+    assert "stacks/*.lock.yaml merge=swarm" in (fleet / ".gitattributes").read_text()
 
 
 def test_init_gives_a_repository_that_plans(fleet: Path) -> None:

@@ -103,6 +103,13 @@ def solve(
         bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Do not ask the machines which jobs have finished.")
     ] = False,
     record: Annotated[Path | None, typer.Option("--record", help="Also record the solve, for swarm replay.")] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Decide a lock file in which git left a conflict; first resolve the stack file.")
+    ] = False,
+    driver: Annotated[
+        tuple[Path, Path, Path, str] | None,
+        typer.Option("--driver", metavar="%O %A %B %P", help="With --merge: merge one file, as git's merge driver."),
+    ] = None,
 ) -> None:
     """Decide the placement and write stacks/NAME.lock.yaml and NAME.proof.yaml. Solving twice changes nothing.
 
@@ -113,8 +120,16 @@ def solve(
     the best placement so far are written, the proof says that the search was interrupted, and the exit code is 0. A second
     Ctrl-C, or one before the search has started, exits with 130 and writes nothing.
 
-    Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json
+    --merge: what one branch changed is taken from it, and what both changed, or what together breaks a limit, is decided
+    again on the merged stack file. git's driver refuses if something that has a place on its branch would have none.
+
+    Examples: swarm solve; swarm solve --record monday.json && swarm replay monday.json; swarm solve lab --merge
     """
+    if driver and not merge:
+        raise typer.BadParameter("--driver is for --merge")
+    if merge:
+        _merge(named or stack, driver, json=json)
+        return
     from swarm_iac.cli.terminal.progress import Following, followed
 
     def solved(progress: Following) -> Decision:
@@ -134,6 +149,29 @@ def solve(
             say(f"lock: {where}")
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted during output; {decision.files.lock.name} was written") from None
+
+
+def _merge(name: str, driver: tuple[Path, Path, Path, str] | None, *, json: bool) -> None:
+    """Merge locks: for git one file, else what it left open."""
+    from swarm_iac.cli.decisions import merge, merge_versions
+    from swarm_iac.cli.engine import repository
+    from swarm_iac.stackfile.locks.atomic_write import write_whole
+
+    if driver:
+        base, ours, theirs, path = driver
+        found = merge.driver(Path.cwd(), path, base, ours, theirs, datetime.date.today())
+        if found.again:
+            say(f"{path}: decided again ({'; '.join(found.again[:3])})")
+        return
+    name = deciding.inside(name)
+    root = repository()
+    found = merge.decided(root, merge_versions.of_index(root, name), datetime.date.today(), refusing=False)
+    write_whole(found.decision.files.lock, found.lock)
+    if found.proof is not None:
+        write_whole(found.decision.files.proof, found.proof)
+    show_decision(found.decision, json=json)
+    if not json:
+        say(f"lock: {merge_versions.lock_of(name)}; `git add` it with its proof, and go on with the merge")
 
 
 def show_decision(decision: Decision, *, json: bool) -> None:
@@ -160,6 +198,9 @@ def plan(
     stack: Stack = "dev",
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for a comment on a pull request.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write it as one page for a browser, which needs no other file.")
+    ] = None,
     offline: Offline = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
@@ -171,7 +212,7 @@ def plan(
     The last line is a summary. A plan that stops more than solve.stops is shown as well, and exits with 3.
 
     Examples: swarm plan; swarm plan --offline examples/01-one-gpu/stack.yaml; swarm plan --markdown;
-    swarm plan --only gpu-03,research
+    swarm plan --html plan.html; swarm plan --only gpu-03,research
     """
     if json and markdown:
         raise typer.BadParameter("one of --json and --markdown, not both")
@@ -179,6 +220,10 @@ def plan(
 
     view = fleet_view.read(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
     refused = fleet_view.guard(view, allow_stop)
+    if html:
+        from swarm_iac.stackfile.locks.atomic_write import write_whole
+
+        write_whole(html, plan_report.plan_page(view, refused.message if refused else ""))
     if json:
         where = {"message": refused.message, "hint": refused.hint} if refused else None
         show_json({**plan_report.plan_json(view), "refused": where})

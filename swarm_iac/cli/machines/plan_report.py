@@ -1,4 +1,4 @@
-"""How is a plan shown: as text, as JSON, as Markdown?"""
+"""How is a plan shown: as text, as JSON, as Markdown, as a page?"""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ def plan_markdown(view: FleetView) -> str:
     from swarm_iac.plan.show.markdown import markdown
 
     return markdown(view.plan, _context(view))
+
+
+def plan_page(view: FleetView, refused: str) -> str:
+    """The plan as one page for a browser. `refused`: why `up` would refuse it, if it would."""
+    from swarm_iac.page import page
+
+    return page(view.plan, _context(view), refused=refused)
 
 
 def _context(view: FleetView) -> Any:

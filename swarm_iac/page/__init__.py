@@ -1,0 +1,5 @@
+"""How is a plan shown as one page for a browser, which needs nothing else?"""
+
+from swarm_iac.page.page import page
+
+__all__ = ["page"]
