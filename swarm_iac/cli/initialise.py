@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from swarm_iac import assets
+from swarm_iac import __version__, assets
 from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import schema
 
@@ -18,22 +19,37 @@ _FILES = {
     "program.py.txt": "__main__.py",
     "plugin.py.txt": "bin/pulumi-resource-swarm",
     "gitignore": ".gitignore",
-    "preview.sh": "ci/preview.sh",
     "README.md": "README.md",
 }
+#: Forge → the same for its pull requests.
+_FORGES = {
+    "github": {"github-workflow.yaml": ".github/workflows/swarm.yaml"},
+    "gitea": {
+        "gitea-workflow.yaml": ".gitea/workflows/stack-file.yaml",
+        "swarm-bot.service": "ci/swarm-bot.service",
+        "swarm-bot.timer": "ci/swarm-bot.timer",
+    },
+    "gitlab": {"gitlab-ci.yaml": ".gitlab-ci.yml"},
+}
+
+_NEXT = "For pull requests: docs/pull-requests.md says which account, secrets and branch protection belong to it."
 
 
-def make(folder: Path) -> tuple[str, ...]:
-    """Create the repository in `folder` and describe it. Raises SwarmError if the folder is not empty."""
+def make(folder: Path, forge: str = "") -> tuple[str, ...]:
+    """Create the repository in `folder` and describe it; `forge`: with the files for its pull requests.
+
+    In a fleet repository only those are added. Raises SwarmError if the folder is neither empty nor one, or a file exists.
+    """
+    added = _FORGES[forge] if forge else {}
+    if forge and (folder / "Pulumi.yaml").is_file():
+        for target in added.values():
+            if (folder / target).exists():
+                raise SwarmError(f"{folder / target} exists", hint="remove or rename it; nothing was written")
+        return (*_write(folder, added), _NEXT)
     if folder.exists() and any(folder.iterdir()):
-        raise SwarmError(f"{folder} is not empty", hint="name a new folder")
-    for source, target in _FILES.items():
-        text = (_TEMPLATE / source).read_text().replace("FLEET", folder.resolve().name)
-        path = folder / target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    for script in ("ci/preview.sh", "bin/pulumi-resource-swarm"):
-        (folder / script).chmod(0o755)
+        raise SwarmError(f"{folder} is not empty", hint="name a new folder, or a fleet repository with --forge")
+    _write(folder, {**_FILES, **added})
+    (folder / "bin" / "pulumi-resource-swarm").chmod(0o755)
     (folder / "stacks").mkdir()
     (folder / "stacks" / "dev.yaml").write_text(_first_stack())
     (folder / "stack.schema.json").write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
@@ -43,7 +59,18 @@ def make(folder: Path) -> tuple[str, ...]:
         "Its stack, stacks/dev.yaml, describes the sandbox: three virtual nodes. To try it:",
         f"  cd {folder} && swarm sandbox up && swarm up",
         "For your own machines: swarm discover NAME=root@HOST … writes the hardware section of a stack file.",
+        *([_NEXT] if forge else ()),
     )
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
+    """Template name → name in the repository; a line for each."""
+    for source, target in files.items():
+        text = (_TEMPLATE / source).read_text().replace("FLEET", folder.resolve().name).replace("VERSION", __version__)
+        path = folder / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tuple(f"wrote {folder / target}" for target in files.values())
 
 
 def _first_stack() -> str:

@@ -1,4 +1,4 @@
-"""Where does the Pulumi CLI come from? PATH, else the vendor's installer, else its Go modules."""
+"""Where does the Pulumi CLI come from? PATH, else the vendor's installer, else its Go modules, built once and cached."""
 
 from __future__ import annotations
 
@@ -45,7 +45,41 @@ def require_pulumi(say: Say, *, installer: bool = True) -> Path:
 
 
 def _built() -> Path:
-    return cache_folder() / f"pulumi-{hashlib.sha256(_SCRIPT.read_bytes()).hexdigest()[:12]}"
+    return cached("pulumi", _SCRIPT)
+
+
+def cached(name: str, script: Path) -> Path:
+    """Where the programs are that `script` builds: another text of the script is another folder."""
+    return cache_folder() / f"{name}-{hashlib.sha256(script.read_bytes()).hexdigest()[:12]}"
+
+
+def build(name: str, script: Path, say: Say, *, hint: str) -> Path:
+    """The folder with what `bash SCRIPT FOLDER` builds from Go modules, built once per machine. Raises ToolMissing.
+
+    The script gets the Go to use as $GO. A second caller waits: a build takes minutes.
+    """
+    target = cached(name, script)
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            return target
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+            out = Path(scratch) / "bin"
+            run = subprocess.Popen(
+                ["bash", str(script), str(out)],
+                env={**os.environ, "GO": _go(say)},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            assert run.stdout
+            last = ""
+            for line in run.stdout:
+                last = line.strip() or last
+                say(f"  {line.rstrip()}")
+            if run.wait():
+                raise ToolMissing(f"{name} could not be built: {last}", hint=hint)
+            out.rename(target)
+    return target
 
 
 def _vendor(say: Say) -> Path | None:
@@ -72,29 +106,9 @@ def _go(say: Say) -> str:
 
 
 def _build(say: Say) -> Path:
-    target = _built()
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with (cache_folder() / "pulumi.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (target / "pulumi").exists():
-            return target
+    if not (_built() / "pulumi").exists():
         say("building the Pulumi CLI from its Go modules: about 5 minutes, once")
-        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
-            out = Path(scratch) / "bin"
-            run = subprocess.Popen(
-                ["bash", str(_SCRIPT), str(out)],
-                env={**os.environ, "GO": _go(say)},
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            )  # fmt: skip
-            assert run.stdout
-            last = ""
-            for line in run.stdout:
-                last = line.strip() or last
-                say(f"  {line.rstrip()}")
-            if run.wait():
-                raise ToolMissing(
-                    f"the Pulumi CLI could not be built: {last}",
-                    hint="install pulumi and put it on PATH, or set GOPROXY to a Go module proxy you can reach",
-                )
-            out.rename(target)
-    return target
+    return build(
+        "pulumi", _SCRIPT, say,
+        hint="install pulumi and put it on PATH, or set GOPROXY to a Go module proxy you can reach",
+    )  # fmt: skip

@@ -7,7 +7,7 @@ import datetime
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -183,14 +183,21 @@ def toolchain() -> None:
     say(f"pulumi: {folder / 'pulumi'}")
 
 
-def init(folder: Annotated[Path, typer.Argument(help="Folder to create.")]) -> None:
-    """Create a fleet repository: Pulumi.yaml, program, a first stack, limits and CI.
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")],
+    forge: Annotated[
+        Literal["github", "gitea", "gitlab"] | None, typer.Option("--forge", help="Also write what its pull requests need.")
+    ] = None,
+) -> None:
+    """Create a fleet repository: Pulumi.yaml, program, a first stack and limits.
 
-    Example: swarm init myfleet && cd myfleet && swarm plan
+    With --forge in an existing fleet repository, only the files for pull requests are added.
+
+    Examples: swarm init myfleet && cd myfleet && swarm plan; swarm init . --forge github
     """
     from swarm_iac.cli.initialise import make
 
-    for line in make(folder):
+    for line in make(folder, forge or ""):
         say(line)
 
 

@@ -1,0 +1,70 @@
+"""Which commands talk to a forge? pr post, pr apply."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.commands.apply import AllowStop, Stack
+from swarm_iac.cli.commands.pull_requests import pr
+from swarm_iac.cli.terminal.screen import say
+
+Remote = Annotated[str, typer.Option("--remote", help="The git remote that is the forge.")]
+Base = Annotated[str, typer.Option("--base", help="The branch that describes the fleet.")]
+Numbers = Annotated[list[int] | None, typer.Argument(metavar="[NUMBER…]", help="Pull requests. Default: all open ones.")]
+
+
+def post(
+    numbers: Numbers = None,
+    base: Base = "main",
+    remote: Remote = "origin",
+) -> None:
+    """Check pull requests and show the verdict on the forge: one comment, edited in place, and the status `swarm`.
+
+    Everything that decides comes from the base branch; the files of a pull request are fetched as git objects and read as
+    data. Forge and token come from the environment: see docs/pull-requests.md.
+
+    Exits with 3 if one that is named is red.
+
+    Examples: swarm pr post; swarm pr post 12
+    """
+    from swarm_iac.cli.merging.verdicts import post_all
+
+    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), os.environ, say)
+    raise SystemExit(0 if green or not numbers else 3)
+
+
+def apply(
+    merge: Annotated[
+        str,
+        typer.Option(
+            "--merge", metavar="COMMIT", help="Apply all merges up to this commit. Default: the base branch of the forge."
+        ),
+    ] = "",
+    stack: Stack = "dev",
+    since: Annotated[
+        str, typer.Option("--since", metavar="COMMIT", help="Record first that everything up to this commit is applied.")
+    ] = "",
+    base: Base = "main",
+    remote: Remote = "origin",
+    allow_stop: AllowStop = 0,
+) -> None:
+    """After a merge: apply it, exactly once per merge commit, in the order of the branch.
+
+    Every merge since the last applied one is verified (status by our own account for exactly its head, approvals for what
+    the merge really does), compared with the machines, and applied as `swarm up` would. A killed run is resumed by the next.
+
+    Examples: swarm pr apply; swarm pr apply --merge $GITHUB_SHA; once at the start: swarm pr apply --since HEAD
+    """
+    from swarm_iac.cli.merging.verdicts import apply_merges
+
+    apply_merges(engine.repository(), stack, merge, since, allow_stop, (remote, base), os.environ, say)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the group `pr`, which is part of `app`."""
+    for command in (post, apply):
+        pr.command()(command)

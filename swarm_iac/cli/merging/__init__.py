@@ -1,0 +1,1 @@
+"""How does a pull request of a forge get its verdict, and how is its merge applied?"""

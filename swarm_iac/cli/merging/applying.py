@@ -1,0 +1,190 @@
+"""How is a merge applied exactly once? In the order of the branch, recorded before and after, with what `swarm up` does."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.merging import approved, drift, record, repository
+from swarm_iac.cli.merging.approved import Approved, Judge
+from swarm_iac.cli.merging.record import Record
+from swarm_iac.errors import Refused, Retryable, SwarmError
+from swarm_iac.forge import Forge
+from swarm_iac.forge.forge import State
+from swarm_iac.model.step import Step
+from swarm_iac.printable import printable
+
+Say = Callable[[str], None]
+Swarm = Callable[[Path, Sequence[str], Mapping[str, str], bool], subprocess.CompletedProcess[str]]
+#: The status of a merge commit that says what became of it.
+APPLIED = "swarm/apply"
+_STEPS = TypeAdapter(tuple[Step, ...])
+
+
+def run_swarm(
+    tree: Path, words: Sequence[str], environment: Mapping[str, str], capture: bool
+) -> subprocess.CompletedProcess[str]:
+    """Run `swarm` itself in a work tree. Nothing of the tree stands in for a module of ours: Python does not look there."""
+    pipe = subprocess.PIPE if capture else None
+    command = [sys.executable, "-P", "-m", "swarm_iac.cli", *words]
+    return subprocess.run(command, cwd=tree, env=dict(environment), text=True, stdout=pipe, stderr=pipe)
+
+
+@dataclass(frozen=True)
+class Merges:
+    """The merges of one stack in one clone. `bot`: the account whose status counts. `since`: what counts as applied.
+
+    `swarm`: runs `swarm WORDS` in a work tree, with the variables given; captures what it prints, if asked.
+    """
+
+    root: Path
+    stack: str
+    forge: Forge
+    bot: str
+    judge: Judge
+    say: Say
+    branch: str = "main"
+    since: str = ""
+    allow_stop: int = 0
+    swarm: Swarm = run_swarm
+
+    def apply(self, merge: str) -> tuple[str, ...]:
+        """Apply every merge up to this one that is not applied yet, one after the other; the commits that were.
+
+        Raises Refused where one may not be applied, Retryable where it may be later; what came before it stays applied.
+        """
+        last = repository.commit(self.root, merge)
+        with self._alone():
+            known = self._known()
+            if repository.comes_after(self.root, known.commit, last) and (known.whole or known.commit != last):
+                self.say(f"{last[:12]} is applied already")
+                self._report(last)
+                return ()
+            waits: tuple[str, ...] = () if known.whole else (known.commit,)
+            waits += repository.between(self.root, known.commit, last)
+            for commit in waits:
+                self._one(commit, resumed=not known.whole and commit == known.commit)
+            return waits
+
+    def _known(self) -> Record:
+        """What was applied before. Raises Refused the first time: only a person knows what the machines are."""
+        if self.since:
+            known = Record(repository.commit(self.root, self.since), whole=True)
+            record.write(self.root, self.stack, known, self.say)
+            self.say(f"everything up to {known.commit[:12]} counts as applied to {self.stack}")
+            return known
+        found = record.read(self.root, self.stack, self.say)
+        if found is None:
+            raise Refused(
+                f"it is not recorded which commit was applied to {self.stack} last",
+                hint="after swarm up from the base branch, once: swarm pr apply --since COMMIT",
+            )
+        return found
+
+    def _one(self, commit: str, *, resumed: bool) -> None:
+        """One merge. All that can refuse it comes before the record says that it was begun."""
+        found = approved.verify(self.root, self.forge, self.branch, self.bot, commit, self.judge)
+        name = f"#{found.pull.number}" if found.pull else "no pull request"
+        self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
+        if found.pull:
+            with repository.work_tree(self.root, found.before) as before, repository.work_tree(self.root, commit) as after:
+                self._settle(after)
+                meant = approved.steps(self.root, self.stack, before, after)
+                only = self._checked(meant, after, resumed=resumed)
+                record.write(self.root, self.stack, Record(commit, whole=False), self.say)
+                if only is not None:
+                    self._up(found, after, only)
+        record.write(self.root, self.stack, Record(commit, whole=True), self.say)
+        self._report(commit)
+
+    def _checked(self, meant: tuple[Step, ...], after: Path, *, resumed: bool) -> tuple[str, ...] | None:
+        """Nodes to which the run is restricted, () for all; None if there is nothing to do. Raises Refused if they drifted."""
+        compared = drift.compare(meant, self._plan(after), resumed=resumed)
+        if compared.drifted:
+            raise Refused(
+                "the machines are not what they were when this was approved:\n  " + "\n  ".join(drift.lines(compared.drifted)),
+                hint="swarm plan shows all of it; run swarm up on what was applied last, then this again",
+            )
+        if not compared.left:
+            return ()
+        self.say(f"not part of this merge, and left for swarm up: what differs on {', '.join(compared.left)}")
+        return compared.nodes or None
+
+    def _plan(self, tree: Path) -> tuple[Step, ...]:
+        """What `swarm up` would do now, on the machines as they are."""
+        done = self.swarm(tree, ["plan", "--json", "--stack", self.stack, *self._allowed], self._environment(), True)
+        try:
+            document = json.loads(done.stdout)
+            steps, refused = _STEPS.validate_python(document["steps"]), document["refused"]
+        except (ValueError, KeyError, TypeError, ValidationError):
+            raise _failed(done.returncode, printable(done.stderr.strip(), 2000) or "swarm plan printed nothing") from None
+        if refused:
+            raise Refused(str(refused["message"]), hint=str(refused["hint"]))
+        return steps
+
+    def _up(self, found: Approved, tree: Path, only: tuple[str, ...]) -> None:
+        assert found.pull
+        part = ["--only", ",".join(only)] if only else []
+        who = f"{found.pull.author} (pull request {found.pull.number})"
+        done = self.swarm(tree, ["up", "--yes", "--stack", self.stack, *part, *self._allowed], self._environment(who), False)
+        if done.returncode:
+            raise _failed(
+                done.returncode if done.returncode > 0 else 128 - done.returncode,
+                f"{found.commit[:12]} was begun and is not wholly applied",
+                hint=f"the next run resumes it: swarm pr apply --merge {found.commit[:12]}",
+            )
+
+    @property
+    def _allowed(self) -> list[str]:
+        return ["--allow-stop", str(self.allow_stop)] if self.allow_stop else []
+
+    def _environment(self, who: str = "") -> Mapping[str, str]:
+        """Without the forge's token: nothing that runs on the fleet's behalf needs it."""
+        values = {name: value for name, value in os.environ.items() if name != "SWARM_FORGE_TOKEN"}
+        state = engine.state_folder(self.root)
+        values |= {"PULUMI_BACKEND_URL": state.as_uri()} if state else {}
+        values |= engine.reaching(self.root)
+        values |= {"PULUMI_HOME": os.environ.get("PULUMI_HOME", str(self.root / ".state" / "home")), "SWARM_FROZEN": "1"}
+        return values | ({"SWARM_WHO": who} if who else {})
+
+    def _settle(self, tree: Path) -> None:
+        """The engine's settings of the stack belong to its state: a merge that does not bring them uses those of this clone."""
+        name = f"Pulumi.{self.stack}.yaml"
+        if not (tree / name).exists() and (self.root / name).is_file():
+            (tree / name).write_bytes((self.root / name).read_bytes())
+
+    def _report(self, commit: str) -> None:
+        """Show on the forge that a merge is applied, once. The forge may be away: that it is applied is recorded elsewhere."""
+        try:
+            shown = self.forge.statuses(commit, APPLIED)
+            if not shown or shown[-1].state is not State.SUCCESS:
+                self.forge.set_status(commit, APPLIED, State.SUCCESS, f"applied to {self.stack}")
+        except SwarmError as error:
+            self.say(f"{commit[:12]} is applied, and the forge does not show it yet; the next run will: {error.message}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Only one run on this machine applies merges; others wait. Those elsewhere are kept out by the engine's lock."""
+        folder = engine.state_folder(self.root) or Path(repository.git(self.root, "rev-parse", "--absolute-git-dir"))
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "swarm-merges.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _failed(code: int, message: str, hint: str = "") -> SwarmError:
+    """An error with the exit code of the command that failed."""
+    kinds: dict[int, type[SwarmError]] = {3: Refused, 4: Retryable}
+    error = kinds.get(code, SwarmError)(message, hint=hint)
+    error.exit_code = code
+    return error

@@ -1,0 +1,104 @@
+"""How do a forge's pull request and approvals become a verdict, where everything that decides comes from the base branch?
+
+An approval holds for what it was given for. The forge says for which commit and when; what merging that commit would have done
+then is computed again: the status of our account on that commit ends with the tip of the base branch that it was judged on.
+Nothing of it is read from a comment, which others may edit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from swarm_iac.cli.merging import posting, repository
+from swarm_iac.cli.merging.applying import Merges
+from swarm_iac.cli.merging.approved import CONTEXT
+from swarm_iac.cli.merging.posting import Shown
+from swarm_iac.errors import Refused, SwarmError
+from swarm_iac.forge import Approval, Forge, PullRequest, opened
+from swarm_iac.review.approvals import Approval as Reviewed
+from swarm_iac.review.check import Verdict, check
+
+Say = Callable[[str], None]
+#: The end of a status' description: the tip of the base branch, by its first digits.
+_ON = re.compile(r" on ([0-9a-f]{16})$")
+
+
+def post_all(root: Path, remote: str, base: str, numbers: tuple[int, ...], environment: Mapping[str, str], say: Say) -> bool:
+    """Judge pull requests (all open ones, if none is named) and show the verdicts; is every one of them green?
+
+    One that cannot be judged does not keep the others from it. Raises the first such error at the end.
+    """
+    forge = opened(environment)
+    bot, tip = forge.me(), repository.fetched(root, remote, f"refs/heads/{base}")
+    failed: list[SwarmError] = []
+    green = True
+    for pull in [forge.pull(number) for number in numbers] or forge.open_pulls(base):
+        try:
+            shown = posting.post(forge, pull, lambda one: judged(root, remote, forge, bot, one, tip))
+        except SwarmError as error:
+            say(f"#{pull.number}: {error.message}")
+            failed.append(error)
+            continue
+        say(f"#{pull.number}: {shown.summary if shown else 'its head moved; the next run judges it'}")
+        green = green and (shown is None or shown.ok)
+    if failed:
+        raise failed[0]
+    return green
+
+
+def judged(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, tip: str) -> Shown:
+    """The verdict on one pull request, merged into the tip of the base branch. Its head is fetched as objects alone."""
+    if repository.fetched(root, remote, forge.ref(pull)) != pull.head:
+        raise SwarmError("its head is moving", hint="run it again")
+    verdict = check(root, tip, pull.head, pull.author, reviewed(root, remote, forge, bot, pull))
+    return Shown(verdict.ok, f"{verdict.summary[:110]} on {tip[:16]}", verdict.comment, verdict.page.encode())
+
+
+def reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest) -> tuple[Reviewed, ...]:
+    """Who approves a pull request, each with what was to happen when it was approved, as far as that is known."""
+    return tuple(_reviewed(root, remote, forge, bot, pull, one) for one in forge.approvals(pull))
+
+
+def _reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, one: Approval) -> Reviewed:
+    bare = Reviewed(who=one.by, commit=one.commit)
+    mine = [
+        each for each in forge.statuses(one.commit, CONTEXT) if each.by and each.by.lower() == bot.lower() and each.at <= one.at
+    ]
+    on = _ON.search(mine[-1].description) if mine else None
+    if on is None or not repository.offered(root, remote, one.commit):
+        return bare
+    try:
+        base = repository.commit(root, on[1])
+        return Reviewed(who=one.by, commit=one.commit, base=base, effect=check(root, base, one.commit, pull.author).effect)
+    except SwarmError:  # what merging it would have done is not known: it holds for nothing else
+        return bare
+
+
+def apply_merges(
+    root: Path,
+    stack: str,
+    merge: str,
+    since: str,
+    allow_stop: int,
+    base: tuple[str, str],
+    environment: Mapping[str, str],
+    say: Say,
+) -> tuple[str, ...]:
+    """Apply every merge up to a commit: see Merges. What a merge really did is judged with the approvals as they are now.
+
+    `base`: the remote and its branch; with no `merge`, all that is merged there.
+    """
+    remote, branch = base
+    forge = opened(environment)
+    bot, tip = forge.me(), repository.fetched(root, remote, f"refs/heads/{branch}")
+
+    def judge(before: str, commit: str, pull: PullRequest) -> str:
+        verdict: Verdict = check(root, before, commit, pull.author, reviewed(root, remote, forge, bot, pull))
+        return "" if verdict.ok else verdict.summary
+
+    last = repository.commit(root, merge) if merge else tip
+    if not repository.comes_after(root, tip, last):
+        raise Refused(f"{last[:12]} is not on {branch}", hint=f"only what was merged into {branch} is applied")
+    return Merges(root, stack, forge, bot, judge, say, branch, since, allow_stop).apply(last)

@@ -1,0 +1,120 @@
+"""A fleet repository on a real forge with a real state; only the machines are a stand-in that remembers what was applied.
+
+On machines themselves: tests/e2e/test_pull_request.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from swarm_iac.cli import initialise
+from swarm_iac.cli.merging import approved, repository
+from swarm_iac.cli.merging.applying import Merges
+from swarm_iac.forge.forge import State
+from swarm_iac.model.step import Change, Step, Verb
+from tests.forge.conftest import Lab
+from tests.forge.server import Person
+
+STACK = "stacks/dev.yaml"
+
+
+@dataclass
+class Machines:
+    """What `swarm plan` and `swarm up` find: the fleet as it is at `now`, with what somebody changed there by hand."""
+
+    root: Path
+    now: str
+    ups: list[str] = field(default_factory=list)
+    only: list[str] = field(default_factory=list)
+    drift: tuple[Step, ...] = ()
+    status: int = 0
+    seen: dict[str, str] = field(default_factory=dict)
+    then: Callable[[], None] = lambda: None  # what happens while they are changed
+
+    def swarm(
+        self, tree: Path, words: Sequence[str], environment: Mapping[str, str], capture: bool
+    ) -> subprocess.CompletedProcess[str]:
+        commit = repository.git(tree, "rev-parse", "HEAD")
+        self.seen = dict(environment)
+        if words[0] == "plan":
+            with repository.work_tree(self.root, self.now) as before:
+                steps = (*approved.steps(self.root, "dev", before, tree), *self.drift)
+            text = json.dumps({"steps": [step.model_dump(mode="json") for step in steps], "refused": None})
+            return subprocess.CompletedProcess([], 0, text, "")
+        assert words[0] == "up" and environment["SWARM_FROZEN"] == "1"
+        self.only.append(words[words.index("--only") + 1] if "--only" in words else "")
+        self.ups.append(commit)
+        self.then()
+        if self.status == 0:
+            self.now = commit
+        return subprocess.CompletedProcess([], self.status, "", "")
+
+
+@dataclass
+class Operated:
+    """The repository, and the clone in which merges are applied."""
+
+    lab: Lab
+    clone: Path
+    machines: Machines
+    said: list[str] = field(default_factory=list)
+    verdict: str = ""
+
+    def merges(self, **more: str) -> Merges:
+        repository.fetched(self.clone, "origin", "refs/heads/main")
+        bot = self.lab.people["bot"].name
+        return Merges(
+            self.clone, "dev", self.lab.bot, bot, lambda *_: self.verdict, self.said.append, swarm=self.machines.swarm, **more
+        )  # fmt: skip
+
+    def change(self, who: str, branch: str, old: str, new: str) -> tuple[int, str]:
+        """A pull request that changes a line of the stack, with its lock."""
+        person = self.lab.people[who]
+        person.begin(branch)
+        text = (person.at / STACK).read_text()
+        assert old in text
+        (person.at / STACK).write_text(text.replace(old, new))
+        solve(person.at)
+        number, head = person.opened(branch)
+        self.lab.bot.set_status(head, approved.CONTEXT, State.SUCCESS, "checked")
+        return number, head
+
+    def merged(self, who: str, branch: str, old: str, new: str) -> str:
+        number, _ = self.change(who, branch, old, new)
+        return self.lab.people[who].merge(number)
+
+
+def solve(folder: Path) -> None:
+    done = subprocess.run(
+        ["swarm", "solve", "--offline", "--stack", "dev"], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def operated(lab: Lab) -> Operated:
+    """A repository as `swarm init` makes it, solved and pushed, and everything in it applied."""
+    ada = lab.people["ada"]
+    new = lab.at / "new"
+    initialise.make(new)
+    solve(new)
+    files = {
+        str(path.relative_to(new)): path.read_text() for path in new.rglob("*") if path.is_file() and ".state" not in path.parts
+    }
+    ada.begin("main")
+    head = ada.push("main", files)
+    clone = Person(lab.people["bot"].account, lab.repository, lab.at / "clone")
+    clone.begin("main")
+    keep = clone.account.login
+    clone.git("config", "http.extraHeader", f"Authorization: {keep}")
+    one = Operated(lab, clone.at, Machines(clone.at, head))
+    one.merges(since=head).apply(head)
+    return one
+
+
+def row(node: str, path: str, old: object, new: object) -> Step:
+    """A difference on a machine that nobody asked for."""
+    return Step(id=f"{node}/settings", node=node, verb=Verb.SETTINGS, changes=(Change(path=path, old=old, new=new),))

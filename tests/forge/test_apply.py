@@ -1,0 +1,159 @@
+"""Is each merge applied exactly once, in order, and only as it was approved? With a real forge, git and state."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm_iac.cli.merging import record
+from swarm_iac.cli.merging.applying import APPLIED
+from swarm_iac.errors import Refused, Retryable, SwarmError
+from swarm_iac.forge.forge import State
+from tests.forge.conftest import Lab
+from tests.forge.merging import Operated, operated, row
+
+pytestmark = pytest.mark.forge
+
+MEMORY = ("memory: 300 MB", "memory: 320 MB")
+SCRATCH = ("scratch: 200 MB", "scratch: 240 MB")
+
+
+@pytest.fixture
+def fleet(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Operated:
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    return operated(lab)
+
+
+def recorded(fleet: Operated) -> str:
+    return str(record.read(fleet.clone, "dev", fleet.said.append))
+
+
+def test_two_merges_within_a_second_are_applied_once_each_and_in_order(fleet: Operated) -> None:
+    """Also where the job of the second begins first, and the job of the first comes later, or twice."""
+    first = fleet.merged("ada", "memory", *MEMORY)
+    second = fleet.merged("bo", "scratch", *SCRATCH)
+    assert fleet.merges().apply(second) == (first, second)
+    assert fleet.machines.ups == [first, second]
+    assert fleet.merges().apply(first) == ()
+    assert fleet.merges().apply(second) == ()
+    assert fleet.machines.ups == [first, second]
+    assert recorded(fleet) == f"{second} applied"
+    for commit in (first, second):
+        shown = fleet.lab.status(commit, APPLIED)
+        assert shown and shown.state is State.SUCCESS
+
+
+def test_a_killed_run_is_resumed_by_the_next_and_by_nobody_else_again(fleet: Operated) -> None:
+    commit = fleet.merged("ada", "memory", *MEMORY)
+    fleet.machines.status = -9
+    with pytest.raises(SwarmError, match="not wholly applied"):
+        fleet.merges().apply(commit)
+    assert recorded(fleet) == f"{commit} begun"
+    fleet.machines.status = 0
+    assert fleet.merges().apply(commit) == (commit,)
+    assert fleet.merges().apply(commit) == ()
+    assert fleet.machines.ups == [commit, commit]
+
+
+def test_a_forge_that_goes_away_during_apply_neither_undoes_nor_repeats_it(fleet: Operated) -> None:
+    commit = fleet.merged("ada", "memory", *MEMORY)
+    merges, fleet.machines.then = fleet.merges(), fleet.lab.server.stop
+    try:
+        assert merges.apply(commit) == (commit,)
+    finally:
+        fleet.lab.server.start()
+    assert "the forge does not show it yet" in fleet.said[-1]
+    assert recorded(fleet) == f"{commit} applied"
+    assert fleet.lab.status(commit, APPLIED) is None
+    assert fleet.merges().apply(commit) == ()
+    shown = fleet.lab.status(commit, APPLIED)
+    assert shown and shown.state is State.SUCCESS, "the next run shows it"
+    assert fleet.machines.ups == [commit]
+
+
+def test_a_forge_that_is_away_before_apply_leaves_all_as_it_is(fleet: Operated) -> None:
+    commit = fleet.merged("ada", "memory", *MEMORY)
+    merges = fleet.merges()
+    fleet.lab.server.stop()
+    try:
+        with pytest.raises(Retryable):
+            merges.apply(commit)
+    finally:
+        fleet.lab.server.start()
+    assert fleet.machines.ups == []
+    assert "begun" not in recorded(fleet)
+
+
+def test_machines_that_drifted_where_the_plan_acts_are_refused_with_the_row(fleet: Operated) -> None:
+    commit = fleet.merged("ada", "memory", *MEMORY)
+    fleet.machines.drift = (row("gpu-01", "settings.swappiness", "60", "10"),)
+    with pytest.raises(Refused, match=r"gpu-01: settings\.swappiness: 60 → 10: not part of what was approved"):
+        fleet.merges().apply(commit)
+    assert fleet.machines.ups == [] and "begun" not in recorded(fleet)
+    fleet.machines.drift = (row("gpu-02", "settings.swappiness", "60", "10"),)
+    assert fleet.merges().apply(commit) == (commit,)
+    assert fleet.machines.only == ["gpu-01"], "what differs elsewhere is nobody's approval"
+
+
+def test_a_status_that_our_account_did_not_set_for_this_head_counts_for_nothing(fleet: Operated) -> None:
+    number, head = fleet.change("ada", "memory", *MEMORY)
+    bo = fleet.lab.people["bo"]
+    bo.ask("POST", f"/repos/{fleet.lab.repository}/statuses/{head}", context="swarm", state="success")
+    commit = fleet.lab.people["ada"].merge(number)
+    with pytest.raises(Refused, match=f"was set by {bo.name}"):
+        fleet.merges().apply(commit)
+    assert fleet.machines.ups == []
+    fleet.lab.bot.set_status(head, "swarm", State.FAILURE, "ada may not")
+    with pytest.raises(Refused, match="failure: ada may not"):
+        fleet.merges().apply(commit)
+    fleet.lab.bot.set_status(head, "swarm", State.SUCCESS, "checked")
+    assert fleet.merges().apply(commit) == (commit,)
+
+
+def test_what_was_pushed_after_the_check_is_not_applied(fleet: Operated) -> None:
+    """The status belongs to one commit: a later head has none, whatever the forge let through."""
+    number, _ = fleet.change("ada", "memory", *MEMORY)
+    after = fleet.lab.people["ada"].push("memory", {"more.txt": "x"})
+    commit = fleet.lab.people["ada"].merge(number)
+    with pytest.raises(Refused, match=f"nobody checked its head {after[:12]}"):
+        fleet.merges().apply(commit)
+    assert fleet.machines.ups == []
+
+
+def test_what_the_merge_really_does_is_judged_again(fleet: Operated) -> None:
+    commit = fleet.merged("ada", "memory", *MEMORY)
+    fleet.verdict = "cy has not approved"
+    with pytest.raises(Refused, match="cy has not approved"):
+        fleet.merges().apply(commit)
+    assert fleet.machines.ups == []
+
+
+def test_a_push_without_a_pull_request_is_applied_by_nobody(fleet: Operated) -> None:
+    ada = fleet.lab.people["ada"]
+    ada.begin("main")
+    words = ada.push("main", {"NOTES.md": "words"})
+    assert fleet.merges().apply(words) == (words,), "it changes nothing that acts on machines"
+    assert fleet.machines.ups == []
+    ada.begin("main")
+    direct = ada.push("main", {"stacks/other.yaml": "fleet: dev\n"})
+    with pytest.raises(Refused, match=r"made by no pull request, and it changes stacks/other\.yaml"):
+        fleet.merges().apply(direct)
+    assert fleet.merges(since=direct).apply(direct) == ()
+
+
+def test_a_branch_that_was_rewritten_is_refused(fleet: Operated) -> None:
+    first = fleet.merged("ada", "memory", *MEMORY)
+    fleet.merges().apply(first)
+    ada = fleet.lab.people["ada"]
+    ada.git("fetch", "-q", "origin")
+    ada.git("checkout", "-q", "-B", "main", "origin/main~1")
+    other = ada.push("main", {"x.md": "x"}, "--force")
+    with pytest.raises(Refused, match="does not come after"):
+        fleet.merges().apply(other)
+
+
+def test_nothing_that_changes_machines_has_the_forges_token(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWARM_FORGE_TOKEN", fleet.lab.token)
+    commit = fleet.merged("ada", "memory", *MEMORY)
+    fleet.merges().apply(commit)
+    assert fleet.lab.token not in fleet.machines.seen.values()
+    assert fleet.machines.seen["SWARM_WHO"] == f"{fleet.lab.people['ada'].name} (pull request 1)"
