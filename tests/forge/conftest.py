@@ -34,6 +34,13 @@ class Lab:
     def bot(self) -> Gitea:
         return Gitea(self.server.root, self.repository, self.token)
 
+    def clone(self, name: str) -> Person:
+        """A clone in which our commands work as the bot; git has its password in the clone's settings."""
+        clone = Person(self.people["bot"].account, self.repository, self.at / name)
+        clone.git("config", "http.extraHeader", f"Authorization: {clone.account.login}")
+        clone.begin("main")
+        return clone
+
     def status(self, commit: str, context: str) -> Status | None:
         """The last one that was set."""
         found = self.bot.statuses(commit, context)

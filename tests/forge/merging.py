@@ -17,7 +17,6 @@ from swarm_iac.cli.merging.applying import Merges
 from swarm_iac.forge.forge import State
 from swarm_iac.model.step import Change, Step, Verb
 from tests.forge.conftest import Lab
-from tests.forge.server import Person
 
 STACK = "stacks/dev.yaml"
 
@@ -95,21 +94,22 @@ def solve(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def operated(lab: Lab) -> Operated:
-    """A repository as `swarm init` makes it, solved and pushed, and everything in it applied."""
-    ada = lab.people["ada"]
-    new = lab.at / "new"
+def fleet_files(new: Path, more: str = "") -> dict[str, str]:
+    """A repository as `swarm init` makes it, solved; `more` is added to its stack file."""
     initialise.make(new)
+    with (new / STACK).open("a") as file:
+        file.write(more)
     solve(new)
-    files = {
-        str(path.relative_to(new)): path.read_text() for path in new.rglob("*") if path.is_file() and ".state" not in path.parts
-    }
+    paths = (path for path in new.rglob("*") if path.is_file() and ".state" not in path.parts)
+    return {str(path.relative_to(new)): path.read_text() for path in paths}
+
+
+def operated(lab: Lab) -> Operated:
+    """A repository that is pushed, and everything in it applied."""
+    ada = lab.people["ada"]
     ada.begin("main")
-    head = ada.push("main", files)
-    clone = Person(lab.people["bot"].account, lab.repository, lab.at / "clone")
-    clone.begin("main")
-    keep = clone.account.login
-    clone.git("config", "http.extraHeader", f"Authorization: {keep}")
+    head = ada.push("main", fleet_files(lab.at / "new"))
+    clone = lab.clone("clone")
     one = Operated(lab, clone.at, Machines(clone.at, head))
     one.merges(since=head).apply(head)
     return one
