@@ -15,6 +15,7 @@ help:
 	echo "make down       stop the sandbox and remove everything it made"
 	echo "make check      lint, types, imports, unit and golden tests: no sandbox, about 5 minutes"
 	echo "make test       all but the long tests, on a sandbox of its own"
+	echo "make test-forge pull requests on a forge of one's own (built once, about 6 minutes) and the sandbox"
 	echo "make test-full  everything: every fault and operator's procedure end to end, and the long counts"
 	echo "make wheel      build dist/*.whl"
 
@@ -56,12 +57,19 @@ lint: .venv/ready
 
 check: lint
 	@eval "$$(swarm env)"
-	pytest -n logical -m 'not e2e and not slow and not engine'
+	pytest -n logical -m 'not e2e and not slow and not engine and not forge'
 
 test: lint
 	@eval "$$(swarm env)"
-	pytest -n logical -m 'not e2e and not slow'
-	pytest -m 'e2e and not slow'
+	pytest -n logical -m 'not e2e and not slow and not forge'
+	if python -m tests.forge.server; then
+	  pytest -m 'forge and not e2e and not slow'
+	fi
+	pytest -m 'e2e and not slow and not forge'
+
+test-forge: .venv/ready
+	@eval "$$(swarm env)"
+	pytest -m forge
 
 test-full: .venv/ready
 	@eval "$$(swarm env)"
@@ -75,4 +83,4 @@ requirements:
 wheel: .venv/ready
 	@rm -rf dist && python -m build --quiet --wheel --no-isolation && ls dist
 
-.PHONY: help setup up down lint check test test-full requirements wheel
+.PHONY: help setup up down lint check test test-forge test-full requirements wheel

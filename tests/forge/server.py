@@ -222,3 +222,11 @@ class Person:
             return str(self.ask("GET", at)["merge_commit_sha"] or "")
 
         return until("the merge", merged)
+
+
+if __name__ == "__main__":  # for `make test`: what it runs, it says
+    if toolchain.cached("gitea", SCRIPT).exists():
+        print("tests/forge: with the forge that was built here")
+    else:
+        print("tests/forge: NOT RUN, because the forge is not built on this machine: make test-forge builds it and runs them")
+        raise SystemExit(1)

@@ -42,6 +42,7 @@ def test_two_merges_within_a_second_are_applied_once_each_and_in_order(fleet: Op
         assert shown and shown.state is State.SUCCESS
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_by_the_next_and_by_nobody_else_again(fleet: Operated) -> None:
     commit = fleet.merged("ada", "memory", *MEMORY)
     fleet.machines.status = -9
@@ -54,6 +55,7 @@ def test_a_killed_run_is_resumed_by_the_next_and_by_nobody_else_again(fleet: Ope
     assert fleet.machines.ups == [commit, commit]
 
 
+@pytest.mark.slow
 def test_a_forge_that_goes_away_during_apply_neither_undoes_nor_repeats_it(fleet: Operated) -> None:
     commit = fleet.merged("ada", "memory", *MEMORY)
     merges, fleet.machines.then = fleet.merges(), fleet.lab.server.stop
@@ -70,6 +72,7 @@ def test_a_forge_that_goes_away_during_apply_neither_undoes_nor_repeats_it(fleet
     assert fleet.machines.ups == [commit]
 
 
+@pytest.mark.slow
 def test_a_forge_that_is_away_before_apply_leaves_all_as_it_is(fleet: Operated) -> None:
     commit = fleet.merged("ada", "memory", *MEMORY)
     merges = fleet.merges()
@@ -109,6 +112,7 @@ def test_a_status_that_our_account_did_not_set_for_this_head_counts_for_nothing(
     assert fleet.merges().apply(commit) == (commit,)
 
 
+@pytest.mark.slow
 def test_what_was_pushed_after_the_check_is_not_applied(fleet: Operated) -> None:
     """The status belongs to one commit: a later head has none, whatever the forge let through."""
     number, _ = fleet.change("ada", "memory", *MEMORY)
@@ -119,6 +123,7 @@ def test_what_was_pushed_after_the_check_is_not_applied(fleet: Operated) -> None
     assert fleet.machines.ups == []
 
 
+@pytest.mark.slow
 def test_what_the_merge_really_does_is_judged_again(fleet: Operated) -> None:
     commit = fleet.merged("ada", "memory", *MEMORY)
     fleet.verdict = "cy has not approved"
@@ -127,6 +132,7 @@ def test_what_the_merge_really_does_is_judged_again(fleet: Operated) -> None:
     assert fleet.machines.ups == []
 
 
+@pytest.mark.slow
 def test_a_push_without_a_pull_request_is_applied_by_nobody(fleet: Operated) -> None:
     ada = fleet.lab.people["ada"]
     ada.begin("main")
@@ -140,6 +146,7 @@ def test_a_push_without_a_pull_request_is_applied_by_nobody(fleet: Operated) -> 
     assert fleet.merges(since=direct).apply(direct) == ()
 
 
+@pytest.mark.slow
 def test_a_branch_that_was_rewritten_is_refused(fleet: Operated) -> None:
     first = fleet.merged("ada", "memory", *MEMORY)
     fleet.merges().apply(first)
@@ -151,6 +158,7 @@ def test_a_branch_that_was_rewritten_is_refused(fleet: Operated) -> None:
         fleet.merges().apply(other)
 
 
+@pytest.mark.slow
 def test_nothing_that_changes_machines_has_the_forges_token(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWARM_FORGE_TOKEN", fleet.lab.token)
     commit = fleet.merged("ada", "memory", *MEMORY)

@@ -11,6 +11,9 @@ from swarm_iac.forge import Forge, PullRequest
 from swarm_iac.forge.forge import LONGEST_COMMENT, State
 from swarm_iac.review.comment import MARKER
 
+#: Characters that the link to the whole may take.
+_LINK = 600
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -40,16 +43,31 @@ def post(forge: Forge, pull: PullRequest, judge: Callable[[PullRequest], Shown])
 
 
 def comment(forge: Forge, pull: PullRequest, shown: Shown) -> None:
-    """Write the comment, or edit it: it is ours if we wrote it and it begins with our mark. Others may copy the mark."""
-    body = shown.comment
-    if len(body) > LONGEST_COMMENT:
+    """Write the comment, or edit it where it says something else. It is ours if we wrote it and it begins with our marker.
+
+    Others may copy the marker, and theirs is not touched. What has a longer form is attached and linked at the end.
+    """
+    body = shown.comment.rstrip()
+    if len(body) + _LINK > LONGEST_COMMENT:
         raise SwarmError(
             f"the comment has {len(body)} characters, and a forge takes {LONGEST_COMMENT}",
             hint="this is a bug; please report it",
         )
     me = forge.me().lower()
     mine = [one for one in forge.comments(pull) if one.by and one.by.lower() == me and one.body.startswith(MARKER)]
-    if not mine:
-        forge.comment(pull, body)
-    elif mine[0].body.replace("\r\n", "\n").rstrip() != body.rstrip():
+    if mine and mine[0].body.replace("\r\n", "\n").startswith(body):
+        return
+    body += _attached(forge, pull, shown.whole) if shown.whole else ""
+    if mine:
         forge.edit(pull, mine[0], body)
+    else:
+        forge.comment(pull, body)
+
+
+def _attached(forge: Forge, pull: PullRequest, whole: bytes) -> str:
+    """A link to the whole; nothing where the forge takes no file: the verdict does not wait for it."""
+    try:
+        where = forge.attach(pull, f"pull-request-{pull.number}.md", whole)
+    except SwarmError:
+        where = None
+    return f"\n\n[Every row](<{where}>)\n" if where and len(where) < _LINK - 20 else ""
