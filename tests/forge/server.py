@@ -186,6 +186,10 @@ class Person:
             (self.at / name).parent.mkdir(parents=True, exist_ok=True)
             (self.at / name).write_text(text)
         self.git("add", "-A")
+        for name in files:
+            if name.startswith("bin/"):  # Pulumi starts what is there
+                self.git("update-index", "--chmod=+x", name)
+                (self.at / name).chmod(0o755)
         self.git("commit", "-q", "--allow-empty", "-m", branch)
         self.git("push", "-q", *force, "origin", f"HEAD:{branch}")
         head = self.git("rev-parse", "HEAD")
