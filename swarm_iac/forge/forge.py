@@ -50,7 +50,7 @@ class PullRequest(Value):
     merged: Commit | None = Field(default=None, description="The commit on the base branch by which it was merged.")
 
 
-class Approval(Value):
+class ForgeApproval(Value):
     """One account's approval, for the commit that it saw, and when it was given."""
 
     by: Login
@@ -104,7 +104,7 @@ class Forge(Protocol):
         """The pull request whose merge made this commit; None if there is none."""
         ...
 
-    def approvals(self, pull: PullRequest) -> tuple[Approval, ...]:
+    def approvals(self, pull: PullRequest) -> tuple[ForgeApproval, ...]:
         """Who approves it now, at most one per account: its last word counts, and what was dismissed does not."""
         ...
 

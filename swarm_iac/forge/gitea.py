@@ -13,28 +13,28 @@ from typing import Literal, TypeVar
 
 from pydantic import AwareDatetime, Field
 
-from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Approval, Comment, Commit, Login, PullRequest, State, Status
+from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Login, PullRequest, State, Status
 from swarm_iac.forge.reviews import last_words
-from swarm_iac.forge.web import Answer, Web, form
+from swarm_iac.forge.web import Reply, Web, form
 
-_Some = TypeVar("_Some", bound=Answer)
+_Some = TypeVar("_Some", bound=Reply)
 
 
-class _User(Answer):
+class _User(Reply):
     login: Login
 
 
-class _Repository(Answer):
+class _Repository(Reply):
     id: int
 
 
-class _Branch(Answer):
+class _Branch(Reply):
     ref: str
     sha: Commit
     repo: _Repository | None = None
 
 
-class _Pull(Answer):
+class _Pull(Reply):
     number: int
     user: _User
     state: Literal["open", "closed"]
@@ -44,7 +44,7 @@ class _Pull(Answer):
     merge_commit_sha: Commit | None = None
 
 
-class _Review(Answer):
+class _Review(Reply):
     id: int
     submitted_at: AwareDatetime | None = None
     user: _User | None = None
@@ -53,13 +53,13 @@ class _Review(Answer):
     dismissed: bool = False
 
 
-class _Comment(Answer):
+class _Comment(Reply):
     id: int
     user: _User | None = None
     body: str
 
 
-class _Status(Answer):
+class _Status(Reply):
     id: int
     created_at: AwareDatetime
     context: str
@@ -68,7 +68,7 @@ class _Status(Answer):
     description: str | None = None
 
 
-class _Asset(Answer):
+class _Asset(Reply):
     browser_download_url: str = Field(max_length=500)
 
 
@@ -104,7 +104,7 @@ class Gitea:
         pull = _pull(found) if found else None
         return pull if pull and pull.merged == commit else None
 
-    def approvals(self, pull: PullRequest) -> tuple[Approval, ...]:
+    def approvals(self, pull: PullRequest) -> tuple[ForgeApproval, ...]:
         """See Forge."""
         reviews = sorted(self._all(f"{self._at}/pulls/{pull.number}/reviews", _Review), key=lambda one: one.id)
         return last_words(

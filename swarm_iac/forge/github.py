@@ -10,29 +10,29 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from swarm_iac.errors import Refused
-from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Approval, Comment, Commit, Login, PullRequest, State, Status
+from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Login, PullRequest, State, Status
 from swarm_iac.forge.reviews import last_words
-from swarm_iac.forge.web import Answer, Web
+from swarm_iac.forge.web import Reply, Web
 
 #: Stands for an account that is gone; nobody can have its name.
 _GONE = "ghost"
 
 
-class _User(Answer):
+class _User(Reply):
     login: Login
 
 
-class _Repository(Answer):
+class _Repository(Reply):
     id: int
 
 
-class _Branch(Answer):
+class _Branch(Reply):
     ref: str
     sha: Commit
     repo: _Repository | None = None
 
 
-class _Pull(Answer):
+class _Pull(Reply):
     number: int
     user: _User | None = None
     state: Literal["open", "closed"]
@@ -42,7 +42,7 @@ class _Pull(Answer):
     merge_commit_sha: Commit | None = None
 
 
-class _Review(Answer):
+class _Review(Reply):
     id: int
     submitted_at: AwareDatetime | None = None
     user: _User | None = None
@@ -50,13 +50,13 @@ class _Review(Answer):
     commit_id: str | None = None
 
 
-class _Comment(Answer):
+class _Comment(Reply):
     id: int
     user: _User | None = None
     body: str | None = None
 
 
-class _Status(Answer):
+class _Status(Reply):
     id: int
     created_at: AwareDatetime
     context: str
@@ -103,7 +103,7 @@ class GitHub:
         found = map(_pull, self._web.all(f"{self._at}/commits/{commit}/pulls", _Pull))
         return next((one for one in found if one.merged == commit), None)
 
-    def approvals(self, pull: PullRequest) -> tuple[Approval, ...]:
+    def approvals(self, pull: PullRequest) -> tuple[ForgeApproval, ...]:
         """See Forge. Reviews come in the order in which they were written; a dismissed one has lost its state."""
         words = ("APPROVED", "CHANGES_REQUESTED", "DISMISSED")
         return last_words(

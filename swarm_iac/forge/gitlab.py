@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from pydantic import AwareDatetime, Field
 
-from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Approval, Comment, Commit, Login, PullRequest, State, Status
-from swarm_iac.forge.web import Answer, Web, form
+from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Login, PullRequest, State, Status
+from swarm_iac.forge.web import Reply, Web, form
 
 #: Of GitLab, and ours. What we do not know is no success.
 _STATES = {"pending": State.PENDING, "running": State.PENDING, "created": State.PENDING, "success": State.SUCCESS,
@@ -24,11 +24,11 @@ _APPROVED = "approved this merge request"
 _COMMAND = re.compile(r"^(\s*)/", re.MULTILINE)
 
 
-class _User(Answer):
+class _User(Reply):
     username: Login
 
 
-class _Pull(Answer):
+class _Pull(Reply):
     iid: int
     author: _User
     state: Literal["opened", "closed", "locked", "merged"]
@@ -40,15 +40,15 @@ class _Pull(Answer):
     squash_commit_sha: Commit | None = None
 
 
-class _ApprovedBy(Answer):
+class _ApprovedBy(Reply):
     user: _User
 
 
-class _Approvals(Answer):
+class _Approvals(Reply):
     approved_by: tuple[_ApprovedBy, ...] = ()
 
 
-class _Note(Answer):
+class _Note(Reply):
     id: int
     author: _User | None = None
     body: str
@@ -56,13 +56,13 @@ class _Note(Answer):
     created_at: AwareDatetime
 
 
-class _Version(Answer):
+class _Version(Reply):
     id: int
     head_commit_sha: Commit
     created_at: AwareDatetime
 
 
-class _Status(Answer):
+class _Status(Reply):
     id: int
     created_at: AwareDatetime
     name: str
@@ -71,7 +71,7 @@ class _Status(Answer):
     description: str | None = None
 
 
-class _Upload(Answer):
+class _Upload(Reply):
     full_path: str = Field(max_length=500, pattern=r"^/[^\s]+$")
 
 
@@ -107,7 +107,7 @@ class GitLab:
         found = map(_pull, self._web.all(f"{self._at}/repository/commits/{commit}/merge_requests", _Pull))
         return next((one for one in found if one.merged == commit), None)
 
-    def approvals(self, pull: PullRequest) -> tuple[Approval, ...]:
+    def approvals(self, pull: PullRequest) -> tuple[ForgeApproval, ...]:
         """See Forge. An approval whose moment is not known, or that is older than every version, is none."""
         now = {one.user.username.lower() for one in self._web.get(f"{self._of(pull.number)}/approvals", _Approvals).approved_by}
         when: dict[str, tuple[str, datetime.datetime]] = {}
@@ -119,7 +119,7 @@ class GitLab:
         for name, (shown, moment) in sorted(when.items()):
             seen = [one for one in versions if one.created_at <= moment]
             if name in now and seen:
-                found.append(Approval(by=shown, commit=seen[-1].head_commit_sha, at=moment))
+                found.append(ForgeApproval(by=shown, commit=seen[-1].head_commit_sha, at=moment))
         return tuple(found)
 
     def comments(self, pull: PullRequest) -> tuple[Comment, ...]:

@@ -26,13 +26,13 @@ _TIMEOUT = 30
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Answer(BaseModel):
+class Reply(BaseModel):
     """A part of a forge's answer: the fields that are used, with their types; what else it says is left out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-_Some = TypeVar("_Some", bound=Answer)
+_Some = TypeVar("_Some", bound=Reply)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

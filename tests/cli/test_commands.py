@@ -80,7 +80,7 @@ def test_init_gives_a_repository_that_validates(fleet: Path) -> None:
     comment = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
     assert comment and json.loads((fleet / "stacks" / comment[1]).read_text()) == json.loads(json.dumps(schema()))
     assert "make up" not in text
-    assert {path.name for path in fleet.iterdir()} >= {"Pulumi.yaml", "__main__.py", "stacks", "policies", "ci", ".gitignore"}
+    assert {path.name for path in fleet.iterdir()} >= {"Pulumi.yaml", "__main__.py", "stacks", "policies", ".gitignore"}
 
 
 def test_init_gives_a_repository_that_plans(fleet: Path) -> None:

@@ -17,7 +17,7 @@ from swarm_iac.errors import Refused
 from swarm_iac.forge.forge import Forge, State
 from swarm_iac.forge.github import GitHub
 from swarm_iac.forge.gitlab import GitLab
-from tests.forge.test_web import Host, Reply
+from tests.forge.test_web import Host, Raw
 
 RECORDED = Path(__file__).with_name("recorded")
 #: How a list is read in pages: no part of what is asked.
@@ -32,7 +32,7 @@ class Recorded(Host):
         self.answers = json.loads((RECORDED / f"{name}.json").read_text())
         self.reply = self.recorded
 
-    def recorded(self, path: str) -> Reply:
+    def recorded(self, path: str) -> Raw:
         where = urlsplit(path)
         query = dict(parse_qsl(where.query))
         rest = urlencode({key: value for key, value in query.items() if key not in _PAGES})

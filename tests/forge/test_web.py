@@ -11,13 +11,13 @@ import pytest
 
 from swarm_iac.errors import Refused, Retryable
 from swarm_iac.forge import opened, web
-from swarm_iac.forge.web import Answer, Web
+from swarm_iac.forge.web import Reply, Web
 
 TOKEN = "t0p-secret-value"
-Reply = tuple[int, dict[str, str], bytes]
+Raw = tuple[int, dict[str, str], bytes]
 
 
-class Number(Answer):
+class Number(Reply):
     number: int
 
 
@@ -26,7 +26,7 @@ class Host:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str | None]] = []
-        self.reply: Callable[[str], Reply] = lambda _: (200, {}, b"{}")
+        self.reply: Callable[[str], Raw] = lambda _: (200, {}, b"{}")
         outer = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from swarm_iac.cli import engine
 from swarm_iac.cli.merging import approved, drift, record, repository
 from swarm_iac.cli.merging.approved import Approved, Judge
-from swarm_iac.cli.merging.record import Record
+from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
 from swarm_iac.forge.forge import State
@@ -76,10 +76,10 @@ class Merges:
                 self._one(commit, resumed=not known.whole and commit == known.commit)
             return waits
 
-    def _known(self) -> Record:
+    def _known(self) -> MergeRecord:
         """What was applied before. Raises Refused the first time: only a person knows what the machines are."""
         if self.since:
-            known = Record(repository.commit(self.root, self.since), whole=True)
+            known = MergeRecord(repository.commit(self.root, self.since), whole=True)
             record.write(self.root, self.stack, known, self.say)
             self.say(f"everything up to {known.commit[:12]} counts as applied to {self.stack}")
             return known
@@ -101,10 +101,10 @@ class Merges:
                 self._settle(after)
                 meant = approved.steps(self.root, self.stack, before, after)
                 only = self._checked(meant, after, resumed=resumed)
-                record.write(self.root, self.stack, Record(commit, whole=False), self.say)
+                record.write(self.root, self.stack, MergeRecord(commit, whole=False), self.say)
                 if only is not None:
                     self._up(found, after, only)
-        record.write(self.root, self.stack, Record(commit, whole=True), self.say)
+        record.write(self.root, self.stack, MergeRecord(commit, whole=True), self.say)
         self._report(commit)
 
     def _checked(self, meant: tuple[Step, ...], after: Path, *, resumed: bool) -> tuple[str, ...] | None:

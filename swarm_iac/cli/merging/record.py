@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Record:
+class MergeRecord:
     """The last merge of which anything was applied. `whole`: all of it was."""
 
     commit: str
@@ -34,7 +34,7 @@ class Record:
         return f"{self.commit} {'applied' if self.whole else 'begun'}"
 
 
-def read(root: Path, stack: str, say: Say) -> Record | None:
+def read(root: Path, stack: str, say: Say) -> MergeRecord | None:
     """The record of a stack; None if no merge was ever applied. Raises Refused for a tag that we did not write."""
     done = engine.pulumi(root, stack, ["stack", "tag", "ls", "--json"], say, capture=True)
     if done.returncode:
@@ -42,7 +42,7 @@ def read(root: Path, stack: str, say: Say) -> Record | None:
     return parsed(done.stdout)
 
 
-def parsed(text: str) -> Record | None:
+def parsed(text: str) -> MergeRecord | None:
     """The record in the stack's tags, as Pulumi prints them."""
     import json
 
@@ -52,11 +52,11 @@ def parsed(text: str) -> Record | None:
     found = _VALUE.fullmatch(str(value))
     if not found:
         raise Refused(f"the tag {TAG} of the stack is {printable(str(value), 60)!r}", hint="pulumi stack tag rm swarm:merge")
-    return Record(found[1], found[2] == "applied")
+    return MergeRecord(found[1], found[2] == "applied")
 
 
-def write(root: Path, stack: str, record: Record, say: Say) -> None:
-    """Record it. Raises Retryable if the state cannot be written: then nothing may be begun."""
+def write(root: Path, stack: str, record: MergeRecord, say: Say) -> None:
+    """MergeRecord it. Raises Retryable if the state cannot be written: then nothing may be begun."""
     done = engine.pulumi(root, stack, ["stack", "tag", "set", TAG, str(record)], say, capture=True)
     if done.returncode:
         raise Retryable(f"the state cannot be written: {printable(done.stderr.strip(), 300)}", after=30)

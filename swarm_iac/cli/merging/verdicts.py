@@ -16,7 +16,7 @@ from swarm_iac.cli.merging.applying import Merges
 from swarm_iac.cli.merging.approved import CONTEXT
 from swarm_iac.cli.merging.posting import Shown
 from swarm_iac.errors import Refused, SwarmError
-from swarm_iac.forge import Approval, Forge, PullRequest, opened
+from swarm_iac.forge import Forge, ForgeApproval, PullRequest, opened
 from swarm_iac.review.approvals import Approval as Reviewed
 from swarm_iac.review.check import Verdict, check
 
@@ -61,7 +61,7 @@ def reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest)
     return tuple(_reviewed(root, remote, forge, bot, pull, one) for one in forge.approvals(pull))
 
 
-def _reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, one: Approval) -> Reviewed:
+def _reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, one: ForgeApproval) -> Reviewed:
     bare = Reviewed(who=one.by, commit=one.commit)
     mine = [
         each for each in forge.statuses(one.commit, CONTEXT) if each.by and each.by.lower() == bot.lower() and each.at <= one.at
