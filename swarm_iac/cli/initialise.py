@@ -32,7 +32,7 @@ _FORGES = {
     "gitlab": {"gitlab-ci.yaml": ".gitlab-ci.yml"},
 }
 
-_NEXT = "For pull requests: docs/pull-requests.md says which account, secrets and branch protection belong to it."
+_NEXT = "For pull requests: docs/forges.md says which account, secrets and branch protection belong to it."
 
 
 def make(folder: Path, forge: str = "") -> tuple[str, ...]:

@@ -21,21 +21,22 @@ from swarm_iac.forge.github import GitHub
 from swarm_iac.forge.gitlab import GitLab
 
 KINDS = ("github", "gitea", "gitlab")
-_TOKEN = "SWARM_FORGE_TOKEN"
+#: The variable with the token.
+TOKEN = "SWARM_FORGE_TOKEN"
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 
 
 def opened(environment: Mapping[str, str]) -> Forge:
     """The forge of this environment. Raises Refused naming the variable that is missing."""
     kind, root, repository = _place(environment)
-    token = environment.get(_TOKEN, "")
-    for name, value in (("SWARM_FORGE_URL", root), ("SWARM_FORGE_REPOSITORY", repository), (_TOKEN, token)):
+    token = environment.get(TOKEN, "")
+    for name, value in (("SWARM_FORGE_URL", root), ("SWARM_FORGE_REPOSITORY", repository), (TOKEN, token)):
         if not value:
-            raise Refused(f"{name} is not set", hint="see docs/pull-requests.md")
+            raise Refused(f"{name} is not set", hint="see docs/forges.md")
     if not _REPOSITORY.fullmatch(repository) or ".." in repository:
         raise Refused("SWARM_FORGE_REPOSITORY is no repository", hint="write OWNER/NAME")
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise Refused(f"{_TOKEN} is no token: it has a character that none has", hint="is there a line end in it?")
+        raise Refused(f"{TOKEN} is no token: it has a character that none has", hint="is there a line end in it?")
     if kind == "gitea":
         return Gitea(root, repository, token)
     if kind == "github":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import secrets
 import time
@@ -101,11 +102,14 @@ class Web:
         request = urllib.request.Request(self.root + path, data=body, headers=headers, method=method)
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as answer:
-                return self._json(path, answer.read(MAX_BYTES + 1))
+                raw = answer.read(MAX_BYTES + 1)
+                if answer.length and len(raw) <= MAX_BYTES:
+                    raise http.client.IncompleteRead(raw, answer.length)
+                return self._json(path, raw)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._said_no(path, error, error.read(4096)) from None
-        except (OSError, ValueError, urllib.error.URLError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Retryable(f"{self.host} does not answer: {self._safe(str(error))}", after=30) from None
 
     def _repeated(self, method: str, path: str, *, query: Mapping[str, object] | None = None, body: bytes | None = None) -> Any:
@@ -149,7 +153,7 @@ class Web:
         if 300 <= error.code < 400:
             return Refused(text, hint="it sends elsewhere, and the token is not sent along: name the address it has now")
         if error.code in (401, 403):
-            return Refused(text, hint="the token is missing, has ended, or may not do this: see docs/pull-requests.md")
+            return Refused(text, hint="the token is missing, has ended, or may not do this: see docs/forges.md")
         return Refused(text)
 
     def _safe(self, text: str) -> str:

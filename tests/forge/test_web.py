@@ -35,7 +35,7 @@ class Host:
                 outer.asked.append((self.command, self.path, self.headers.get("Authorization")))
                 status, headers, body = outer.reply(self.path)
                 self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                for name, value in {"Content-Length": str(len(body)), "Connection": "close", **headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
@@ -103,6 +103,13 @@ def test_what_a_forge_repeats_of_the_token_is_not_shown(hosts: tuple[Host, Host]
         asker(forge).get("/x", Number)
     assert TOKEN not in str(refused.value) and "\x1b" not in str(refused.value)
     assert "***" in str(refused.value)
+
+
+def test_an_answer_that_breaks_off_may_come_later(hosts: tuple[Host, Host]) -> None:
+    forge, _ = hosts
+    forge.reply = lambda _: (200, {"Content-Length": "99"}, b"{")
+    with pytest.raises(Retryable, match="does not answer"):
+        asker(forge).get("/x", Number)
 
 
 @pytest.mark.parametrize(("status", "headers"), [(502, {}), (429, {"Retry-After": "7"}), (403, {"x-ratelimit-remaining": "0"})])

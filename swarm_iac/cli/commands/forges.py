@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from swarm_iac.cli import engine
 from swarm_iac.cli.commands.apply import AllowStop, Stack
 from swarm_iac.cli.commands.pull_requests import pr
 from swarm_iac.cli.terminal.screen import say
+from swarm_iac.forge.opening import TOKEN
 
 Remote = Annotated[str, typer.Option("--remote", help="The git remote that is the forge.")]
 Base = Annotated[str, typer.Option("--base", help="The branch that describes the fleet.")]
@@ -25,7 +27,7 @@ def post(
     """Check pull requests and show the verdict on the forge: one comment, edited in place, and the status `swarm`.
 
     Everything that decides comes from the base branch; the files of a pull request are fetched as git objects and read as
-    data. Forge and token come from the environment: see docs/pull-requests.md.
+    data. Forge and token come from the environment: see docs/forges.md.
 
     Exits with 3 if one that is named is red.
 
@@ -33,7 +35,7 @@ def post(
     """
     from swarm_iac.cli.merging.verdicts import post_all
 
-    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), os.environ, say)
+    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), _environment(), say)
     raise SystemExit(0 if green or not numbers else 3)
 
 
@@ -61,7 +63,14 @@ def apply(
     """
     from swarm_iac.cli.merging.verdicts import apply_merges
 
-    apply_merges(engine.repository(), stack, merge, since, allow_stop, (remote, base), os.environ, say)
+    apply_merges(engine.repository(), stack, merge, since, allow_stop, (remote, base), _environment(), say)
+
+
+def _environment() -> Mapping[str, str]:
+    """The environment as it is, and from here on without the token: no program that is started needs it."""
+    found = dict(os.environ)
+    os.environ.pop(TOKEN, None)
+    return found
 
 
 def register(app: typer.Typer) -> None:

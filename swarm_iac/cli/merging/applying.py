@@ -21,6 +21,7 @@ from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
 from swarm_iac.forge.forge import State
+from swarm_iac.forge.opening import TOKEN
 from swarm_iac.model.step import Step
 from swarm_iac.printable import printable
 
@@ -150,7 +151,7 @@ class Merges:
 
     def _environment(self, who: str = "") -> Mapping[str, str]:
         """Without the forge's token: nothing that runs on the fleet's behalf needs it."""
-        values = {name: value for name, value in os.environ.items() if name != "SWARM_FORGE_TOKEN"}
+        values = {name: value for name, value in os.environ.items() if name != TOKEN}
         state = engine.state_folder(self.root)
         values |= {"PULUMI_BACKEND_URL": state.as_uri()} if state else {}
         values |= engine.reaching(self.root)
@@ -160,7 +161,7 @@ class Merges:
     def _settle(self, tree: Path) -> None:
         """The engine's settings of the stack belong to its state: a merge that does not bring them uses those of this clone."""
         name = f"Pulumi.{self.stack}.yaml"
-        if not (tree / name).exists() and (self.root / name).is_file():
+        if not os.path.lexists(tree / name) and (self.root / name).is_file():  # not through a link of the merge
             (tree / name).write_bytes((self.root / name).read_bytes())
 
     def _report(self, commit: str) -> None:
