@@ -60,7 +60,7 @@ def test_gitea_hands_nothing_at_all_to_a_job(tmp_path: Path) -> None:
     """It gives every secret of a repository to every workflow of a branch, so there is none."""
     text, found = workflow(tmp_path, "gitea")
     assert set(found[True]) == {"pull_request"}
-    assert "secrets." not in text and "TOKEN" not in text
+    assert "secrets." not in text and "SWARM_FORGE_TOKEN" not in text and "uses:" not in text
     unit = (tmp_path / "lab" / "ci" / "swarm-bot.service").read_text()
     assert "WorkingDirectory=/srv/lab" in unit and "EnvironmentFile=" in unit and "TOKEN=" not in unit
 

@@ -95,8 +95,9 @@ def solve(folder: Path) -> None:
 
 
 def fleet_files(new: Path, more: str = "") -> dict[str, str]:
-    """A repository as `swarm init` makes it, solved; `more` is added to its stack file."""
-    initialise.make(new)
+    """A repository as `swarm init` makes it, if it is not there, solved; `more` is added to its stack file."""
+    if not new.exists():
+        initialise.make(new)
     with (new / STACK).open("a") as file:
         file.write(more)
     solve(new)

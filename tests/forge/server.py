@@ -11,8 +11,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -152,6 +152,29 @@ class Server:
             self._process.terminate()
             self._process.wait(30)
             self._process = None
+
+    @contextmanager
+    def runner(self) -> Iterator[None]:
+        """Gitea's own runner, for the jobs of every repository, as processes of this machine."""
+        at, program = self.at / f"runner-{secrets.token_hex(3)}", str(built() / "gitea-runner")
+        at.mkdir()
+        (at / "config.yaml").write_text(
+            f"cache: {{enabled: false}}\nhost: {{workdir_parent: {at}/work}}\n"
+            "runner: {capacity: 1, fetch_interval: 1s, fetch_interval_max: 1s, state_report_interval: 1s, "
+            "labels: ['ubuntu-latest:host']}\n"
+        )
+        env = {"PATH": os.environ["PATH"], "HOME": str(at)}
+        token = self.admin.ask("POST", "/admin/actions/runners/registration-token")["token"]
+        command = [program, "--config", "config.yaml"]
+        register = ["register", "--no-interactive", "--instance", self.root, "--token", token, "--name", at.name]
+        subprocess.run([*command, *register], cwd=at, env=env, check=True, capture_output=True, timeout=60)
+        with (at / "log").open("w") as log:
+            process = subprocess.Popen([*command, "daemon"], cwd=at, env=env, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
 
     def user(self, name: str) -> Account:
         made = Account(self.root, name, secrets.token_urlsafe(24))
