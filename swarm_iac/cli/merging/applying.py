@@ -94,7 +94,7 @@ class Merges:
 
     def _one(self, commit: str, *, resumed: bool) -> None:
         """One merge. All that can refuse it comes before the record says that it was begun."""
-        found = approved.verify(self.root, self.forge, self.branch, self.bot, commit, self.judge)
+        found = approved.verify(self.root, self.forge, self.branch, self.bot, commit, None if resumed else self.judge)
         name = f"#{found.pull.number}" if found.pull else "no pull request"
         self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
         if found.pull:

@@ -34,13 +34,14 @@ class Approved:
     pull: PullRequest | None
 
 
-def verify(root: Path, forge: Forge, branch: str, bot: str, commit: str, judge: Judge) -> Approved:
+def verify(root: Path, forge: Forge, branch: str, bot: str, commit: str, judge: Judge | None) -> Approved:
     """The pull request of a merge commit, with everything that must hold before it is applied. Raises Refused, Retryable.
 
     The forge's own fence is not trusted alone: a push dismisses an approval seconds too late, and the token of any job may
     write a status. So: the merge commit is one by a pull request into `branch`; the last status for exactly its head is ours,
     set by `bot`; and what the merge really did is judged again, with the approvals as they are now, each for the commit that
-    it was given for. `judge`: base, merge and pull request → why it must not be applied; empty if it may.
+    it was given for. `judge`: base, merge and pull request → why it must not be applied; empty if it may;
+    None: it was judged when it was begun.
     """
     before = repository.parent(root, commit)
     pull = forge.merged_as(commit)
@@ -50,7 +51,7 @@ def verify(root: Path, forge: Forge, branch: str, bot: str, commit: str, judge: 
             return Approved(commit, before, None)
         raise Refused(
             f"{commit[:12]} was made by no pull request, and it changes {', '.join(paths[:3])}{' …' if len(paths) > 3 else ''}",
-            hint=f"review it, apply it by hand with swarm up, then: swarm pr apply --merge {commit[:12]} --since {commit[:12]}",
+            hint="merge by a merge commit or squashed; for a push: review it, swarm up, swarm pr apply --since COMMIT",
         )
     name = f"#{pull.number}"
     if pull.base != branch:
@@ -66,7 +67,7 @@ def verify(root: Path, forge: Forge, branch: str, bot: str, commit: str, judge: 
         )
     if last.state is not State.SUCCESS:
         raise Refused(f"{name}: the status {CONTEXT} of {pull.head[:12]} is {last.state.value}: {printable(last.description)}")
-    if why := judge(before, commit, pull):
+    if judge and (why := judge(before, commit, pull)):
         raise Refused(
             f"{name}: {why}", hint=f"approve the merge as it is, then run again: swarm pr apply --merge {commit[:12]}"
         )

@@ -7,8 +7,9 @@ Nothing of it is read from a comment, which others may edit.
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from swarm_iac.cli.merging import posting, repository
@@ -16,7 +17,8 @@ from swarm_iac.cli.merging.applying import Merges
 from swarm_iac.cli.merging.approved import CONTEXT
 from swarm_iac.cli.merging.posting import Shown
 from swarm_iac.errors import Refused, SwarmError
-from swarm_iac.forge import Forge, ForgeApproval, PullRequest, opened
+from swarm_iac.forge import Forge, ForgeApproval, PullRequest, Status, opened
+from swarm_iac.forge.forge import State
 from swarm_iac.review.approvals import Approval as Reviewed
 from swarm_iac.review.check import Verdict, check
 
@@ -63,17 +65,27 @@ def reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest)
 
 def _reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, one: ForgeApproval) -> Reviewed:
     bare = Reviewed(who=one.by, commit=one.commit)
-    mine = [
-        each for each in forge.statuses(one.commit, CONTEXT) if each.by and each.by.lower() == bot.lower() and each.at <= one.at
-    ]
-    on = _ON.search(mine[-1].description) if mine else None
-    if on is None or not repository.offered(root, remote, one.commit):
+    base = judged_on(forge.statuses(one.commit, CONTEXT), bot, one.at)
+    if not base or not repository.offered(root, remote, one.commit):
         return bare
     try:
-        base = repository.commit(root, on[1])
-        return Reviewed(who=one.by, commit=one.commit, base=base, effect=check(root, base, one.commit, pull.author).effect)
+        whole = repository.commit(root, base)
+        if not whole.startswith(base):  # a tag or branch of that name
+            return bare
+        return Reviewed(who=one.by, commit=one.commit, base=whole, effect=check(root, whole, one.commit, pull.author).effect)
     except SwarmError:  # what merging it would have done is not known: it holds for nothing else
         return bare
+
+
+def judged_on(statuses: Iterable[Status], bot: str, at: datetime.datetime) -> str:
+    """On which commit of the base branch a verdict was shown when somebody approved; empty if none was.
+
+    A status that says why something could not be judged is no verdict: its text may be one of the pull request.
+    """
+    ours = (one for one in statuses if one.by and one.by.lower() == bot.lower() and one.at <= at)
+    verdicts = [one for one in ours if one.state in (State.SUCCESS, State.FAILURE)]
+    found = _ON.search(verdicts[-1].description) if verdicts else None
+    return found[1] if found else ""
 
 
 def apply_merges(
