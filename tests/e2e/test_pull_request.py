@@ -71,8 +71,10 @@ class Operated:
         return Done(process.returncode, text)
 
     def record(self) -> str:
+        """The record of merges, as the state's file has it."""
         (file,) = (self.fleet.root / ".state" / ".pulumi" / "stacks").glob("*/dev.pulumi-tags")
-        return str(json.loads(file.read_text()).get("swarm:merge", "")) if file.exists() else ""
+        found = re.search(r'"swarm:merge": *"([^"]*)"', file.read_text())
+        return found[1] if found else ""
 
     def change(self, who: str, branch: str, old: str, new: str) -> int:
         """A pull request that is posted green."""
@@ -182,7 +184,9 @@ def test_drift_where_the_plan_acts_is_refused_with_its_row(operated: Operated) -
 
 
 def test_a_runner_that_is_killed_during_apply_is_resumed(operated: Operated) -> None:
-    commit = operated.merge("cy", operated.change("cy", "killed", "http.server 8000", "http.server 8000 --bind 0.0.0.0"))
+    old = "ingress: 20 Mbit/s}\n    run: {command: /bin/sleep infinity}"
+    number = operated.change("ada", "killed", old, old.replace("infinity", "1000000"))
+    commit = operated.merge("ada", number)
     run = operated.begin("apply", "--merge", commit)
     until("the begin of it on a node", lambda: commit.startswith(operated.commits("gpu-01")[-1] or "x"), 300)
     os.killpg(run.pid, signal.SIGKILL)
@@ -193,10 +197,9 @@ def test_a_runner_that_is_killed_during_apply_is_resumed(operated: Operated) -> 
     assert resumed.status == 0, resumed.text
     assert "begun before" in resumed.text
     assert operated.record() == f"{commit} applied"
-    for node, name in (("gpu-01", "chat-0"), ("gpu-03", "chat-1")):
-        unit = f"swarm-{name.replace('-', '_')}.service"
-        assert "--bind 0.0.0.0" in operated.fleet.node(node, f"systemctl cat {unit}")
-        assert operated.fleet.node(node, f"systemctl is-active {unit}") == "active"
+    unit = "swarm-pretrain_0.service"
+    assert "sleep 1000000" in operated.fleet.node("gpu-01", f"systemctl cat {unit}")
+    assert operated.fleet.node("gpu-01", f"systemctl is-active {unit}") == "active"
 
 
 def test_a_forge_that_goes_away_during_apply_changes_nothing_of_it(operated: Operated) -> None:
