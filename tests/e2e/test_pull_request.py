@@ -198,7 +198,7 @@ def test_a_runner_that_is_killed_during_apply_is_resumed(operated: Operated) -> 
     assert "begun before" in resumed.text
     assert operated.record() == f"{commit} applied"
     unit = "swarm-pretrain_0.service"
-    assert "sleep 1000000" in operated.fleet.node("gpu-01", f"systemctl cat {unit}")
+    assert '"/bin/sleep" "1000000"' in operated.fleet.node("gpu-01", f"systemctl cat {unit}")
     assert operated.fleet.node("gpu-01", f"systemctl is-active {unit}") == "active"
 
 
