@@ -139,6 +139,9 @@ def _stack(
 
 
 def _conflict(tree: MergeConflict, base: str) -> str:
+    if not tree.names:
+        hint = f"`git merge {printable(base)[:80]}` on the branch, and commit"
+        return f"git cannot merge it: both sides moved files of the same folder\n  hint: {hint}"
     names = ", ".join(map(printable, tree.names[:5])) + (f" and {len(tree.names) - 5} more" if len(tree.names) > 5 else "")
     only_locks = all((stack_of(name) or "") and not name.endswith(f"/{stack_of(name)}.yaml") for name in tree.names)
     how = f"`git merge {printable(base)[:80]}` on the branch"
