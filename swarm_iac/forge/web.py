@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import secrets
 import time
 import urllib.error
@@ -149,7 +150,7 @@ class Web:
         limited = error.code == 403 and error.headers.get("x-ratelimit-remaining") == "0"
         if error.code in (408, 429) or error.code >= 500 or limited:
             after = error.headers.get("Retry-After", "")
-            return Retryable(text, after=float(after) if after.isdigit() else 60)
+            return Retryable(text, after=float(after) if re.fullmatch(r"[0-9]{1,5}", after) else 60)
         if 300 <= error.code < 400:
             return Refused(text, hint="it sends elsewhere, and the token is not sent along: name the address it has now")
         if error.code in (401, 403):

@@ -43,8 +43,9 @@ class Verdict(Value):
 
 @dataclass
 class _Found:
-    """What is learnt on the way."""
+    """What is learnt on the way. `frozen`: nothing is decided again."""
 
+    frozen: bool
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stacks: list[StackEffect] = field(default_factory=list)
@@ -52,14 +53,17 @@ class _Found:
     people: dict[str, People] = field(default_factory=dict)
 
 
-def check(repository: Path, base: str, head: str, author: str | None = None, approvals: Sequence[Approval] = ()) -> Verdict:
+def check(
+    repository: Path, base: str, head: str, author: str | None = None, approvals: Sequence[Approval] = (), *,
+    frozen: bool = False,
+) -> Verdict:  # fmt: skip
     """Judge what merging the commit `head` into `base` would do, on the merged result.
 
-    `author`: account of who asks; `approvals`: those that were given, the last of each person last. Nothing of the head is
-    run or checked out; rights and default limits are those of the base. Raises SwarmError where it cannot be judged, as where
-    a commit is missing.
+    `author`: account of who asks; `approvals`: those that were given, the last of each person last; `frozen`: refuse a stale
+    lock, as SWARM_FROZEN does. Nothing of the head is run or checked out; rights and default limits are those of the base.
+    Raises SwarmError where it cannot be judged, as where a commit is missing.
     """
-    found = _Found()
+    found = _Found(frozen or RunOptions.of(os.environ).frozen)
     effect = Effect()
     with opened(repository, base, head) as commits, tempfile.TemporaryDirectory(prefix="swarm-pr-") as made:
         tree = commits.merged()
@@ -122,7 +126,7 @@ def _stack(
         return
     values = judgement.values(who, before, after, lines)
     try:
-        decided = after.decision(frozen=RunOptions.of(os.environ).frozen)
+        decided = after.decision(frozen=found.frozen)
         one = Consequences(before, decided, datetime.date.today())
         if decided.stale:
             found.notes.append(
@@ -139,6 +143,9 @@ def _stack(
 
 
 def _conflict(tree: MergeConflict, base: str) -> str:
+    if not tree.names:
+        hint = f"`git merge {printable(base)[:80]}` on the branch, and commit"
+        return f"git cannot merge it: both sides moved files of the same folder\n  hint: {hint}"
     names = ", ".join(map(printable, tree.names[:5])) + (f" and {len(tree.names) - 5} more" if len(tree.names) > 5 else "")
     only_locks = all((stack_of(name) or "") and not name.endswith(f"/{stack_of(name)}.yaml") for name in tree.names)
     how = f"`git merge {printable(base)[:80]}` on the branch"

@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class MergeConflict:
-    """Files that both sides changed, so that git merges none of it."""
+    """Files that both sides changed, so that git merges none of it. None, where only the names of folders disagree."""
 
     names: tuple[str, ...]
 
@@ -61,9 +61,10 @@ class Commits:
 
     def merged(self) -> str | MergeConflict:
         """The tree that merging makes. Raises SwarmError where git cannot tell."""
-        done = self._run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", self.base, self.head, codes=(0, 1))
-        tree, *names = done.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
-        if not names:
+        words = ("--git-dir", str(self.folder), "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
+        done = _asked((*words, self.base, self.head), _environment(self.objects), (0, 1))
+        tree, *names = done.stdout.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
+        if not done.returncode:  # a conflict may name no file, as where a folder was split in two
             return tree
         return MergeConflict(tuple(sorted({name for name in names if name})))
 
@@ -103,8 +104,8 @@ class Commits:
             raise Refused(message, hint="write ranges of nodes in place of one entry for each")
         return self._run("cat-file", "blob", entry.blob)
 
-    def _run(self, *words: str, codes: tuple[int, ...] = (0,)) -> bytes:
-        return _git(("--git-dir", str(self.folder), *words), _environment(self.objects), codes)
+    def _run(self, *words: str) -> bytes:
+        return _git(("--git-dir", str(self.folder), *words), _environment(self.objects))
 
 
 @contextlib.contextmanager
@@ -170,7 +171,14 @@ def _quoted(path: str) -> str:
     return path.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _git(words: tuple[str, ...], environment: dict[str, str], codes: tuple[int, ...] = (0,)) -> bytes:
+def _git(words: tuple[str, ...], environment: dict[str, str]) -> bytes:
+    return _asked(words, environment).stdout
+
+
+def _asked(
+    words: tuple[str, ...], environment: dict[str, str], codes: tuple[int, ...] = (0,)
+) -> subprocess.CompletedProcess[bytes]:
+    """What git answers. Raises SwarmError where it ends with another code."""
     try:
         done = subprocess.run(
             ("git", *words), env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE
@@ -183,7 +191,7 @@ def _git(words: tuple[str, ...], environment: dict[str, str], codes: tuple[int, 
         text = printable(done.stderr.decode("utf-8", "replace")).strip()[:500]
         hint = "git 2.38 or later is needed, and the whole history"
         raise SwarmError(f"git: {text or f'ended with {done.returncode}'}", hint=hint)
-    return done.stdout
+    return done
 
 
 def _entry(line: bytes) -> Entry:

@@ -100,12 +100,20 @@ class Consequences:
     def refusals(self) -> Iterator[str]:
         """What forbids it, even if all approve: a rule that the placement breaks, or what `swarm up` would refuse."""
         now = self.now
+        yield from self._taken()
         for one in judge(now.stack, now.placement, self.today, **still(now.last, now.placement)):
             yield f"{one.path or one.rule}: {one.text}"
         try:
             self.change.guard(0)
         except Refused as refused:
             yield refused.message
+
+    def _taken(self) -> Iterator[str]:
+        """Workloads that take the name of another beside their own: whose of the two runs on could not be told."""
+        known = self.before.loaded.stack.workloads if self.before else {}
+        for name, one in self.decided.stack.workloads.items():
+            if one.renamed_from in known and name in known:
+                yield f"workloads.{name}.renamed_from: the base has {name} as well as {one.renamed_from}; choose another name"
 
     def effect(self) -> StackEffect:
         """All of it, as a value; changed values are for the caller to add."""

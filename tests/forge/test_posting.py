@@ -58,7 +58,7 @@ def test_one_that_cannot_be_judged_is_not_left_green(lab: Lab) -> None:
     with pytest.raises(Refused):
         post(lab.bot, lab.bot.pull(number), judge)
     status = lab.status(head, "swarm")
-    assert status and (status.state, status.description) == ("error", "stacks/dev.yaml: it has no end")
+    assert status and (status.state, status.description) == ("error", "stacks/dev.yaml: it has no end (no verdict)")
 
 
 def test_what_the_comment_leaves_out_is_attached_once(lab: Lab) -> None:

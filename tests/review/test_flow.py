@@ -121,6 +121,24 @@ def test_a_conflict_says_what_resolves_it(dev: Repository) -> None:
     assert "git merge main" in verdict.refused[0] and "swarm solve" in verdict.refused[0]
 
 
+def test_a_conflict_that_names_no_file_is_one(dev: Repository) -> None:
+    """git's exit code says so, and its list of files is empty: a folder is split in two, and gets a file meanwhile."""
+    for number in range(4):
+        dev.write(f"docs/{number}", "".join(f"{number} {line}\n" for line in range(20)))
+    dev.commit()
+    dev.branch("split")
+    (dev.folder / "a").mkdir()
+    (dev.folder / "b").mkdir()
+    for number in range(4):
+        dev.git("mv", f"docs/{number}", "ab"[number // 2])
+    head = dev.commit()
+    dev.branch("other")
+    dev.write("docs/new", "new\n")
+    merge(dev, dev.commit())
+    verdict = dev.check(head, author="cy")
+    assert not verdict.ok and "git cannot merge it" in verdict.refused[0], verdict.comment
+
+
 def test_a_stale_lock_is_decided_and_shown_or_refused(dev: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     head = dev.pull_request((TIDY, TIDY.replace("100 MB", "90 MB")), solve=False)
     verdict = dev.check(head, author="bo")

@@ -54,3 +54,15 @@ def test_a_change_that_stops_another_waits_for_somebody_of_their_team(repository
         assert not dev.check(head, author="bo", approvals=[given]).ok
     hers = Approval(who="Ada-Lovelace", commit=head, effect=verdict.effect)
     assert dev.check(head, author="bo", approvals=[hers]).ok
+
+
+def test_nobody_takes_over_what_runs_under_another_name_beside_their_own(repository: Make) -> None:
+    """bo may edit every workload, yet what ada loses is hers to agree to: two that ran cannot become one unseen."""
+    dev = repository(DEV.read_text() + RIGHTS.replace("by: own", "by: [bo]"))
+    text = DEV.read_text()
+    pretrain = text[text.index("  pretrain:") : text.index("  chat:")]
+    head = dev.pull_request((pretrain, ""), ("  tidy:\n", "  tidy:\n    renamed_from: pretrain\n"))
+    verdict = dev.check(head, author="bo")
+    assert not verdict.ok, verdict.comment
+    other = dev.pull_request((pretrain, ""), ("  tidy:\n", "  tidier:\n    renamed_from: pretrain\n"))
+    assert ("ada",) in {need.by for need in dev.check(other, author="bo").needs}

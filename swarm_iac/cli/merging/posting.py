@@ -13,6 +13,8 @@ from swarm_iac.review.comment import MARKER
 
 #: Characters that the link to the whole may take.
 _LINK = 600
+#: How an error ends, cut to so many characters before: its words may be the author's, and end as a verdict does.
+_SAID, NO_VERDICT = 110, " (no verdict)"
 
 
 @dataclass(frozen=True)
@@ -28,16 +30,16 @@ class Shown:
 def post(forge: Forge, pull: PullRequest, judge: Callable[[PullRequest], Shown]) -> Shown | None:
     """Judge a pull request and show the verdict; None if its head moved meanwhile: the new one is judged by a later run.
 
-    A judge that fails leaves an error as the status, never a green one of an earlier try.
+    What fails, a comment that cannot be written as well, leaves an error as the status, never a green one of an earlier try.
     """
     try:
         shown = judge(pull)
+        if forge.pull(pull.number).head != pull.head:
+            return None
+        comment(forge, pull, shown)
     except SwarmError as error:
-        forge.set_status(pull.head, CONTEXT, State.ERROR, error.message.splitlines()[0])
+        forge.set_status(pull.head, CONTEXT, State.ERROR, error.message.splitlines()[0][:_SAID] + NO_VERDICT)
         raise
-    if forge.pull(pull.number).head != pull.head:
-        return None
-    comment(forge, pull, shown)
     forge.set_status(pull.head, CONTEXT, State.SUCCESS if shown.ok else State.FAILURE, shown.summary)
     return shown
 

@@ -20,7 +20,8 @@ from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.forge import Forge, ForgeApproval, PullRequest, Status, opened
 from swarm_iac.forge.forge import State
 from swarm_iac.review.approvals import Approval as Reviewed
-from swarm_iac.review.check import Verdict, check
+from swarm_iac.review.check import check
+from swarm_iac.review.effect import Effect
 
 Say = Callable[[str], None]
 #: The end of a status' description: the tip of the base branch, by its first digits.
@@ -51,10 +52,13 @@ def post_all(root: Path, remote: str, base: str, numbers: tuple[int, ...], envir
 
 
 def judged(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, tip: str) -> Shown:
-    """The verdict on one pull request, merged into the tip of the base branch. Its head is fetched as objects alone."""
+    """The verdict on one pull request, merged into the tip of the base branch. Its head is fetched as objects alone.
+
+    A stale lock is refused here, since it would be after the merge, where all later merges wait for this one.
+    """
     if repository.fetched(root, remote, forge.ref(pull)) != pull.head:
         raise SwarmError("its head is moving", hint="run it again")
-    verdict = check(root, tip, pull.head, pull.author, reviewed(root, remote, forge, bot, pull))
+    verdict = check(root, tip, pull.head, pull.author, reviewed(root, remote, forge, bot, pull), frozen=True)
     return Shown(verdict.ok, f"{verdict.summary[:110]} on {tip[:16]}", verdict.comment, verdict.page.encode())
 
 
@@ -72,9 +76,14 @@ def _reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest
         whole = repository.commit(root, base)
         if not whole.startswith(base):  # a tag or branch of that name
             return bare
-        return Reviewed(who=one.by, commit=one.commit, base=whole, effect=check(root, whole, one.commit, pull.author).effect)
+        return Reviewed(who=one.by, commit=one.commit, base=whole, effect=_effect(root, whole, one.commit, pull))
     except SwarmError:  # what merging it would have done is not known: it holds for nothing else
         return bare
+
+
+def _effect(root: Path, base: str, head: str, pull: PullRequest) -> Effect:
+    """What was shown of a commit: as then, a stale lock does nothing but be refused."""
+    return check(root, base, head, pull.author, frozen=True).effect
 
 
 def judged_on(statuses: Iterable[Status], bot: str, at: datetime.datetime) -> str:
@@ -107,7 +116,7 @@ def apply_merges(
     bot, tip = forge.me(), repository.fetched(root, remote, f"refs/heads/{branch}")
 
     def judge(before: str, commit: str, pull: PullRequest) -> str:
-        verdict: Verdict = check(root, before, commit, pull.author, reviewed(root, remote, forge, bot, pull))
+        verdict = check(root, before, commit, pull.author, reviewed(root, remote, forge, bot, pull), frozen=True)
         return "" if verdict.ok else verdict.summary
 
     last = repository.commit(root, merge) if merge else tip
