@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from swarm_iac.cli.merging import record
 from swarm_iac.cli.merging.applying import APPLIED
+from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge.forge import State
 from tests.forge.conftest import Lab
@@ -40,6 +47,21 @@ def test_two_merges_within_a_second_are_applied_once_each_and_in_order(fleet: Op
     for commit in (first, second):
         shown = fleet.lab.status(commit, APPLIED)
         assert shown and shown.state is State.SUCCESS
+
+
+def test_a_run_that_another_machine_overtook_applies_nothing_older(fleet: Operated) -> None:
+    """The lock of a run is one of its machine; while this one plans, a run elsewhere applies this merge and the next."""
+    first = fleet.merged("ada", "memory", *MEMORY)
+    second = fleet.merged("bo", "scratch", *SCRATCH)
+    merges = fleet.merges()
+
+    def overtaken(tree: Path, words: Sequence[str], *more: Any) -> subprocess.CompletedProcess[str]:
+        record.write(fleet.clone, "dev", MergeRecord(second, whole=True), fleet.said.append)
+        return fleet.machines.swarm(tree, words, *more)
+
+    with pytest.raises(Retryable, match="another run"):
+        replace(merges, swarm=overtaken).apply(first)
+    assert fleet.machines.ups == [] and recorded(fleet) == f"{second} applied"
 
 
 @pytest.mark.slow

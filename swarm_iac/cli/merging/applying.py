@@ -74,7 +74,8 @@ class Merges:
             waits: tuple[str, ...] = () if known.whole else (known.commit,)
             waits += repository.between(self.root, known.commit, last)
             for commit in waits:
-                self._one(commit, resumed=not known.whole and commit == known.commit)
+                self._one(commit, known, resumed=not known.whole and commit == known.commit)
+                known = MergeRecord(commit, whole=True)
             return waits
 
     def _known(self) -> MergeRecord:
@@ -92,8 +93,8 @@ class Merges:
             )
         return found
 
-    def _one(self, commit: str, *, resumed: bool) -> None:
-        """One merge. All that can refuse it comes before the record says that it was begun."""
+    def _one(self, commit: str, known: MergeRecord, *, resumed: bool) -> None:
+        """One merge, after what is `known` as applied. All that can refuse it comes before the record says that it begins."""
         found = approved.verify(self.root, self.forge, self.branch, self.bot, commit, None if resumed else self.judge)
         name = f"#{found.pull.number}" if found.pull else "no pull request"
         self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
@@ -102,11 +103,17 @@ class Merges:
                 self._settle(after)
                 meant = approved.steps(self.root, self.stack, before, after)
                 only = self._checked(meant, after, resumed=resumed)
+                self._still(known)
                 record.write(self.root, self.stack, MergeRecord(commit, whole=False), self.say)
                 if only is not None:
                     self._up(found, after, only)
         record.write(self.root, self.stack, MergeRecord(commit, whole=True), self.say)
         self._report(commit)
+
+    def _still(self, known: MergeRecord) -> None:
+        """A plan takes minutes, in which a run on another machine may have gone on: an older merge must not follow a newer."""
+        if record.read(self.root, self.stack, self.say) != known:
+            raise Retryable(f"another run applies merges to {self.stack}, and went on meanwhile", after=60)
 
     def _checked(self, meant: tuple[Step, ...], after: Path, *, resumed: bool) -> tuple[str, ...] | None:
         """Nodes to which the run is restricted, () for all; None if there is nothing to do. Raises Refused if they drifted."""
