@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from swarm_iac.plan.show.markdown import shown, words
+from swarm_iac.plan.show.render import Rows, Section
 from swarm_iac.review.check import Approval, Effect
 from tests.review.conftest import Make
 from tests.review.fleet import DEV, RIGHTS, Repository
@@ -163,3 +165,12 @@ def test_only_what_merging_changes_is_judged(dev: Repository) -> None:
     verdict = dev.check(head, author="bo")
     assert verdict.ok, verdict.comment
     assert {one.path for stack in verdict.effect.stacks for one in stack.values} == {"workloads.tidy.each.memory"}
+
+
+@pytest.mark.parametrize("text", ["see www.example.com", "see WWW.example.com", "$x^2$"])
+def test_no_text_becomes_a_link_or_a_formula(text: str) -> None:
+    """A bare address is one without `://`, too, and a forge sets a formula between dollar signs."""
+    rows = Rows(("value",))
+    rows.add(text)
+    assert f"| `{text}` |" in shown(Section("Values", rows=rows))
+    assert words(text) not in (text, "")

@@ -10,8 +10,8 @@ from swarm_iac.plan.show.render import Context, Rows, Section, nothing, sections
 
 #: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
 MOST = 100
-#: What Markdown or a forge would take for more than text: markup, references, people.
-_SPECIAL = re.compile(r"[\\*\[\]<>|~#@&]|(?<!\w)_|_(?!\w)|://")
+#: What Markdown or a forge would take for more than text: markup, references, people, formulas, addresses.
+_SPECIAL = re.compile(r"[\\*\[\]<>|~#@&$]|(?<!\w)_|_(?!\w)|://|(?<=www)\.", re.IGNORECASE)
 
 
 def markdown(plan: Plan, context: Context) -> str:
