@@ -109,7 +109,7 @@ class Consequences:
             yield refused.message
 
     def _taken(self) -> Iterator[str]:
-        """Workloads that take the name of another beside their own: whose of the two runs on could not be told."""
+        """Workloads that take the name of another beside their own: it would not be known whose runs on."""
         known = self.before.loaded.stack.workloads if self.before else {}
         for name, one in self.decided.stack.workloads.items():
             if one.renamed_from in known and name in known:
