@@ -6,7 +6,8 @@ import pytest
 
 from swarm_iac.plan.show.markdown import shown, words
 from swarm_iac.plan.show.render import Rows, Section
-from swarm_iac.review.check import Approval, Effect
+from swarm_iac.review.check import Approval
+from swarm_iac.review.effect import Effect
 from tests.review.conftest import Make
 from tests.review.fleet import DEV, RIGHTS, Repository
 
