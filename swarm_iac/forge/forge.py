@@ -37,6 +37,11 @@ class State(StrEnum):
     FAILURE = "failure"
     ERROR = "error"
 
+    @classmethod
+    def of(cls, word: str) -> State:
+        """What a forge has beside these (`warning`, `skipped`) is no success."""
+        return cls(word) if word in {*cls} else cls.ERROR
+
 
 class PullRequest(Value):
     """A pull request (GitLab: a merge request)."""

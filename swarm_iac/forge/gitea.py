@@ -35,7 +35,7 @@ class _Branch(Reply):
 
 
 class _Pull(Reply):
-    number: int
+    number: int = Field(ge=1)
     user: _User
     state: Literal["open", "closed"]
     base: _Branch
@@ -131,7 +131,7 @@ class Gitea:
         found = self._all(f"{self._at}/commits/{commit}/statuses", _Status)
         return tuple(
             Status(
-                context=context, state=_state(one.status), by=one.creator.login if one.creator else None, at=one.created_at,
+                context=context, state=State.of(one.status), by=one.creator.login if one.creator else None, at=one.created_at,
                 description=one.description or "",
             )
             for one in sorted(found, key=lambda one: one.id)
@@ -158,11 +158,6 @@ class Gitea:
 
     def _all(self, path: str, what: type[_Some], **query: object) -> Iterator[_Some]:
         return self._web.all(path, what, size="limit", **query)
-
-
-def _state(word: str) -> State:
-    """What Gitea has beside ours (`warning`, `skipped`) is no success."""
-    return State(word) if word in {*State} else State.ERROR
 
 
 def _pull(one: _Pull) -> PullRequest:

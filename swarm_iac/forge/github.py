@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from swarm_iac.errors import Refused
 from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Login, PullRequest, State, Status
@@ -33,7 +33,7 @@ class _Branch(Reply):
 
 
 class _Pull(Reply):
-    number: int
+    number: int = Field(ge=1)
     user: _User | None = None
     state: Literal["open", "closed"]
     base: _Branch
@@ -130,7 +130,7 @@ class GitHub:
         found = self._web.all(f"{self._at}/commits/{commit}/statuses", _Status)
         return tuple(
             Status(
-                context=context, state=State(one.state), by=one.creator.login if one.creator else None, at=one.created_at,
+                context=context, state=State.of(one.state), by=one.creator.login if one.creator else None, at=one.created_at,
                 description=one.description or "",
             )
             for one in sorted(found, key=lambda one: one.id)

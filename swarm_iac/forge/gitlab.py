@@ -29,7 +29,7 @@ class _User(Reply):
 
 
 class _Pull(Reply):
-    iid: int
+    iid: int = Field(ge=1)
     author: _User
     state: Literal["opened", "closed", "locked", "merged"]
     target_branch: str

@@ -153,3 +153,15 @@ def test_gitlab_no_quoted_line_is_a_command(gitlab: tuple[Recorded, GitLab]) -> 
     forge.comment(pull, text)
     forge.edit(pull, forge.comments(pull)[0], text)
     assert host.sent("PUT") == ["/api/v4/projects/fleet%2Flab/merge_requests/12/notes/303"]
+
+
+def test_github_an_answer_that_no_github_gives_is_refused_by_name(github: tuple[Recorded, GitHub]) -> None:
+    host, forge = github
+    statuses = host.answers["GET /repos/fleet/lab/commits/6dcb09b5b57875f334f61aebed695e2e4193db5e/statuses"]
+    for one in statuses:
+        one["state"] = "splendid"
+    found = forge.statuses("6dcb09b5b57875f334f61aebed695e2e4193db5e", "swarm")
+    assert found and {one.state for one in found} == {State.ERROR}, "an unknown word is no success"
+    host.answers["GET /repos/fleet/lab/pulls/12"]["number"] = 0
+    with pytest.raises(Refused, match="number"):
+        forge.pull(12)

@@ -37,6 +37,13 @@ def listening() -> Iterator[list[str]]:
         _HEARD.reset(before)
 
 
+def report(what: str) -> None:
+    """Tell the listener, if any, of an engine that gave no answer and how it ended."""
+    heard = _HEARD.get()
+    if heard is not None:
+        heard.append(what)
+
+
 @dataclass(frozen=True, slots=True)
 class Optimum:
     """An optimal basis. Prices are those of MathOpt: what the objective gains when a row's limit grows by one."""
@@ -90,9 +97,7 @@ class Linear:
 
     def _failed(self, what: str) -> None:
         self.failures.append(what)
-        heard = _HEARD.get()
-        if heard is not None:
-            heard.append(what)
+        report(what)
 
     def _again(self) -> mathopt.SolveResult:
         if self._solver is None:

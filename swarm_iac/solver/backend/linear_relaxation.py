@@ -13,6 +13,7 @@ from ortools.math_opt import model_pb2, sparse_containers_pb2
 from ortools.math_opt.python import mathopt
 
 from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.backend.linear import report
 
 #: Beyond it CP-SAT means that there is no such limit.
 _FREE = 2**61
@@ -72,8 +73,12 @@ def _prices(gain: np.ndarray, top: np.ndarray, rows: Rows, least: np.ndarray, mo
         result = mathopt.solve(
             mathopt.Model.from_model_proto(linear), mathopt.SolverType.GLOP, params=mathopt.SolveParameters(random_seed=7)
         )
-        prices = result.dual_values() if result.has_dual_feasible_solution() else {}
-    except Exception:  # OR-Tools' own wrapper fails while it raises, see backend/linear.py
+        if not result.has_dual_feasible_solution():
+            report(f"GLOP on a relaxation: {result.termination.reason.name.lower()}")
+            return None
+        prices = result.dual_values()
+    except Exception as error:  # OR-Tools' own wrapper fails while it raises, see backend/linear.py
+        report(f"GLOP on a relaxation: {type(error).__name__}")
         return None
     found = np.array([price for _, price in sorted((var.id, price) for var, price in prices.items())])
     return found if len(found) == len(least) and np.isfinite(found).all() else None

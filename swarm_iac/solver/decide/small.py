@@ -91,7 +91,8 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         return best
     watch.phase("keeping what runs")
     again = _all_at_once(snapshot, classified, most, first[1], watch, in_all(snapshot, CHANGE) * STOPPING)
-    return max(best, again, key=_values)
+    better, other = (best, again) if _values(best) > _values(again) else (again, best)
+    return replace(better[0], scores=stricter(better[0].scores, other[0].scores)), *better[1:]
 
 
 def _eased(snapshot: Snapshot, classified: Classified, task: Task, most: dict[str, int], answer: Answer) -> Answer:
