@@ -241,6 +241,18 @@ def test_places_that_are_missed_are_seen() -> None:
     assert rules(stack_of(one), left=0, last=ran) == []
 
 
+@pytest.mark.parametrize(("profile", "memory", "seen"), [
+    ("1g.10gb", "40 GB", False), ("1g.10gb", "80 GB", True), ("2g.10gb", "40 GB", True), ("2g.10gb", "80 GB", False)
+])  # fmt: skip
+def test_a_mig_profile_fits_only_cards_that_have_it_as_large(profile: str, memory: str, seen: bool) -> None:
+    cut = {**GPU, "gpus": {"count": 4, "model": "A100", "memory": memory}, "mig": True}
+    workloads = {"w": {"each": {"gpus": f"1 x A100/{profile}", "vcpus": 2, "memory": "8 GB"}}}
+    stack, nothing = stack_of(workloads, hardware={"gpu": cut, "other": OTHER}), Placement()
+    found = missed(stack, nothing, nothing, TODAY, 4, staying(stack, nothing, TODAY))
+    assert [one.rule for one in found] == ["missed place"] * seen
+    assert bool(solve(stack, nothing, today=TODAY).placement.allocations) is seen
+
+
 def test_a_proof_that_is_not_honest_is_seen() -> None:
     stack = stack_of({"w": {**ONE, "priority": "high"}})
     now = placed(put(stack, "w-0", "a1", (0,)))

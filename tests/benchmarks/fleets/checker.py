@@ -78,7 +78,7 @@ def suits(stack: Stack, workload: Workload, node: str) -> bool:
         return True
     model = gpus.model is None or hardware.gpus.model in gpus.model.split("|")
     if gpus.profile and (gpus.profile not in hardware.profiles or hardware.profiles[gpus.profile].part != gpus.part):
-        return False  # the instance of that name on a smaller card is another one
+        return False  # one name is another instance on a card with other memory
     return model and int(gpus.memory or 0) <= int(hardware.gpu_memory)
 
 
