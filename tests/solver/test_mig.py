@@ -154,6 +154,12 @@ def test_a_card_that_may_not_be_cut_is_not() -> None:
     ] and one.nodes == "1 node: 1 has GPUs that may not be cut"
 
 
+def test_one_name_is_another_instance_on_another_card_and_the_reason_says_how_large() -> None:
+    small = {"gpus": {"count": 1, "model": "A100", "memory": "40 GB"}, "vcpus": 64, "memory": "512 GB", "mig": True}
+    found = solve(stack_of({"n0": {"hardware": "h"}}, {"cut": job("1 x A100/1g.10gb")}, hardware={"h": small}))
+    assert "MIG instances 1g.10gb, each 0.125 of a card, and" in reasons(found)
+
+
 def brute(kind: CardKind, masks: tuple[int, ...], items: tuple[str, ...]) -> bool:
     """Do these instances fit on cards with these masks, in any way?"""
 

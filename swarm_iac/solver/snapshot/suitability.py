@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from swarm_iac.model.device import share_text
 from swarm_iac.model.place.where import GROUP_RULES, Where
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
@@ -103,6 +104,12 @@ def _uncut(request: WorkloadRequest, host: NodeCapacity) -> str:
     return "other MIG profiles" if host.mig else "GPUs that may not be cut"
 
 
+def _uncut_anywhere(_: Snapshot, request: WorkloadRequest) -> str:
+    # With its size: one name is another instance on a card with other memory.
+    each = f"{request.profile}, each {share_text(request.share)} of a card,"
+    return f"needs MIG instances {each} and the nodes that would do may not cut their GPUs so"
+
+
 def _untolerated(snapshot: Snapshot, request: WorkloadRequest) -> str:
     nodes = snapshot.nodes.values()
     counts = Counter(taint for host in nodes if _matches(request, host) for taint in keeping_off(request, host))
@@ -138,7 +145,7 @@ FIT = (
     NodeRule(
         fits=mig_profile_exists, path="each.gpus", judged="instances_lie_where_cards_allow",
         leaves="whose GPUs may be cut so", lacks=_uncut,
-        text=lambda _, request: f"needs MIG instances {request.profile}, and the nodes that would do may not cut their GPUs so",
+        text=_uncut_anywhere,
     ),
     NodeRule(
         fits=numa_node_suffices, path="place.numa", judged="replicas_are_on_one_numa_node",
