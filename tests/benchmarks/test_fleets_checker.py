@@ -169,6 +169,14 @@ def test_a_move_that_nobody_has_use_for_is_seen() -> None:
     assert [a.name for a in counted_moves(stays, placed(moved), stack)] == ["w-0"]
 
 
+def test_a_move_off_a_gpu_model_of_which_others_hold_all_that_is_allowed_is_no_needless_one() -> None:
+    on_h100 = {"each": {"gpus": "2 x H100"}, "priority": "high"}
+    for most, seen in ((2, []), (3, ["needless move"])):
+        stack = stack_of({"w": ONE, "new": on_h100}, limits={"team": {"gpus_by_model": {"H100": most}}})
+        last = placed(put(stack, "w-0", "a1", (0,)))
+        assert _needless(stack, last, placed(put(stack, "w-0", "b1", (0,)), put(stack, "new-0", "a2", (0, 1)))) == seen, most
+
+
 def test_a_gang_that_moves_as_a_whole_without_need_is_seen() -> None:
     stack = stack_of(
         {"w": {"each": {"gpus": 4}, "gang": 2, "place": {"within": "rack"}}}, {"c1": {"rack": "rb"}, "b1": {"hardware": "gpu"}}

@@ -19,7 +19,7 @@ from swarm_iac.solver.repair.replica_moves import rearranged
 from swarm_iac.solver.repair.undo_moves import undo_moves
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, around, by_workload, classify
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import accepted, as_large, fewest, reached, recarded
 
@@ -63,6 +63,19 @@ def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) 
         found["all"] += 1
     assert found["all"] > 2 * CASES / 3 and found["better"] > CASES / 6
     assert found["tight"] > 0.9 * found["all"] and found["best"] > 0.9 * found["better"], found
+
+
+@pytest.mark.parametrize(
+    ("on", "left"), [(("n0", "n1"), 3), (("n0",), 3), ((), 3), (("n0", "n2"), 2), (("n2",), 2), (("n2", "n2"), 1)]
+)
+def test_near_a_workload_only_those_that_run_elsewhere_have_used_the_budget(on: tuple[str, ...], left: int) -> None:
+    """One that was stopped has moved nowhere; were it counted, a few nodes at a time could not even keep what they began with."""
+    nodes = {f"n{i}": {"hardware": "h100"} for i in range(4)}
+    work = {"w": {"replicas": 2, "each": {"gpus": 1}, "place": {"per_node": 1}}}
+    last = solve(stack_of({name: nodes[name] for name in ("n0", "n1")}, work)).placement
+    snapshot = snapshot_of(stack_of(nodes, work, solve={"moves": 3}), last)
+    task = around(snapshot, classify(snapshot), Counter(("w", node) for node in on), frozenset({"n3"}), frozenset())
+    assert task.budget == left
 
 
 def test_what_left_without_need_goes_home() -> None:

@@ -90,7 +90,8 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     if not _stopping(best[0].scores) or watch.stopped:
         return best
     watch.phase("keeping what runs")
-    again = _all_at_once(snapshot, classified, most, first[1], watch, in_all(snapshot, CHANGE) * STOPPING)
+    effort, known = in_all(snapshot, CHANGE) * STOPPING, best[0].scores
+    again = _all_at_once(snapshot, classified, most, best[1], watch, effort, known)
     better, other = (best, again) if _values(best) > _values(again) else (again, best)
     return replace(better[0], scores=stricter(better[0].scores, other[0].scores)), *better[1:]
 
@@ -116,13 +117,15 @@ def _all_at_once(
     counts: Pairs,
     watch: Watch,
     left: float,
+    known: list[Score] | None = None,
 ) -> Answer:
     """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
 
-    `counts`: all that runs stays, and what has no place takes what is free.
+    `counts`: a placement to begin with. `known`: what an earlier search of the same found.
     """
     gpus = PriorityBounds(snapshot, most, columns(snapshot, watch), classified)
-    first = best = attempt(snapshot, full_task(snapshot, classified), most, counts, True, watch, gpus=gpus, left=left * WIDE)
+    task = full_task(snapshot, classified)
+    first = best = attempt(snapshot, task, most, counts, True, watch, gpus=gpus, left=left * WIDE, known=known)
     left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:

@@ -38,6 +38,7 @@ def attempt(
     enough: Callable[[list[Score]], bool] = never,
     gpus: PriorityBounds | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
+    known: list[Score] | None = None,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
@@ -55,5 +56,5 @@ def attempt(
     moves_stay_in_budget(fleet, keeping)
     level = snapshot.stack.solve.effort
     effort = (HASTE if haste and repair else EFFORT)[level]
-    found = search(fleet, aims(fleet, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again)
+    found = search(fleet, aims(fleet, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again, known)
     return found, found.counts + fixed, fleet.cut or len(fleet.x) > TOO_LARGE

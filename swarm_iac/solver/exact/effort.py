@@ -8,8 +8,8 @@ from swarm_iac.solver.snapshot.snapshot import Snapshot
 
 #: Deterministic time of all searches of a solve together: for a change, and from nothing. It grows with the fleet, by as
 #: much for each PAIRS pairs, up to MOST times.
-CHANGE = {"quick": 0.2, "normal": 0.7, "thorough": 60.0}
-FROM_NOTHING = {"quick": 0.6, "normal": 2.4, "thorough": 120.0}
+CHANGE = {"quick": 0.4, "normal": 0.7, "thorough": 60.0}
+FROM_NOTHING = {"quick": 1.2, "normal": 2.4, "thorough": 120.0}
 PAIRS, MOST = 12_000, 6.0
 #: The same of columns: on a small fleet, where it grows likewise, and on a large one.
 COLUMNS = {"quick": 0.1, "normal": 0.3, "thorough": 20.0}

@@ -30,7 +30,7 @@ BRIEF = 0.1
 FIRST = 0.9
 #: Of all effort, what goals that are not about placing have at least.
 TIDYING = 0.05
-#: Parts of the effort on what is placed: GPUs first, then replicas.
+#: Parts of the effort on what is placed: GPUs first, then replicas; all that is left where its GPUs are proven.
 GPUS_FIRST, REPLICAS = 0.8, 0.25
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
 BUILT = 3e-5
@@ -40,7 +40,6 @@ ASKED = 1e-5
 HEAVY = 3000
 #: Above this many variables no model is built, and the greedy answer stands with its counting bound.
 TOO_LARGE = 300_000
-
 
 #: A goal, its value and its bound.
 Score = tuple[Aim, int, int]
@@ -70,14 +69,18 @@ def search(
     enough: Callable[[list[Score]], bool] = never,
     gpus: PriorityBounds | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
+    known: list[Score] | None = None,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
     Where candidates were left out, only counting bounds are claimed, and those of `gpus`, which is asked before a priority is
     searched. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
-    way beside what those above it hold, where its search was not proven.
+    way beside what those above it hold, where its search was not proven. `known`: what an earlier search of the same task
+    found; its bounds hold as long as no goal before is worse than it was there, so nothing is proven twice.
     """
     values = fleet.values(start)
+    before = {aim.name: (value, bound) for aim, value, bound in known or ()}
+    holds = known is not None
     players = _Players(fleet, table)
     scores: list[Score] = []
     tired = fleet.cut
@@ -86,6 +89,8 @@ def search(
     for i, aim in enumerate(table):
         value = aim.measure(values)
         bound = aim.best
+        if holds and aim.name in before:
+            bound = _tighter(aim, bound, before[aim.name][1], value)
         skip = skip or enough(scores)
         if gpus and aim.places is not None and value // aim.base < bound // aim.base and not skip and not watch.stopped:
             bound = capped(aim, value, bound, gpus.of(aim.places or 0, _placed(fleet, values), deep=False))
@@ -109,6 +114,7 @@ def search(
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
         watch.reached(aim, value, bound)
+        holds = holds and aim.name in before and _no_worse(aim, value, before[aim.name][0])
         if not skip:
             for part in aim.split():
                 _fixed(fleet, part, values)
@@ -156,11 +162,14 @@ def stricter(scores: list[Score], proven: list[Score]) -> list[Score]:
     holds = True
     for (aim, value, bound), (_, other, least) in zip(scores, proven, strict=True):
         found.append((aim, value, _tighter(aim, bound, least, value) if holds else bound))
-        unit = aim.base or 1
-        # GPUs and replicas each: a bound beside some of both says nothing of more GPUs in fewer replicas.
-        holds = holds and aim.sense * (value // unit) >= aim.sense * (other // unit)
-        holds = holds and (not aim.base or value % unit >= other % unit)
+        holds = holds and _no_worse(aim, value, other)
     return found
+
+
+def _no_worse(aim: Aim, value: int, other: int) -> bool:
+    """GPUs and replicas each: a bound beside some of both says nothing of more GPUs in fewer replicas."""
+    unit = aim.base or 1
+    return aim.sense * (value // unit) >= aim.sense * (other // unit) and (not aim.base or value % unit >= other % unit)
 
 
 def _better(fleet: FleetModel, table: list[Aim], values: Values, other: Pairs) -> Values:
@@ -208,7 +217,9 @@ def _in_turn(
     held = gpus.measure(values)
     if watch.stopped or replicas.measure(values) >= replicas.best or took >= effort:
         return values, most * aim.base + (replicas.best if held >= most else aim.base - 1), took
-    values, count, more = _solve(fleet, replicas, values, min(effort * REPLICAS, effort - took), watch, players)
+    # Beside GPUs that are proven replicas are worth a proof too: a goal that is cut takes the proof of all after it.
+    part = effort - took if held >= most else min(effort * REPLICAS, effort - took)
+    values, count, more = _solve(fleet, replicas, values, part, watch, players)
     held = gpus.measure(values)
     return values, most * aim.base + (min(count, replicas.best) if held >= most else aim.base - 1), took + more
 

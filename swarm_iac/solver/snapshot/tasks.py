@@ -169,13 +169,13 @@ def around(
     """From the placement `counts`: what stands on `nodes` may leave them for `nodes` or `targets`; all else is fixed.
 
     Gangs stay as they are, but for `gangs`, of which all members may leave. What has moved already is fixed where it went,
-    and its move is off the budget.
+    and its move is off the budget; what was stopped has moved nowhere.
     """
     base = FreeCapacity(snapshot)
     left = Counter(counts)
     movable = {pair for pair in counts if pair[0] in gangs or (pair[1] in nodes and not snapshot.requests[pair[0]].gang)}
     stay: Pairs = Counter()
-    moved, lost = 0, set[str]()  # who is not movable and was stopped has no other place in this change
+    gone, lost = Counter[str](), set[str]()  # who is not movable and was stopped has no other place in this change
     for allocation in classified.stay.values():
         pair = (allocation.workload, allocation.node)
         if pair in movable:
@@ -184,12 +184,15 @@ def around(
             left[pair] -= 1
             base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], 1, allocation.gpus)
         else:
-            moved += 1
+            gone[pair[0]] += 1
             if not snapshot.requests[pair[0]].movable:
                 lost.add(pair[0])
+    elsewhere = Counter[str]()
     for pair, count in sorted(left.items()):
         if count and pair not in movable:
             base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], count)
+            elsewhere[pair[0]] += count
+    moved = (gone & elsewhere).total()
     free = {n: rest for n, request in snapshot.requests.items() if (rest := request.members - base.counts[n].total()) > 0}
     free = {name: rest for name, rest in free.items() if name not in lost}
     return Task(

@@ -179,9 +179,10 @@ def _back(free: Free, name: str, ones: list[Allocation], after: dict[str, Alloca
 
 
 def _home(free: Free, a: Allocation) -> bool:
-    """Is the old place of an allocation free?"""
+    """Is the old place of an allocation free, and do the limits on the node's GPU model leave it?"""
     workload = free.stack.workloads[a.workload]
-    return free.capacity(workload, a.node) and free.apart(a.workload, a.node) and free.could_have(a, a.node)
+    models = not free.stack.limits_models or free.below_models(a.workload, a.node)
+    return models and free.capacity(workload, a.node) and free.apart(a.workload, a.node) and free.could_have(a, a.node)
 
 
 def _stops(
@@ -223,8 +224,7 @@ def _stops(
         )
         tables = free.around(workload.user)
         around = all(not need or need <= left for table in tables for need, left in zip(_usage(a), table, strict=True))
-        models = not stack.limits_models or free.below_models(name, a.node)
-        if (free.below_ceilings(workload) or (under and around)) and models and _home(free, a):
+        if (free.below_ceilings(workload) or (under and around)) and _home(free, a):
             free.take(a, 1)
             put.append(a)
     back = len(put) == len(ones) if workload.gang is not None else bool(put)
@@ -238,7 +238,8 @@ def _stops(
 def _called_back(stack: Stack, before: dict[str, Allocation], now: Placement, name: str) -> bool:
     """May it have been lent to its team, and called back for another one? `tests.stops` says whether it was right."""
     workload = stack.workloads[name]
-    others = (stack.workloads[a.workload] for a in now.allocations if a.gpus and a.name not in before)
+    grown = (a for a in now.allocations if a.gpus and (a.name not in before or size_of(before[a.name])[0] < size_of(a)[0]))
+    others = (stack.workloads[a.workload] for a in grown)
     mine = (one for one in others if one.priority == workload.priority)
     return stack.fair and stack.solve.reclaim and any(stack.teams_of(one.user) != stack.teams_of(workload.user) for one in mine)
 
