@@ -23,8 +23,8 @@ _SAFE = (
 )  # fmt: skip
 
 
-def git(root: Path, *words: str, check: bool = True) -> str:
-    """What git prints in `root`, without the last line end. Raises SwarmError with its words if it fails."""
+def git(root: Path, *words: str, check: bool = True, sent: bytes | None = None) -> str:
+    """What git prints in `root`, without the last line ends. `sent`: its input. Raises SwarmError with its words."""
     options = [word for each in _SAFE for word in ("-c", each)]
     env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
@@ -35,7 +35,7 @@ def git(root: Path, *words: str, check: bool = True) -> str:
             capture_output=True,
             text=True,
             timeout=_TIMEOUT,
-            stdin=subprocess.DEVNULL,
+            input=(sent or b"").decode(),
         )
     except FileNotFoundError:
         raise SwarmError("git is not installed") from None

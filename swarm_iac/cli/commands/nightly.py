@@ -1,0 +1,157 @@
+"""Which commands run every night, without a person? drift, snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.commands.apply import Stack
+from swarm_iac.cli.commands.forges import Remote, taken_environment
+from swarm_iac.cli.commands.inspection import Json
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal.screen import say, show, show_json, table
+from swarm_iac.errors import SwarmError
+from swarm_iac.forge.opening import TOKEN
+
+if TYPE_CHECKING:
+    from swarm_iac.cli.machines.survey import Survey
+    from swarm_iac.cli.nightly.drift_issue import Shown
+
+_HEADS = ("node", "what", "wanted", "found", "since (UTC)")
+
+
+def drift(
+    stack: Stack = "dev",
+    json: Json = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Say what would become of the issue, and write nothing to the forge.")
+    ] = False,
+) -> None:
+    """Compare every machine with what was applied last, and keep one issue on the forge as long as any differs.
+
+    With SWARM_FORGE_TOKEN set (docs/forges.md), one issue is opened, edited in place while it lasts, and closed after. It
+    has since when each value differs; values that not everyone may read are left out. Without a forge the differences are
+    printed only. A node that does not answer is no drift. Changes no machine.
+
+    Exits with 1 if a machine differs, with 4 if none does and one did not answer.
+
+    Examples: swarm drift; swarm drift --json; swarm drift --dry-run
+    """
+    from swarm_iac.cli.nightly import drift_issue
+    from swarm_iac.cli.nightly.applied import surveyed
+    from swarm_iac.forge import opened
+
+    environment = taken_environment()
+    forge = opened(environment) if environment.get(TOKEN) else None
+    found = surveyed(engine.repository(), deciding.inside(stack), say)
+    shown = drift_issue.show(forge, found.published, dry=dry_run) if forge else None
+    if json:
+        show_json(_document(found, shown))
+    else:
+        _print(found, shown)
+    if shown:
+        number = f" #{shown.number}" if shown.number else ""
+        say(f"issue{number}: {'would be ' if dry_run and shown.deed.endswith('ed') else ''}{shown.deed}")
+    if any(one.differences for one in found.snapshot.nodes.values()):
+        raise SystemExit(1)
+    if found.silent:
+        raise SystemExit(4)
+
+
+def _rows(found: Survey, shown: Shown | None) -> list[dict[str, Any]]:
+    from swarm_iac.cli.nightly.drift_issue import key, moment
+    from swarm_iac.review.last_known import published, rows
+
+    answer = []
+    for node, one in rows(found.snapshot.nodes):
+        since = shown.since.get(node, {}).get(key(published(one))) if shown else None
+        answer.append({"node": node, **one.model_dump(mode="json"), "since": None if since is None else moment(since)})
+    return answer
+
+
+def _document(found: Survey, shown: Shown | None) -> dict[str, Any]:
+    snapshot = found.snapshot
+    return {
+        "stack": snapshot.stack,
+        "fleet": snapshot.fleet,
+        "commit": snapshot.commit,
+        "at": snapshot.at.isoformat(),
+        "differences": _rows(found, shown),
+        "unreachable": dict(found.silent),
+        "unverified": {node: list(words) for node, words in found.unverified.items()},
+        "issue": shown.number if shown else None,
+        "deed": shown.deed if shown else "no forge",
+    }
+
+
+def _print(found: Survey, shown: Shown | None) -> None:
+    rows = _rows(found, shown)
+    if rows:
+        cells = [(one["node"], one["what"], one["wanted"], one["found"], one["since"] or "-") for one in rows]
+        show(table(f"{len(rows)} difference{'s'[: len(rows) != 1]}", _HEADS, cells))
+    else:
+        answered = sum(one.answered for one in found.snapshot.nodes.values())
+        say(f"{answered} of {len(found.snapshot.nodes)} nodes answered, and are as {found.snapshot.commit[:12]} has them")
+    for node, why in found.silent.items():
+        say(f"{node} did not answer: {why}")
+    for node, words in found.unverified.items():
+        say(f"{node}: {'; '.join(words)}")
+
+
+def snapshot(
+    stack: Stack = "dev",
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Ed25519 key that signs it, or its public half if an ssh-agent has it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: print it.")] = None,
+    publish: Annotated[bool, typer.Option("--publish", help="Push it to the branch swarm-snapshot.")] = False,
+    unless_current: Annotated[
+        bool, typer.Option("--unless-current", help="Do nothing if one of today and of this commit is published.")
+    ] = False,
+    remote: Remote = "origin",
+) -> None:
+    """Write the last known state of the machines, signed, for checks of pull requests that have no keys.
+
+    It has, for each node: did it answer, where it differs from what was applied last, which allocations are not healthy, which
+    jobs have finished. No command, variable, process or word of a node. `swarm pr post` reads what is published.
+
+    Exits with 4 if a node did not answer; the file is written all the same.
+
+    Examples: swarm snapshot --key ~/.ssh/swarm-snapshot --publish; swarm snapshot --key KEY --out dev.snapshot
+    """
+    from swarm_iac.cli.merging import published
+    from swarm_iac.cli.nightly import applied
+    from swarm_iac.review.signature import signed
+
+    if publish and not key:
+        raise SwarmError("only what is signed is published", hint="ssh-keygen -t ed25519 -f KEY; then --key KEY")
+    taken_environment()
+    root, name = engine.repository(), deciding.inside(stack)
+    if unless_current and applied.current(root, remote, name):
+        say("the published snapshot is current")
+        return
+    found = applied.surveyed(root, name, say)
+    text = found.published.text()
+    data = signed(text, key.expanduser()) if key else text
+    if not key:
+        say("it is not signed, so no check takes it: --key FILE")
+    if out:
+        out.write_bytes(data)
+    if publish:
+        published.publish(root, remote, name, data)
+        say(f"published in the branch {published.BRANCH}: {len(found.snapshot.nodes)} nodes, {len(data)} bytes")
+    elif not out:
+        typer.echo(data, nl=False)
+    for node, why in found.silent.items():
+        say(f"{node} did not answer: {why}")
+    if found.silent:
+        raise SystemExit(4)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to `app`."""
+    for command in (drift, snapshot):
+        app.command()(command)
