@@ -38,7 +38,7 @@ _PUBLIC = re.compile(
     r'settings\.[a-z_.]+(\["[a-z0-9_.]+"\])?|gpus\[[0-9]+\]\.[a-z_]+|interface|disk|agent'
     r'|allocations\["[a-z0-9-]+"\]\.(slice|bandwidth)\.[a-z_]+|allocations\["[a-z0-9-]+"\]\.gpus'
 )
-_PLAIN = re.compile(r"[A-Za-z0-9_.,:/@ |-]{0,60}")
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:/\[\] -]{0,80}")
 _PATH = re.compile(r'[A-Za-z0-9_.,/:\-]+(\[("[A-Za-z0-9_.,/:\-]{1,80}"|[0-9]{1,5})\][A-Za-z0-9_.]*)*')
 Kind = Literal["value", "step", "halted", "hardware"]
 Health = Literal["starting", "stopping", "stopped", "failed", "waiting", "unknown"]

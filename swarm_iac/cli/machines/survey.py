@@ -61,6 +61,7 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     ask = partial(observe, ssh_config=run.ssh_config, timeout=run.node_timeout)
     found = Reconciliation.of(ask, transition, agent_digest())
     seen = {node: found.observed[node] for node in wanted}
+    found = found.as_if_running(replace(found, observed=_known_ends(seen, wanted)))
     rows: dict[str, list[Difference]] = {node: [] for node in wanted}
     for node, one in _differences(seen, wanted, found.plan):
         rows.setdefault(node, []).append(one)
@@ -96,6 +97,15 @@ def _locked(tree: Path, name: str, today: datetime.date) -> Decision:
                 stale.message, hint="swarm up applies what is asked; then there is something to compare with"
             ) from None
         return replace(found, placement=found.last)
+
+
+def _known_ends(seen: Mapping[str, Observed], wanted: Mapping[str, Desired]) -> dict[str, Observed]:
+    """Each node with what the lock knows as finished, alone: that a job has finished since is no drift."""
+    found = {}
+    for node, one in seen.items():
+        past = {name: each for name, each in one.state.allocations.items() if name in wanted[node].ended}
+        found[node] = one.model_copy(update={"state": one.state.model_copy(update={"allocations": past})})
+    return found
 
 
 def _differences(seen: Mapping[str, Observed], wanted: Mapping[str, Desired], plan: Plan) -> Iterator[tuple[str, Difference]]:

@@ -20,7 +20,7 @@ _MOST = 50
 
 
 def files(root: Path, remote: str, base: str) -> tuple[bytes, ...]:
-    """The published files; none if the base names nobody who may sign, or nothing is published. Raises Retryable, SwarmError."""
+    """The published files; none if the base names nobody who may sign, or none is published. Raises Retryable, SwarmError."""
     if not repository.git(root, "ls-tree", base, "--", SIGNERS):
         return ()
     tip = _tip(root, remote)

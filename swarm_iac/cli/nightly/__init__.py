@@ -1,1 +1,1 @@
-"""What is done every night, and after each merge? Machines are compared with what was applied, and what they are is published."""
+"""What is done every night, and after each merge? Machines are compared with what was applied, and that is published."""
