@@ -130,7 +130,7 @@ def snapshot(
         raise SwarmError("only what is signed is published", hint="ssh-keygen -t ed25519 -f KEY; then --key KEY")
     taken_environment()
     root, name = engine.repository(), deciding.inside(stack)
-    if unless_current and applied.current(root, remote, name):
+    if unless_current and applied.current(root, remote, name, say):
         say("the published snapshot is current")
         return
     found = applied.surveyed(root, name, say)

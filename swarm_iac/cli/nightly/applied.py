@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.machines.survey import Survey, survey
 from swarm_iac.cli.merging import published, record, repository
+from swarm_iac.cli.merging.applying import alone
 from swarm_iac.errors import Retryable
 from swarm_iac.review.last_known import Snapshot
 
@@ -22,6 +23,14 @@ def surveyed(root: Path, stack: str, say: Say) -> Survey:
 
     Raises Retryable while a merge is being applied: then nobody knows what is meant to be on a machine.
     """
+    with alone(root, wait=False):
+        commit = _commit(root, stack, say)
+        with repository.work_tree(root, commit) as tree:
+            return survey(root, tree, stack, commit)
+
+
+def _commit(root: Path, stack: str, say: Say) -> str:
+    """The commit that was applied last; HEAD where none is recorded. Raises Retryable while one is being applied."""
     commit = repository.commit(root, "HEAD")
     known = None if deciding.never_applied(root, stack) else record.read(root, stack, say)
     if known and not known.whole:
@@ -31,12 +40,11 @@ def surveyed(root: Path, stack: str, say: Say) -> Survey:
     if known and known.commit != commit:
         commit = repository.commit(root, known.commit)
         say(f"compared with {commit[:12]}, which was applied last, and not with HEAD")
-    with repository.work_tree(root, commit) as tree:
-        return survey(root, tree, stack, commit)
+    return commit
 
 
-def current(root: Path, remote: str, stack: str) -> bool:
-    """Is what is published of HEAD, and less than a day old? Its signature is for those to check who use it."""
+def current(root: Path, remote: str, stack: str, say: Say) -> bool:
+    """Is what is published of what was applied last, and less than a day old? Who uses it checks its signature."""
     found = published.of(root, remote, stack)
     if found is None:
         return False
@@ -45,4 +53,5 @@ def current(root: Path, remote: str, stack: str) -> bool:
     except ValidationError:
         return False
     age = datetime.datetime.now(datetime.UTC) - one.at
-    return one.commit == repository.commit(root, "HEAD") and datetime.timedelta() <= age < datetime.timedelta(days=1)
+    fresh = datetime.timedelta() <= age < datetime.timedelta(days=1)
+    return fresh and one.commit == _commit(root, stack, say)
