@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from swarm_iac.cli.commands import answers, apply, forges, inspection, nightly, operator, pull_requests, sandbox, stack_files
+from swarm_iac.cli.commands import answers, apply, forges, inspection, operator, pull_requests, sandbox, scheduled, stack_files
 
 #: Command groups, in the order of a first day. Every command is in exactly one; a test checks that.
 GROUPS = {
@@ -64,6 +64,6 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_whole)
-    for module in (apply, stack_files, answers, forges, pull_requests, nightly, inspection, operator, sandbox):
+    for module in (apply, stack_files, answers, forges, pull_requests, scheduled, inspection, operator, sandbox):
         module.register(app)
     return app

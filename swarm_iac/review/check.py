@@ -21,7 +21,7 @@ from swarm_iac.review.commits import Commits, Entry, MergeConflict, opened
 from swarm_iac.review.consequences import Consequences
 from swarm_iac.review.effect import Effect, StackEffect
 from swarm_iac.review.judgement import Need, People
-from swarm_iac.review.last_known import Snapshot
+from swarm_iac.review.last_known import FleetSnapshot
 from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
 from swarm_iac.run_options import RunOptions
 
@@ -55,7 +55,7 @@ class _Found:
     stacks: list[StackEffect] = field(default_factory=list)
     consequences: list[Consequences] = field(default_factory=list)
     people: dict[str, People] = field(default_factory=dict)
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: dict[str, FleetSnapshot] = field(default_factory=dict)
 
 
 def check(
@@ -152,11 +152,11 @@ def _stack(
         found.stacks.append(StackEffect(stack=then.name, values=values))
 
 
-def _read(commits: Commits, files: Sequence[bytes]) -> dict[str, Snapshot]:
+def _read(commits: Commits, files: Sequence[bytes]) -> dict[str, FleetSnapshot]:
     """Snapshots by stack. Raises Refused for any that no signer of the base signed, or of no commit of the base."""
     entry = commits.entry(commits.base, last_known.SIGNERS) if files else None
     allowed = commits.read(entry) if entry else None
-    found: dict[str, Snapshot] = {}
+    found: dict[str, FleetSnapshot] = {}
     for data in files:
         one = last_known.read(data, allowed)
         if not commits.has(one.commit):
@@ -167,7 +167,7 @@ def _read(commits: Commits, files: Sequence[bytes]) -> dict[str, Snapshot]:
     return found
 
 
-def _known(snapshot: Snapshot, base: CommittedStack | None, commits: Commits) -> str:
+def _known(snapshot: FleetSnapshot, base: CommittedStack | None, commits: Commits) -> str:
     """One line about a snapshot, which says its age. Raises Refused if it is of another fleet."""
     fleet = base.loaded.stack.fleet if base else ""
     if snapshot.fleet != fleet:
@@ -182,7 +182,7 @@ def _known(snapshot: Snapshot, base: CommittedStack | None, commits: Commits) ->
     )
 
 
-def _against(snapshot: Snapshot | None, one: Consequences, found: _Found) -> None:
+def _against(snapshot: FleetSnapshot | None, one: Consequences, found: _Found) -> None:
     """What the machines, as they were last seen, have against it: apply would refuse it, and hold what is merged after it."""
     if snapshot is None:
         return

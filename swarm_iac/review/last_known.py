@@ -45,7 +45,7 @@ Health = Literal["starting", "stopping", "stopped", "failed", "waiting", "unknow
 _ENDS = tuple(f"{verb} " for verb in (Verb.STOP, Verb.RELEASE, Verb.RESTORE))
 
 
-class Difference(Value):
+class NodeDifference(Value):
     """Something about a node that is not as the lock has it. `wanted` and `found` are texts for people."""
 
     what: str = Field(max_length=240, description="Path of a value, `VERB ALLOCATION` of a step, or `hardware`.")
@@ -58,12 +58,12 @@ class NodeReport(Value):
     """One node. Of one that did not answer nothing else is known."""
 
     answered: bool = True
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[NodeDifference, ...] = ()
     health: dict[Name, Health] = Field(default={}, description="Of each allocation that is neither healthy nor finished.")
     finished: tuple[Name, ...] = Field(default=(), description="Jobs that have finished, by allocation.")
 
 
-class Snapshot(Value):
+class FleetSnapshot(Value):
     """All nodes of one stack at one moment. `commit`: whose lock they are compared with."""
 
     format: Literal[1] = 1
@@ -78,7 +78,7 @@ class Snapshot(Value):
         return json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True).encode() + b"\n"
 
 
-def published(one: Difference) -> Difference:
+def published(one: NodeDifference) -> NodeDifference:
     """The same difference with nothing in it that not everyone may read who can open a pull request."""
     what = one.what.partition(".unit.env")[0] + (".unit.env" if ".unit.env" in one.what else "")
     if not _PATH.fullmatch(what.replace(" ", "/")):
@@ -98,7 +98,7 @@ def shown(value: Any) -> str:
     return ABSENT if value is None else printable(str(value), 200)
 
 
-def read(data: bytes, allowed: bytes | None) -> Snapshot:
+def read(data: bytes, allowed: bytes | None) -> FleetSnapshot:
     """A published file. `allowed`: the signers that the base allows. Raises Refused for any that is not theirs."""
     if allowed is None:
         raise Refused(
@@ -111,14 +111,14 @@ def read(data: bytes, allowed: bytes | None) -> Snapshot:
     except Refused as refused:
         raise Refused(f"the snapshot is refused: {refused.message}", hint=refused.hint) from None
     try:
-        return Snapshot.model_validate_json(text)
+        return FleetSnapshot.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise Refused(f"the snapshot is none that this version reads: {printable(where, 80)}: {first['msg']}") from None
 
 
-def age(snapshot: Snapshot, now: datetime.datetime) -> str:
+def age(snapshot: FleetSnapshot, now: datetime.datetime) -> str:
     """How old it is, for people. Raises Refused for one of the future."""
     since = now - snapshot.at
     if since < -_AHEAD:
@@ -128,7 +128,7 @@ def age(snapshot: Snapshot, now: datetime.datetime) -> str:
     return f"{text}{', which is old' if since > _OLD else ''}"
 
 
-def in_the_way(snapshot: Snapshot, steps: Iterable[Step]) -> Iterator[str]:
+def in_the_way(snapshot: FleetSnapshot, steps: Iterable[Step]) -> Iterator[str]:
     """What `swarm pr apply` would refuse as long as the machines are so: they differ on a node where the plan acts.
 
     A value that the plan leads to anyway is none. What is not of the declared hardware, or halted, is deferred and not refused.
@@ -143,7 +143,7 @@ def in_the_way(snapshot: Snapshot, steps: Iterable[Step]) -> Iterator[str]:
                 yield f"{node}: {one.what} would be needed"
 
 
-def notes(snapshot: Snapshot, steps: Iterable[Step], pending: Iterable[str]) -> Iterator[str]:
+def notes(snapshot: FleetSnapshot, steps: Iterable[Step], pending: Iterable[str]) -> Iterator[str]:
     """What is worth knowing about the nodes where the plan acts, and about what is `pending`."""
     acts = dict.fromkeys(step.node for step in steps)
     silent = [node for node in acts if not snapshot.nodes.get(node, NodeReport()).answered]
@@ -167,12 +167,12 @@ def notes(snapshot: Snapshot, steps: Iterable[Step], pending: Iterable[str]) -> 
         yield f"{_some(over)} finished since, and {_some(waits)} waits: {where}"
 
 
-def silent(snapshot: Snapshot) -> tuple[str, ...]:
+def silent(snapshot: FleetSnapshot) -> tuple[str, ...]:
     """Nodes that did not answer."""
     return tuple(name for name, one in sorted(snapshot.nodes.items()) if not one.answered)
 
 
-def rows(nodes: Mapping[str, NodeReport]) -> Iterator[tuple[str, Difference]]:
+def rows(nodes: Mapping[str, NodeReport]) -> Iterator[tuple[str, NodeDifference]]:
     """Every difference with its node."""
     for name, one in sorted(nodes.items()):
         yield from ((name, each) for each in one.differences)

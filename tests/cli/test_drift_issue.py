@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from swarm_iac.cli.nightly.drift_issue import body, kept, key, merged, moment, show
 from swarm_iac.forge import Issue
-from swarm_iac.review.last_known import Difference, NodeReport, Snapshot, published
+from swarm_iac.review.last_known import FleetSnapshot, NodeDifference, NodeReport, published
 
 NOON = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
-ROW = Difference(what="settings.governor", wanted="performance", found="powersave")
+ROW = NodeDifference(what="settings.governor", wanted="performance", found="powersave")
 
 
-def machines(hours: int, nodes: dict[str, NodeReport], stack: str = "dev") -> Snapshot:
-    return Snapshot(stack=stack, fleet="dev", commit="a" * 40, at=NOON + datetime.timedelta(hours=hours), nodes=nodes)
+def machines(hours: int, nodes: dict[str, NodeReport], stack: str = "dev") -> FleetSnapshot:
+    return FleetSnapshot(stack=stack, fleet="dev", commit="a" * 40, at=NOON + datetime.timedelta(hours=hours), nodes=nodes)
 
 
 @dataclass
@@ -95,11 +95,11 @@ def test_nothing_is_written_where_nothing_changed() -> None:
 words = st.text(max_size=60) | st.sampled_from(
     ["-->", "@all", "/close", "](x)", "|", "`", "<img>", "$x$", "#1", "http://x", "10"]
 )
-rows = st.builds(Difference, what=words, wanted=words, found=words)
+rows = st.builds(NodeDifference, what=words, wanted=words, found=words)
 
 
 @given(st.lists(rows, max_size=8))
-def test_no_text_of_a_machine_is_markup(found: list[Difference]) -> None:
+def test_no_text_of_a_machine_is_markup(found: list[NodeDifference]) -> None:
     """Of what is published only plain words are left, and what may mean something is code."""
     shot = machines(0, {"n1": NodeReport(differences=tuple(map(published, found)))})
     text = body(shot, merged({}, shot))
@@ -112,7 +112,7 @@ def test_no_text_of_a_machine_is_markup(found: list[Difference]) -> None:
 
 
 def test_a_thousand_machines_that_differ_in_all_fit() -> None:
-    every = tuple(Difference(what=f'settings.sysctl["vm.x{i}"]', wanted="1" * 50, found="2" * 50) for i in range(30))
+    every = tuple(NodeDifference(what=f'settings.sysctl["vm.x{i}"]', wanted="1" * 50, found="2" * 50) for i in range(30))
     shot = machines(0, {f"gpu-{i}": NodeReport(differences=every) for i in range(1000)})
     since = merged({}, shot)
     text = body(shot, since)

@@ -35,7 +35,10 @@ def test_actions_are_pinned_by_commit_and_a_job_may_only_read(tmp_path: Path, fo
     text, found = workflow(tmp_path, forge)
     assert found["permissions"] == {"contents": "read"}
     for job in found["jobs"].values():
-        assert "permissions" not in job
+        # A job that writes the branch of the snapshots is started by no pull request.
+        assert "permissions" not in job or (
+            "github.event_name == 'pull" not in job["if"] and job["environment"] == "swarm-apply"
+        )
         for step in job["steps"]:
             assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
     assert not re.search(r"github\.(event\.(pull_request|issue|comment|review)|head_ref)", text), "a text of a pull request"
@@ -48,12 +51,16 @@ def test_github_checks_out_the_base_and_hands_no_key_to_a_check(tmp_path: Path) 
     assert apply["if"] == "github.event_name == 'push'" and found[True]["push"] == {"branches": ["main"]}
     assert "SSH_KEY" not in str(check) and "SSH_KEY" in str(apply)
     assert check["environment"] != apply["environment"]
-    for job in (check, apply):
+    for job in found["jobs"].values():
         (checkout,) = (step for step in job["steps"] if "uses" in step)
         assert checkout["with"] == {"fetch-depth": 0}, "no ref: the base of the event"
         for step in job["steps"]:
             assert "${{" not in step.get("run", ""), "nothing is pasted into a shell"
     assert apply["concurrency"]["cancel-in-progress"] is False
+    nightly = found["jobs"]["nightly"]
+    assert nightly["if"] == "github.event_name == 'schedule' && github.event.schedule == '17 3 * * *'"
+    assert {"cron": "17 3 * * *"} in found[True]["schedule"] and nightly["concurrency"] == apply["concurrency"]
+    assert {name for name, job in found["jobs"].items() if "permissions" in job} == {"apply", "nightly"}
 
 
 def test_gitea_hands_nothing_at_all_to_a_job(tmp_path: Path) -> None:
@@ -70,6 +77,8 @@ def test_gitlab_runs_on_the_protected_branch_only(tmp_path: Path) -> None:
     (rule,) = found["workflow"]["rules"]
     assert rule["if"].startswith("$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH && ")
     assert "merge_request" not in str(found)
+    assert found["nightly"]["rules"] == [{"if": "$SWARM_NIGHTLY"}] and "SSH_KEY" not in str(found["check"])
+    assert found["nightly"]["resource_group"] == found["apply"]["resource_group"], "never while merges are applied"
 
 
 def test_an_existing_repository_gets_only_these_files_and_none_is_overwritten(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ import datetime
 import pytest
 
 from swarm_iac.cli.nightly.drift_issue import show
-from swarm_iac.review.last_known import Difference, NodeReport, Snapshot
+from swarm_iac.review.last_known import FleetSnapshot, NodeDifference, NodeReport
 from tests.forge.conftest import Lab
 
 pytestmark = pytest.mark.forge
 
 NOON = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
-SWAP = Difference(what='settings.sysctl["vm.swappiness"]', wanted="10", found="77")
+SWAP = NodeDifference(what='settings.sysctl["vm.swappiness"]', wanted="10", found="77")
 
 
-def machines(hours: int, **nodes: NodeReport) -> Snapshot:
+def machines(hours: int, **nodes: NodeReport) -> FleetSnapshot:
     reports = {"gpu-01": NodeReport(), "gpu-02": NodeReport()} | {name.replace("_", "-"): one for name, one in nodes.items()}
-    return Snapshot(stack="dev", fleet="dev", commit="a" * 40, at=NOON + datetime.timedelta(hours=hours), nodes=reports)
+    return FleetSnapshot(stack="dev", fleet="dev", commit="a" * 40, at=NOON + datetime.timedelta(hours=hours), nodes=reports)
 
 
 def test_one_issue_is_opened_edited_in_place_and_closed_with_a_word(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from swarm_iac.plan.state.completion import came_to_end
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.reconcile import Reconciliation, Target, Transition
-from swarm_iac.review.last_known import Difference, Health, NodeReport, Snapshot, published, shown
+from swarm_iac.review.last_known import FleetSnapshot, Health, NodeDifference, NodeReport, published, shown
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Survey:
     `silent`: nodes that did not answer → why. `unverified`: values that a driver failed to tell, by node.
     """
 
-    snapshot: Snapshot
+    snapshot: FleetSnapshot
     silent: Mapping[str, str]
     unverified: Mapping[str, tuple[str, ...]]
 
     @property
-    def published(self) -> Snapshot:
+    def published(self) -> FleetSnapshot:
         """The same as everyone may read it who may open a pull request."""
         nodes = {
             name: one.model_copy(update={"differences": tuple(map(published, one.differences))})
@@ -62,7 +62,7 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     found = Reconciliation.of(ask, transition, agent_digest())
     seen = {node: found.observed[node] for node in wanted}
     found = found.as_if_running(replace(found, observed=_known_ends(seen, wanted)))
-    rows: dict[str, list[Difference]] = {node: [] for node in wanted}
+    rows: dict[str, list[NodeDifference]] = {node: [] for node in wanted}
     for node, one in _differences(seen, wanted, found.plan):
         rows.setdefault(node, []).append(one)
     over = came_to_end(decision.stack, decision.placement, seen)
@@ -78,7 +78,7 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     }
     at = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     return Survey(
-        Snapshot(stack=name, fleet=decision.stack.fleet, commit=commit, at=at, nodes=nodes),
+        FleetSnapshot(stack=name, fleet=decision.stack.fleet, commit=commit, at=at, nodes=nodes),
         {node: one.error.strip() for node, one in sorted(seen.items()) if one.error},
         {node: one.unverified for node, one in sorted(seen.items()) if one.unverified and not one.error},
     )
@@ -108,23 +108,25 @@ def _known_ends(seen: Mapping[str, Observed], wanted: Mapping[str, Desired]) -> 
     return found
 
 
-def _differences(seen: Mapping[str, Observed], wanted: Mapping[str, Desired], plan: Plan) -> Iterator[tuple[str, Difference]]:
+def _differences(
+    seen: Mapping[str, Observed], wanted: Mapping[str, Desired], plan: Plan
+) -> Iterator[tuple[str, NodeDifference]]:
     """Everything that a run would put right, and what it would leave since a roll-out halted or the hardware is another."""
     for node, words in mismatches(seen, wanted).items():
-        yield node, Difference(what="hardware", wanted="as declared", found=shown(words), kind="hardware")
+        yield node, NodeDifference(what="hardware", wanted="as declared", found=shown(words), kind="hardware")
     valued = {step.node for step in plan.steps if step.changes}
     for step in plan.steps:
         if step.changes:
             yield from ((step.node, _row(one.path, one.new, one.old)) for one in step.changes)
         elif step.node not in valued:
-            yield step.node, Difference(what=_step(step), wanted="done", found=shown(step.why or "needed"), kind="step")
+            yield step.node, NodeDifference(what=_step(step), wanted="done", found=shown(step.why or "needed"), kind="step")
     for left in plan.deferred:
         for one in left.step.changes if left.cause == "halted" else ():
             yield left.step.node, _row(one.path, one.new, one.old).model_copy(update={"kind": "halted"})
 
 
-def _row(path: str, wanted: object, found: object) -> Difference:
-    return Difference(what=shown(path), wanted=shown(wanted), found=shown(found))
+def _row(path: str, wanted: object, found: object) -> NodeDifference:
+    return NodeDifference(what=shown(path), wanted=shown(wanted), found=shown(found))
 
 
 def _step(step: Step) -> str:

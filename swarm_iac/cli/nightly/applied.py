@@ -13,7 +13,7 @@ from swarm_iac.cli.machines.survey import Survey, survey
 from swarm_iac.cli.merging import published, record, repository
 from swarm_iac.cli.merging.applying import alone
 from swarm_iac.errors import Retryable
-from swarm_iac.review.last_known import Snapshot
+from swarm_iac.review.last_known import FleetSnapshot
 
 Say = Callable[[str], None]
 
@@ -49,7 +49,7 @@ def current(root: Path, remote: str, stack: str, say: Say) -> bool:
     if found is None:
         return False
     try:
-        one = Snapshot.model_validate_json(found.partition(b"\n")[0])
+        one = FleetSnapshot.model_validate_json(found.partition(b"\n")[0])
     except ValidationError:
         return False
     age = datetime.datetime.now(datetime.UTC) - one.at

@@ -19,7 +19,7 @@ from swarm_iac.forge import Forge, Issue
 from swarm_iac.model.base import Name
 from swarm_iac.plan.show.markdown import shown
 from swarm_iac.plan.show.render import Rows, Section
-from swarm_iac.review.last_known import Difference, Snapshot, rows, silent
+from swarm_iac.review.last_known import FleetSnapshot, NodeDifference, rows, silent
 
 #: Node → digest of what differs → since when. [min since 1970]
 Since = Mapping[str, Mapping[str, int]]
@@ -33,7 +33,7 @@ _KEPT = 1500
 
 
 @dataclass(frozen=True)
-class Shown:
+class IssueShown:
     """What was done on the forge: `number` of the issue, None if there is none."""
 
     number: int | None
@@ -41,7 +41,7 @@ class Shown:
     since: Since
 
 
-def show(forge: Forge, snapshot: Snapshot, *, dry: bool = False) -> Shown:
+def show(forge: Forge, snapshot: FleetSnapshot, *, dry: bool = False) -> IssueShown:
     """Open, edit or close the issue of a stack. `dry`: write nothing. Raises Refused, Retryable.
 
     A node that does not answer is no drift, and no proof of its end: what it differed in stays.
@@ -55,22 +55,22 @@ def show(forge: Forge, snapshot: Snapshot, *, dry: bool = False) -> Shown:
     if not any(since.values()):
         if first and not dry:
             forge.close_issue(first, _word(snapshot))
-        return Shown(first.number if first else None, "closed" if first else "none is needed", since)
+        return IssueShown(first.number if first else None, "closed" if first else "none is needed", since)
     title, text = f"The machines of {snapshot.stack} differ from what was applied", body(snapshot, since)
     if first is None:
-        return Shown(None if dry else forge.open_issue(title, text).number, "opened", since)
+        return IssueShown(None if dry else forge.open_issue(title, text).number, "opened", since)
     same = first.body.replace("\r\n", "\n").strip() == text.strip()
     if not same and not dry:
         forge.edit_issue(first, text)
-    return Shown(first.number, "as it was" if same else "edited", since)
+    return IssueShown(first.number, "as it was" if same else "edited", since)
 
 
-def key(one: Difference) -> str:
+def key(one: NodeDifference) -> str:
     """A digest of what differs, whatever it is at the moment."""
     return hashlib.sha256(f"{one.kind} {one.what}".encode()).hexdigest()[:10]
 
 
-def merged(before: Since, snapshot: Snapshot) -> dict[str, dict[str, int]]:
+def merged(before: Since, snapshot: FleetSnapshot) -> dict[str, dict[str, int]]:
     """Since when everything differs that does now; of nodes that did not answer, as it was."""
     now = _minutes(snapshot.at)
     found: dict[str, dict[str, int]] = {}
@@ -104,7 +104,7 @@ def moment(minutes: int) -> str:
         return "unknown"
 
 
-def body(snapshot: Snapshot, since: Since) -> str:
+def body(snapshot: FleetSnapshot, since: Since) -> str:
     """The issue as Markdown, under _MOST characters: what machines say is text, and as short as it has to be."""
     for most in _ROWS:
         text = _written(snapshot, since, most)
@@ -113,7 +113,7 @@ def body(snapshot: Snapshot, since: Since) -> str:
     raise AssertionError("the hidden line alone is too long")
 
 
-def _written(snapshot: Snapshot, since: Since, most: int) -> str:
+def _written(snapshot: FleetSnapshot, since: Since, most: int) -> str:
     table = Rows(("node", "what", "wanted", "found", "since (UTC)"))
     for node, one in rows(snapshot.nodes):
         table.add(node, one.what, one.wanted, one.found, moment(since.get(node, {}).get(key(one), _minutes(snapshot.at))))
@@ -140,7 +140,7 @@ def _before(known: Mapping[str, int]) -> str:
     return f"; when it last did, {values} differed, the first since {moment(min(known.values()))}"
 
 
-def _word(snapshot: Snapshot) -> str:
+def _word(snapshot: FleetSnapshot) -> str:
     away = silent(snapshot)
     every = "every node that answered" if away else "every node"
     return f"{snapshot.at:%Y-%m-%d %H:%M} UTC: {every} of {snapshot.stack} is as {snapshot.commit[:12]} has it."

@@ -18,7 +18,7 @@ from swarm_iac.forge.opening import TOKEN
 
 if TYPE_CHECKING:
     from swarm_iac.cli.machines.survey import Survey
-    from swarm_iac.cli.nightly.drift_issue import Shown
+    from swarm_iac.cli.nightly.drift_issue import IssueShown
 
 _HEADS = ("node", "what", "wanted", "found", "since (UTC)")
 
@@ -61,7 +61,7 @@ def drift(
         raise SystemExit(4)
 
 
-def _rows(found: Survey, shown: Shown | None) -> list[dict[str, Any]]:
+def _rows(found: Survey, shown: IssueShown | None) -> list[dict[str, Any]]:
     from swarm_iac.cli.nightly.drift_issue import key, moment
     from swarm_iac.review.last_known import published, rows
 
@@ -72,7 +72,7 @@ def _rows(found: Survey, shown: Shown | None) -> list[dict[str, Any]]:
     return answer
 
 
-def _document(found: Survey, shown: Shown | None) -> dict[str, Any]:
+def _document(found: Survey, shown: IssueShown | None) -> dict[str, Any]:
     snapshot = found.snapshot
     return {
         "stack": snapshot.stack,
@@ -87,7 +87,7 @@ def _document(found: Survey, shown: Shown | None) -> dict[str, Any]:
     }
 
 
-def _print(found: Survey, shown: Shown | None) -> None:
+def _print(found: Survey, shown: IssueShown | None) -> None:
     rows = _rows(found, shown)
     if rows:
         cells = [(one["node"], one["what"], one["wanted"], one["found"], one["since"] or "-") for one in rows]
