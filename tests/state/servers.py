@@ -44,7 +44,7 @@ def postgres(at: Path) -> Iterator[Backend]:
     def run(*words: str) -> subprocess.Popen[bytes]:
         who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
         with (at / "log").open("ab") as log:
-            return subprocess.Popen(words, cwd=data, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **who)  # type: ignore[call-overload]
+            return subprocess.Popen(words, cwd=data, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **who)
 
     cluster = data / "cluster"
     words = ["-D", str(cluster), "-U", "fleet", "--auth=scram-sha-256", f"--pwfile={data}/word", "-N", "-E", "UTF8"]
