@@ -47,9 +47,10 @@ class Verdict(Value):
 
 @dataclass
 class _Found:
-    """What is learnt on the way. `frozen`: nothing is decided again."""
+    """What is learnt on the way. `frozen`: nothing is decided again. `offered`: snapshots that cannot be used are notes."""
 
     frozen: bool
+    offered: bool = False
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stacks: list[StackEffect] = field(default_factory=list)
@@ -60,20 +61,22 @@ class _Found:
 
 def check(
     repository: Path, base: str, head: str, author: str | None = None, approvals: Sequence[Approval] = (), *,
-    frozen: bool = False, snapshots: Sequence[bytes] = (),
+    frozen: bool = False, snapshots: Sequence[bytes] = (), offered: bool = False,
 ) -> Verdict:  # fmt: skip
     """Judge what merging the commit `head` into `base` would do, on the merged result.
 
     `author`: account of who asks; `approvals`: those that were given, the last of each person last; `frozen`: refuse a stale
-    lock, as SWARM_FROZEN does; `snapshots`: files of the last known state, which add refusals and take none away. Nothing of
-    the head is run or checked out; rights and default limits are those of the base.
+    lock, as SWARM_FROZEN does; `snapshots`: files of the last known state, which add refusals and take none away. One that is
+    not verified, or of something else, is refused; of those that a branch `offered` it is left out, and said so: whoever may
+    push there could else hold every check. Nothing of the head is run or checked out; rights and default limits are those of
+    the base.
     Raises SwarmError where it cannot be judged, as where a commit is missing.
     """
-    found = _Found(frozen or RunOptions.of(os.environ).frozen)
+    found = _Found(frozen or RunOptions.of(os.environ).frozen, offered)
     effect = Effect()
     with opened(repository, base, head) as commits, tempfile.TemporaryDirectory(prefix="swarm-pr-") as made:
         tree = commits.merged()
-        found.snapshots = _read(commits, snapshots)
+        _read(commits, snapshots, found)
         if isinstance(tree, MergeConflict):
             found.refused.append(_conflict(tree, base))
         else:
@@ -101,8 +104,12 @@ def _effect(commits: Commits, tree: str, folder: Path, author: str | None, found
                 found.people[name] = who
             else:
                 found.notes.append(f"{name} has no `rights`: everyone who can merge may change everything in it")
-    for name, snapshot in found.snapshots.items():
-        found.notes.append(_known(snapshot, base.get(name), commits))
+    for name, snapshot in tuple(found.snapshots.items()):
+        try:
+            found.notes.append(_known(snapshot, base.get(name), commits))
+        except Refused as refused:
+            _left_out(found, refused)
+            del found.snapshots[name]
     for name, who in found.people.items():
         if author and not who.author:
             found.notes.append(f"{printable(author)[:80]} is the account of no user of {name}")
@@ -152,19 +159,27 @@ def _stack(
         found.stacks.append(StackEffect(stack=then.name, values=values))
 
 
-def _read(commits: Commits, files: Sequence[bytes]) -> dict[str, FleetSnapshot]:
+def _read(commits: Commits, files: Sequence[bytes], found: _Found) -> None:
     """Snapshots by stack. Raises Refused for any that no signer of the base signed, or of no commit of the base."""
     entry = commits.entry(commits.base, last_known.SIGNERS) if files else None
     allowed = commits.read(entry) if entry else None
-    found: dict[str, FleetSnapshot] = {}
     for data in files:
-        one = last_known.read(data, allowed)
-        if not commits.has(one.commit):
-            raise Refused(f"the snapshot is of {one.commit[:12]}, which is not in the base", hint="it is of another branch")
-        if one.stack in found:
-            raise Refused(f"two snapshots are of the stack {one.stack}", hint="name one for each stack")
-        found[one.stack] = one
-    return found
+        try:
+            one = last_known.read(data, allowed)
+            if not commits.has(one.commit):
+                raise Refused(f"the snapshot is of {one.commit[:12]}, which is not in the base", hint="it is of another branch")
+            if one.stack in found.snapshots:
+                raise Refused(f"two snapshots are of the stack {one.stack}", hint="name one for each stack")
+            found.snapshots[one.stack] = one
+        except Refused as refused:
+            _left_out(found, refused)
+
+
+def _left_out(found: _Found, refused: Refused) -> None:
+    """Raises it, unless it was merely offered."""
+    if not found.offered:
+        raise refused
+    found.notes.append(f"nothing is known of the machines by what is published: {refused.message}")
 
 
 def _known(snapshot: FleetSnapshot, base: CommittedStack | None, commits: Commits) -> str:

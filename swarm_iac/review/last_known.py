@@ -19,6 +19,7 @@ from pydantic import AwareDatetime, Field, StringConstraints, ValidationError
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.base import Name, Value
+from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.step import Step, Verb
 from swarm_iac.printable import printable
 from swarm_iac.review.signature import verified
@@ -33,12 +34,21 @@ _AHEAD = datetime.timedelta(minutes=10)
 _OLD = datetime.timedelta(hours=36)
 #: What stands for a value that is not published, and for none.
 HIDDEN, ABSENT = "(not published)", "absent"
+#: What runs, as whom, and with which variables: nothing of its values is published, even if it is a number.
+_PRIVATE = re.compile(r"\.unit(?!\.(active|grace_s|time_limit_s|restart|gang)$)")
 #: Paths whose texts may be published: settings that the stack file's own words set. Of all others, numbers only.
 _PUBLIC = re.compile(
     r'settings\.[a-z_.]+(\["[a-z0-9_.]+"\])?|gpus\[[0-9]+\]\.[a-z_]+|interface|disk|agent'
     r'|allocations\["[a-z0-9-]+"\]\.(slice|bandwidth)\.[a-z_]+|allocations\["[a-z0-9-]+"\]\.gpus'
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:/\[\] -]{0,80}")
+_MODEL = f"(?:{'|'.join(map(re.escape, GPU_MEMORY))})"
+_COUNT = rf"[0-9.]{{1,9}}(?: x {_MODEL}| GB| CPUs| NUMA nodes| of memory){{0,2}}"
+_PART = rf"(?:no GPU|{_COUNT}(?: and {_COUNT})*) found, {_COUNT}(?:\|{_MODEL})* declared"
+#: How hardware differs, in our own words and models that we know: what a node calls itself is none of them.
+_HARDWARE = re.compile(rf"as declared|{_PART}(?:, {_PART})*")
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,6})?|True|False")
+_NOTHING = re.compile(r"absent|done|")
 _PATH = re.compile(r'[A-Za-z0-9_.,/:\-]+(\[("[A-Za-z0-9_.,/:\-]{1,80}"|[0-9]{1,5})\][A-Za-z0-9_.]*)*')
 Kind = Literal["value", "step", "halted", "hardware"]
 Health = Literal["starting", "stopping", "stopped", "failed", "waiting", "unknown"]
@@ -83,14 +93,10 @@ def published(one: NodeDifference) -> NodeDifference:
     what = one.what.partition(".unit.env")[0] + (".unit.env" if ".unit.env" in one.what else "")
     if not _PATH.fullmatch(what.replace(" ", "/")):
         what = "something else"
-    public = one.kind == "hardware" or bool(_PUBLIC.fullmatch(what))
-    wanted, found = (_published(text, public=public) for text in (one.wanted, one.found))
+    plain = _NOTHING if _PRIVATE.search(what) else _PLAIN if _PUBLIC.fullmatch(what) else _NUMBER
+    plain = _HARDWARE if one.kind == "hardware" else plain
+    wanted, found = (text if plain.fullmatch(text) or _NOTHING.fullmatch(text) else HIDDEN for text in (one.wanted, one.found))
     return one.model_copy(update={"what": what, "wanted": wanted, "found": found})
-
-
-def _published(text: str, *, public: bool) -> str:
-    number = re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,6})?|True|False|absent|", text)
-    return text if number or (public and _PLAIN.fullmatch(text)) else HIDDEN
 
 
 def shown(value: Any) -> str:

@@ -13,6 +13,9 @@ import pytest
 
 from swarm_iac.cli.merging import published
 from swarm_iac.model.state import Observed
+from swarm_iac.review import last_known
+from swarm_iac.review.check import check
+from swarm_iac.review.last_known import Kind, NodeDifference
 from tests.cli.test_ended import answers, heard, write
 from tests.cli.typed import Ended, swarm
 
@@ -136,6 +139,18 @@ def test_drift_compares_with_what_is_committed_and_not_with_what_somebody_is_wri
     assert fleet.typed(seen, "drift", "-s", "lab").code == 0
 
 
+def test_while_somebody_changes_the_stack_nothing_is_compared(fleet: Fleet) -> None:
+    """What a run is about to put right, or has half done, is no drift."""
+    lock = fleet.at / ".state" / ".pulumi" / "locks" / "organization" / "lab" / "lab" / "1b2c.json"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(json.dumps({"pid": 7, "username": "ada", "hostname": "desk", "timestamp": "2026-11-25T12:00:00Z"}))
+    ended = fleet.typed(bent(fleet.machines(), "n1", swappiness="77"), "drift", "-s", "lab", "--json")
+    assert ended.code == 4 and "is being changed by ada@desk" in ended.err
+    lock.unlink()
+    ended = fleet.typed(bent(fleet.machines(), "n1", swappiness="77"), "drift", "-s", "lab", "--detailed-exitcode")
+    assert ended.code == 2, "for scripts that tell it from an error"
+
+
 def test_a_finished_job_is_no_drift_and_a_stopped_service_is_not_healthy(fleet: Fleet) -> None:
     seen = answers(fleet.at, fine_0="done", tune_0="stopped")
     file = fleet.snapshot(seen)
@@ -238,6 +253,25 @@ def test_what_is_published_has_no_command_variable_process_or_word_of_a_node(fle
     assert '"n1"' in text and "unit.command" in text and "(not published)" in text, "it still says that it differs"
 
 
+def test_a_number_in_a_command_or_variable_is_not_published_and_hardware_is_in_our_words() -> None:
+    def made(what: str, found: str, kind: Kind = "value") -> str:
+        return last_known.published(NodeDifference(what=what, wanted="absent", found=found, kind=kind)).found
+
+    unit = 'allocations["fine-0"].unit'
+    assert (
+        made(f'{unit}.env["PIN"]', "4711") == made(f"{unit}.command", "4711") == made(f"{unit}.user", "1") == "(not published)"
+    )
+    assert made(f"{unit}.active", "True") == "True" and made('allocations["fine-0"].slice.memory_max', "4711") == "4711"
+    said = "3 x H100 and 1 x L40S found, 4 x H100|A100 declared, 12 CPUs found, 16 declared"
+    assert made("hardware", said, "hardware") == said
+    for words in (
+        "1 x hunter2 found, 4 x H100 declared",
+        "1 x H100 found, ask ada declared",
+        "no interface eth0 found (ada there)",
+    ):
+        assert made("hardware", words, "hardware") == "(not published)", words
+
+
 def test_an_error_of_a_node_is_not_published(fleet: Fleet) -> None:
     seen = fleet.machines() | {"n2": Observed(node="n2", error="connect to 10.1.2.3: secret words")}
     text = fleet.snapshot(seen).read_text()
@@ -250,12 +284,74 @@ def test_it_is_published_in_a_branch_that_a_check_reads(fleet: Fleet) -> None:
     words = ("snapshot", "-s", "lab", "--key", str(fleet.key), "--publish")
     assert fleet.typed(fleet.machines(), *words).code == 0
     (data,) = published.files(fleet.at, "origin", base)
-    assert data == published.of(fleet.at, "origin", "lab")
-    published.publish(fleet.at, "origin", "other", b"x\n")
-    assert len(published.files(fleet.at, "origin", base)) == 2, "one file for each stack"
+    assert data == published.of(fleet.at, "origin", "lab", base)
     ended = fleet.typed(fleet.machines(), *words, "--unless-current")
     assert "is current" in ended.err
-    fleet.commit()
+    published.publish(fleet.at, "origin", "lab", data.replace(b'"lab"', b'"lub"'), base)
+    assert "published in" in fleet.typed(fleet.machines(), *words, "--unless-current").err, "not signed so"
+    (fleet.at / "stacks" / "other.yaml").write_text("fleet: other\n")
+    base = fleet.commit()
+    published.publish(fleet.at, "origin", "other", b"x\n", base)
+    assert len(published.files(fleet.at, "origin", base)) == 2, "one file for each stack"
     assert "published in" in fleet.typed(fleet.machines(), *words, "--unless-current").err, "of another commit"
+    assert len(published.files(fleet.at, "origin", base)) == 2, "that of the other stack stays"
     assert fleet.git("ls-remote", "origin").count("refs/heads/swarm-snapshot") == 1
     assert "only what is signed" in fleet.typed(fleet.machines(), "snapshot", "-s", "lab", "--publish").err
+
+
+def test_a_file_that_was_signed_elsewhere_is_published_by_who_has_no_key(fleet: Fleet, tmp_path: Path) -> None:
+    base, file = fleet.git("rev-parse", "main"), fleet.snapshot(fleet.machines())
+    words = ("snapshot", "--publish", "--from")
+    ended = fleet.typed({}, *words, str(file), "-s", "lab")
+    assert ended.code == 0 and published.files(fleet.at, "origin", base) == (file.read_bytes(),), ended.err
+    assert fleet.typed({}, *words, str(file), "-s", "other").code != 0
+    other = tmp_path / "x.snapshot"
+    other.write_bytes(file.read_bytes().replace(b'"n1"', b'"n3"'))
+    assert fleet.typed({}, *words, str(other), "-s", "lab").code == 3
+    assert published.files(fleet.at, "origin", base) == (file.read_bytes(),)
+
+
+def pushed(fleet: Fleet, **files: bytes) -> None:
+    """What somebody else pushed to the branch."""
+    tree = "".join(f"100644 blob {blob(fleet, data)}\t{name}.snapshot\n" for name, data in sorted(files.items()))
+    words = ("git", "mktree")
+    done = subprocess.run(words, cwd=fleet.at, input=tree, capture_output=True, text=True, check=True)
+    fleet.git(
+        "push", "-q", "-f", "origin", f"{fleet.git('commit-tree', done.stdout.strip(), '-m', 'x')}:refs/heads/swarm-snapshot"
+    )
+
+
+def blob(fleet: Fleet, data: bytes) -> str:
+    words = ("git", "hash-object", "-w", "--stdin")
+    return subprocess.run(words, cwd=fleet.at, input=data, capture_output=True, check=True).stdout.decode().strip()
+
+
+@pytest.mark.parametrize("lab", [b"", b"\xff\xfe\n\n", b"{}\n", b"-----BEGIN SSH SIGNATURE-----\n", b"x" * ((8 << 20) + 1)])
+def test_what_somebody_else_pushes_to_the_branch_is_not_used_and_holds_no_check(fleet: Fleet, lab: bytes) -> None:
+    """Who may push there must not be able to make all checks fail. That nothing is known is said."""
+    base = fleet.git("rev-parse", "main")
+    fleet.git("push", "-q", "origin", "main:refs/heads/x/refs/heads/swarm-snapshot")
+    assert published.files(fleet.at, "origin", base) == (), "another branch, with a name that ends so"
+    pushed(fleet, **{f"aa{i:02}": b"x" for i in range(60)}, lab=lab, zz=lab)
+    found = published.files(fleet.at, "origin", base)
+    assert found == (lab if len(lab) <= 8 << 20 else b"",), "of stacks of the base alone"
+    fleet.change("command: tune", "command: tune --fast")
+    verdict = check(fleet.at, "main", "change", snapshots=found, offered=True)
+    assert verdict.ok and "nothing is known of the machines" in verdict.comment.replace("\\", "")
+    assert fleet.typed(fleet.machines(), "snapshot", "-s", "lab", "--key", str(fleet.key), "--publish").code == 0
+    fleet.git("fetch", "-q", "origin", "swarm-snapshot")
+    assert fleet.git("ls-tree", "--name-only", "FETCH_HEAD") == "lab.snapshot", "what was pushed beside it is gone"
+
+
+def test_one_that_is_offered_of_another_fleet_is_left_out_and_said_so(fleet: Fleet) -> None:
+    from swarm_iac.review.signature import signed
+
+    fleet.change("command: tune", "command: tune --fast")
+    text = json.loads(fleet.snapshot(bent(fleet.machines(), "n2", swappiness="77")).read_bytes().partition(b"\n")[0])
+    assert not check(
+        fleet.at, "main", "change", snapshots=[signed(json.dumps(text).encode() + b"\n", fleet.key)], offered=True
+    ).ok
+    for wrong in ({"fleet": "other"}, {"stack": "prod"}, {"commit": "0" * 40}, {"at": "2100-01-01T00:00:00Z"}):
+        data = signed(json.dumps({**text, **wrong}).encode() + b"\n", fleet.key)
+        verdict = check(fleet.at, "main", "change", snapshots=[data], offered=True)
+        assert verdict.ok and "nothing is known of the machines" in verdict.comment, wrong

@@ -6,6 +6,7 @@ repository that they fetch from, over http.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -139,3 +140,30 @@ def test_at_night_the_machines_are_compared_and_nothing_else_runs(lab: tuple[Git
 
     assert jobs() == {"check", "apply"}
     assert jobs(SWARM_NIGHTLY="1") == {"nightly"}
+
+
+def test_a_snapshot_is_pushed_with_the_projects_token_and_drift_turns_the_job_red(
+    lab: tuple[GitLabWithGit, Path, str], tmp_path: Path
+) -> None:
+    """What `swarm` itself does there is tested elsewhere: here it is a script that pushes, and one machine did not answer."""
+    host, at, _ = lab
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "swarm").write_text(
+        "#!/bin/sh\nif [ $1 = drift ]; then git ls-remote -q origin; exit 1; fi\n"
+        "git push -q origin HEAD:refs/heads/swarm-snapshot && exit 4\n"
+    )
+    (programs / "swarm").chmod(0o755)
+    for name in ("ssh-key", "snapshot-key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    files = {"SWARM_SSH_KEY": "ssh-key", "SWARM_SNAPSHOT_KEY": "snapshot-key", "SWARM_KNOWN_HOSTS": "ssh-key.pub"}
+    given = {name: str(tmp_path / file) for name, file in files.items()}
+    before = len(host.asked)
+    done = run(at, host, "nightly", SWARM_NIGHTLY="1", PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", **given)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert git(host.bare, "rev-parse", "swarm-snapshot") == git(at, "rev-parse", "main")
+    said = [(path.rpartition("/")[2], who) for _, path, who in host.asked[before:]]
+    by = {name: f"Basic {base64.b64encode(f'{name}:{token}'.encode()).decode()}"
+          for name, token in (("oauth2", "a-token"), ("gitlab-ci-token", "a-job"))}  # fmt: skip
+    assert {who for path, who in said if "receive-pack" in path} == {by["oauth2"]}, said
+    assert said[-1][1] == by["gitlab-ci-token"], "for nothing else"

@@ -9,10 +9,12 @@ import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from swarm_iac.cli import toolchain
 
@@ -28,26 +30,30 @@ class Backend:
 
 
 @contextlib.contextmanager
-def postgres(at: Path) -> Iterator[Backend]:
-    """Debian's server, as an account without rights: it refuses to run as root. Its password is that of this run."""
+def postgres() -> Iterator[Backend]:
+    """Debian's server, as an account without rights: it refuses to run as root. Its password is that of this run.
+
+    Its folder is its own, where that account reaches it: pytest's belong to who runs the tests, and stay closed.
+    """
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     account = pwd.getpwnam("nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name)
-    data, word, port = at / "data", secrets.token_hex(16), _free()
-    data.mkdir(parents=True)
-    (data / "word").write_text(word)
-    for path in (at, data, data / "word"):
+    with tempfile.TemporaryDirectory(prefix="swarm-postgres-", dir="/tmp") as made:
+        yield from _postgres(Path(made), programs, account)
+
+
+def _postgres(at: Path, programs: Path, account: pwd.struct_passwd) -> Iterator[Backend]:
+    word, port = secrets.token_hex(16), _free()
+    (at / "word").write_text(word)
+    for path in (at, at / "word"):
         shutil.chown(path, account.pw_uid, account.pw_gid)
-    for above in at.parents:  # pytest's folders are its user's alone
-        if above.stat().st_uid == os.geteuid() and above != Path("/"):
-            above.chmod(above.stat().st_mode | 0o011)
 
     def run(*words: str) -> subprocess.Popen[bytes]:
-        who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        who: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
         with (at / "log").open("ab") as log:
-            return subprocess.Popen(words, cwd=data, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **who)
+            return subprocess.Popen(words, cwd=at, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **who)
 
-    cluster = data / "cluster"
-    words = ["-D", str(cluster), "-U", "fleet", "--auth=scram-sha-256", f"--pwfile={data}/word", "-N", "-E", "UTF8"]
+    cluster = at / "cluster"
+    words = ["-D", str(cluster), "-U", "fleet", "--auth=scram-sha-256", f"--pwfile={at}/word", "-N", "-E", "UTF8"]
     assert run(str(programs / "initdb"), *words).wait(120) == 0, (at / "log").read_text()
     settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
     more = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
@@ -61,8 +67,13 @@ def postgres(at: Path) -> Iterator[Backend]:
 
 
 @contextlib.contextmanager
-def s3(at: Path) -> Iterator[Backend]:
+def s3() -> Iterator[Backend]:
     """A server over a folder, with one bucket."""
+    with tempfile.TemporaryDirectory(prefix="swarm-s3-") as made:
+        yield from _s3(Path(made))
+
+
+def _s3(at: Path) -> Iterator[Backend]:
     program = toolchain.build("s3", SCRIPT, print, hint="set GOPROXY to a Go module proxy that you can reach") / "versitygw"
     (at / "data" / "fleet-state").mkdir(parents=True)
     (at / "sidecar").mkdir()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +31,10 @@ ANOTHER = two_nodes(train_0=allocation([2, 3]))
 
 
 @pytest.fixture(scope="module", params=["postgres", "s3"])
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     if shutil.which("pulumi") is None:
         pytest.fail('there is no `pulumi` on PATH: run `make setup`, or eval "$(swarm env)"', pytrace=False)
-    started = servers.postgres if request.param == "postgres" else servers.s3
-    with started(tmp_path_factory.mktemp(request.param)) as running:
+    with (servers.postgres if request.param == "postgres" else servers.s3)() as running:
         yield running
 
 
@@ -88,6 +89,24 @@ def test_who_comes_second_is_shown_who_holds_the_lock_and_changes_nothing(team: 
     assert running.returncode == 0, out
     assert team.ada.real()["n1"]["state"]["allocations"]["train-0"]["gpus"] == [0, 1], "as ada asked"
     assert set(team.serials()) == {1}
+
+
+def test_swarm_up_exits_with_4_on_a_lock_elsewhere_and_names_who_holds_it_and_since_when(team: Team) -> None:
+    """As on a lock in files: a script tells "try again" from a failure, whatever keeps the state."""
+    team.ada.tamper({"n2": {"sleep": 3}})
+    running = start(team.ada)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "swarm_iac.cli", "up", "--yes", "--skip-preview"],
+            cwd=team.bo.folder, env=team.bo.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    finally:
+        out, _ = running.communicate(timeout=60)
+    assert running.returncode == 0, out
+    assert done.returncode == 4, done.stdout + done.stderr
+    said = rf"stack dev is being changed by {re.escape(ME)} \(process {running.pid}, since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)"
+    assert re.search(said, done.stderr) and "hint: wait for it" in done.stderr, done.stderr
+    assert not any(secret in done.stdout + done.stderr for secret in team.secrets)
 
 
 def test_who_comes_after_goes_on_from_what_the_other_left(team: Team) -> None:

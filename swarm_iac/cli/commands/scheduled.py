@@ -12,8 +12,9 @@ from swarm_iac.cli.commands.apply import Stack
 from swarm_iac.cli.commands.forges import Remote, taken_environment
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.forge.opening import TOKEN
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def drift(
     json: Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Say what would become of the issue, and write nothing to the forge.")
+    ] = False,
+    detailed: Annotated[
+        bool, typer.Option(exit_codes.NAME, help="Exit 0 if no machine differs, 2 if one does, 1 otherwise.")
     ] = False,
 ) -> None:
     """Compare every machine with what was applied last, and keep one issue on the forge as long as any differs.
@@ -55,7 +59,9 @@ def drift(
     if shown:
         number = f" #{shown.number}" if shown.number else ""
         say(f"issue{number}: {'would be ' if dry_run and shown.deed.endswith('ed') else ''}{shown.deed}")
-    if any(one.differences for one in found.snapshot.nodes.values()):
+    differs = any(one.differences for one in found.snapshot.nodes.values())
+    exit_codes.tell(detailed, differs)
+    if differs:
         raise SystemExit(1)
     if found.silent:
         raise SystemExit(4)
@@ -107,6 +113,9 @@ def snapshot(
         Path | None, typer.Option("--key", help="Ed25519 key that signs it, or its public half if an ssh-agent has it.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: print it.")] = None,
+    written: Annotated[
+        Path | None, typer.Option("--from", help="Take this signed file, which an earlier run wrote, and ask no machine.")
+    ] = None,
     publish: Annotated[bool, typer.Option("--publish", help="Push it to the branch swarm-snapshot.")] = False,
     unless_current: Annotated[
         bool, typer.Option("--unless-current", help="Do nothing if one of today and of this commit is published.")
@@ -121,15 +130,19 @@ def snapshot(
     Exits with 4 if a node did not answer; the file is written all the same.
 
     Examples: swarm snapshot --key ~/.ssh/swarm-snapshot --publish; swarm snapshot --key KEY --out dev.snapshot
+    swarm snapshot --from dev.snapshot --publish
     """
     from swarm_iac.cli.merging import published
     from swarm_iac.cli.nightly import applied
     from swarm_iac.review.signature import signed
 
-    if publish and not key:
+    if publish and not key and not written:
         raise SwarmError("only what is signed is published", hint="ssh-keygen -t ed25519 -f KEY; then --key KEY")
     taken_environment()
     root, name = engine.repository(), deciding.inside(stack)
+    if written:
+        _pass_on(root, remote, name, written, publish=publish)
+        return
     if unless_current and applied.current(root, remote, name, say):
         say("the published snapshot is current")
         return
@@ -141,7 +154,7 @@ def snapshot(
     if out:
         out.write_bytes(data)
     if publish:
-        published.publish(root, remote, name, data)
+        published.publish(root, remote, name, data, found.snapshot.commit)
         say(f"published in the branch {published.BRANCH}: {len(found.snapshot.nodes)} nodes, {len(data)} bytes")
     elif not out:
         typer.echo(data, nl=False)
@@ -149,6 +162,25 @@ def snapshot(
         say(f"{node} did not answer: {why}")
     if found.silent:
         raise SystemExit(4)
+
+
+def _pass_on(root: Path, remote: str, name: str, file: Path, *, publish: bool) -> None:
+    """Publish a file that was written elsewhere. Raises Refused unless it is signed by who may, and of this stack."""
+    from swarm_iac.cli.merging import published, repository
+    from swarm_iac.review import last_known
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise SwarmError(f"{file}: {error.strerror}") from None
+    head = repository.commit(root, "HEAD")
+    found = last_known.read(data, published.signers(root, head))
+    if found.stack != name:
+        raise Refused(f"the snapshot is of the stack {found.stack}, and not of {name}")
+    if publish:
+        published.publish(root, remote, name, data, head)
+    deed = "published" if publish else "signed as the base allows"
+    say(f"{deed}: {name} at {found.commit[:12]}, {len(found.nodes)} nodes, of {found.at:%Y-%m-%d %H:%M} UTC")
 
 
 def register(app: typer.Typer) -> None:

@@ -61,7 +61,8 @@ def judged(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, t
     """
     if repository.fetched(root, remote, forge.ref(pull)) != pull.head:
         raise SwarmError("its head is moving", hint="run it again")
-    verdict = check(root, tip, pull.head, pull.author, reviewed(root, remote, forge, bot, pull), frozen=True, snapshots=known)
+    given = reviewed(root, remote, forge, bot, pull)
+    verdict = check(root, tip, pull.head, pull.author, given, frozen=True, snapshots=known, offered=True)
     return Shown(verdict.ok, f"{verdict.summary[:110]} on {tip[:16]}", verdict.comment, verdict.page.encode())
 
 

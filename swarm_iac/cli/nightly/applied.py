@@ -6,14 +6,13 @@ import datetime
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from swarm_iac.cli import engine, engine_lock
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.machines.survey import Survey, survey
 from swarm_iac.cli.merging import published, record, repository
 from swarm_iac.cli.merging.applying import alone
-from swarm_iac.errors import Retryable
-from swarm_iac.review.last_known import FleetSnapshot
+from swarm_iac.errors import Refused, Retryable
+from swarm_iac.review import last_known
 
 Say = Callable[[str], None]
 
@@ -21,12 +20,21 @@ Say = Callable[[str], None]
 def surveyed(root: Path, stack: str, say: Say) -> Survey:
     """Compare the machines with the merge that was applied last; where none is recorded, with HEAD.
 
-    Raises Retryable while a merge is being applied: then nobody knows what is meant to be on a machine.
+    Raises Retryable while a merge is being applied, or the stack is being changed by hand as far as that can be seen here: then
+    nobody knows what is meant to be on a machine.
     """
     with alone(root, wait=False):
         commit = _commit(root, stack, say)
         with repository.work_tree(root, commit) as tree:
-            return survey(root, tree, stack, commit)
+            _refuse_changing(root, stack)
+            found = survey(root, tree, stack, commit)
+            _refuse_changing(root, stack)  # it began meanwhile
+            return found
+
+
+def _refuse_changing(root: Path, stack: str) -> None:
+    if state := engine.state_folder(root):
+        engine_lock.refuse_held(state, stack)
 
 
 def _commit(root: Path, stack: str, say: Say) -> str:
@@ -44,14 +52,15 @@ def _commit(root: Path, stack: str, say: Say) -> str:
 
 
 def current(root: Path, remote: str, stack: str, say: Say) -> bool:
-    """Is what is published of what was applied last, and less than a day old? Who uses it checks its signature."""
-    found = published.of(root, remote, stack)
+    """Is what is published of what was applied last, signed, and less than a day old?"""
+    commit = _commit(root, stack, say)
+    found = published.of(root, remote, stack, commit)
     if found is None:
         return False
     try:
-        one = FleetSnapshot.model_validate_json(found.partition(b"\n")[0])
-    except ValidationError:
+        one = last_known.read(found, published.signers(root, commit))
+    except Refused:
         return False
     age = datetime.datetime.now(datetime.UTC) - one.at
     fresh = datetime.timedelta() <= age < datetime.timedelta(days=1)
-    return fresh and one.commit == _commit(root, stack, say)
+    return fresh and (one.stack, one.commit) == (stack, commit)
