@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from swarm_iac import forge
 from swarm_iac.cli.merging import published
 from swarm_iac.model.state import Observed
 from swarm_iac.review import last_known
 from swarm_iac.review.check import check
 from swarm_iac.review.last_known import Kind, NodeDifference
+from tests.cli.test_drift_issue import Kept
 from tests.cli.test_ended import answers, heard, write
 from tests.cli.typed import Ended, swarm
 
@@ -270,6 +272,20 @@ def test_a_number_in_a_command_or_variable_is_not_published_and_hardware_is_in_o
         "no interface eth0 found (ada there)",
     ):
         assert made("hardware", words, "hardware") == "(not published)", words
+
+
+def test_with_a_forge_nothing_is_printed_that_is_not_published(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs as a job then, whose log others read."""
+    monkeypatch.setattr(forge, "opened", lambda _: Kept())
+    seen = edited(fleet.machines(), "n1", "fine-0", command="train --token hunter2") | {
+        "n2": Observed(node="n2", error="10.1.2.3")
+    }
+    for words in (("drift", "-s", "lab", "--json"), ("drift", "-s", "lab"), ("snapshot", "-s", "lab")):
+        monkeypatch.setenv("SWARM_FORGE_TOKEN", "x")  # a command takes it out of its environment
+        ended = fleet.typed(seen, *words)
+        assert "hunter2" not in ended.out + ended.err and "10.1.2.3" not in ended.out + ended.err, words
+        assert "unit.command" in ended.out and "n2" in ended.out + ended.err, words
+    assert "hunter2" in fleet.typed(seen, "drift", "-s", "lab").out, "an operator sees it"
 
 
 def test_an_error_of_a_node_is_not_published(fleet: Fleet) -> None:

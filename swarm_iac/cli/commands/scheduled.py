@@ -37,8 +37,8 @@ def drift(
     """Compare every machine with what was applied last, and keep one issue on the forge as long as any differs.
 
     With SWARM_FORGE_TOKEN set (docs/forges.md), one issue is opened, edited in place while it lasts, and closed after. It
-    has since when each value differs; values that not everyone may read are left out. Without a forge the differences are
-    printed only. A node that does not answer is no drift. Changes no machine.
+    has since when each value differs; values that not everyone may read are left out, and are not printed either, since others
+    read the log of a job. Without a forge everything is printed. A node that does not answer is no drift. Changes no machine.
 
     Exits with 1 if a machine differs, with 4 if none does and one did not answer.
 
@@ -51,7 +51,8 @@ def drift(
     environment = taken_environment()
     forge = opened(environment) if environment.get(TOKEN) else None
     found = surveyed(engine.repository(), deciding.inside(stack), say)
-    shown = drift_issue.show(forge, found.published, dry=dry_run) if forge else None
+    found = found.published() if forge else found
+    shown = drift_issue.show(forge, found.snapshot, dry=dry_run) if forge else None
     if json:
         show_json(_document(found, shown))
     else:
@@ -69,11 +70,11 @@ def drift(
 
 def _rows(found: Survey, shown: IssueShown | None) -> list[dict[str, Any]]:
     from swarm_iac.cli.nightly.drift_issue import key, moment
-    from swarm_iac.review.last_known import published, rows
+    from swarm_iac.review.last_known import rows
 
     answer = []
     for node, one in rows(found.snapshot.nodes):
-        since = shown.since.get(node, {}).get(key(published(one))) if shown else None
+        since = shown.since.get(node, {}).get(key(one)) if shown else None
         answer.append({"node": node, **one.model_dump(mode="json"), "since": None if since is None else moment(since)})
     return answer
 
@@ -146,8 +147,8 @@ def snapshot(
     if unless_current and applied.current(root, remote, name, say):
         say("the published snapshot is current")
         return
-    found = applied.surveyed(root, name, say)
-    text = found.published.text()
+    found = applied.surveyed(root, name, say).published()
+    text = found.snapshot.text()
     data = signed(text, key.expanduser()) if key else text
     if not key:
         say("it is not signed, so no check takes it: --key FILE")
@@ -158,8 +159,8 @@ def snapshot(
         say(f"published in the branch {published.BRANCH}: {len(found.snapshot.nodes)} nodes, {len(data)} bytes")
     elif not out:
         typer.echo(data, nl=False)
-    for node, why in found.silent.items():
-        say(f"{node} did not answer: {why}")
+    for node in found.silent:
+        say(f"{node} did not answer")
     if found.silent:
         raise SystemExit(4)
 

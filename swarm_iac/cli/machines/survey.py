@@ -19,7 +19,7 @@ from swarm_iac.plan.state.completion import came_to_end
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.reconcile import Reconciliation, Target, Transition
-from swarm_iac.review.last_known import FleetSnapshot, Health, NodeDifference, NodeReport, published, shown
+from swarm_iac.review.last_known import HIDDEN, FleetSnapshot, Health, NodeDifference, NodeReport, published, shown
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Survey:
     silent: Mapping[str, str]
     unverified: Mapping[str, tuple[str, ...]]
 
-    @property
-    def published(self) -> FleetSnapshot:
-        """The same as everyone may read it who may open a pull request."""
+    def published(self) -> Survey:
+        """The same as everyone may read it who may open a pull request, or see the log of a job."""
         nodes = {
             name: one.model_copy(update={"differences": tuple(map(published, one.differences))})
             for name, one in self.snapshot.nodes.items()
         }
-        return self.snapshot.model_copy(update={"nodes": nodes})
+        snapshot = self.snapshot.model_copy(update={"nodes": nodes})
+        return Survey(snapshot, dict.fromkeys(self.silent, HIDDEN), dict.fromkeys(self.unverified, (HIDDEN,)))
 
 
 def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:

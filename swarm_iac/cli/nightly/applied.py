@@ -20,21 +20,23 @@ Say = Callable[[str], None]
 def surveyed(root: Path, stack: str, say: Say) -> Survey:
     """Compare the machines with the merge that was applied last; where none is recorded, with HEAD.
 
-    Raises Retryable while a merge is being applied, or the stack is being changed by hand as far as that can be seen here: then
-    nobody knows what is meant to be on a machine.
+    Raises Retryable while a merge is being applied, here or elsewhere, or the stack is being changed by hand as far as that can
+    be seen here: then nobody knows what is meant to be on a machine.
     """
     with alone(root, wait=False):
-        commit = _commit(root, stack, say)
+        commit = _unchanging(root, stack, say)
         with repository.work_tree(root, commit) as tree:
-            _refuse_changing(root, stack)
             found = survey(root, tree, stack, commit)
-            _refuse_changing(root, stack)  # it began meanwhile
-            return found
+        if _unchanging(root, stack, lambda _: None) != commit:
+            raise Retryable("a merge was applied meanwhile", after=60, hint="run it again")
+        return found
 
 
-def _refuse_changing(root: Path, stack: str) -> None:
+def _unchanging(root: Path, stack: str, say: Say) -> str:
+    """The commit that was applied last. Raises Retryable while the stack is being changed."""
     if state := engine.state_folder(root):
         engine_lock.refuse_held(state, stack)
+    return _commit(root, stack, say)
 
 
 def _commit(root: Path, stack: str, say: Say) -> str:
