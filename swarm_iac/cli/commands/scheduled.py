@@ -158,7 +158,7 @@ def snapshot(
         published.publish(root, remote, name, data, found.snapshot.commit)
         say(f"published in the branch {published.BRANCH}: {len(found.snapshot.nodes)} nodes, {len(data)} bytes")
     elif not out:
-        typer.echo(data, nl=False)
+        typer.echo(data.decode(), nl=False)
     for node in found.silent:
         say(f"{node} did not answer")
     if found.silent:
