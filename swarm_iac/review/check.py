@@ -67,7 +67,7 @@ def check(
 
     `author`: account of who asks; `approvals`: those that were given, the last of each person last; `frozen`: refuse a stale
     lock, as SWARM_FROZEN does; `snapshots`: files of the last known state, which add refusals and take none away. One that is
-    not verified, or of something else, is refused; of those that a branch `offered` it is left out, and said so: whoever may
+    not verified, or of something else, is refused; of those that a branch `offered` it is left out, and said so: who may
     push there could else hold every check. Nothing of the head is run or checked out; rights and default limits are those of
     the base.
     Raises SwarmError where it cannot be judged, as where a commit is missing.
