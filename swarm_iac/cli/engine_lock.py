@@ -24,6 +24,7 @@ from swarm_iac.run_options import RunOptions
 Say = Callable[[str], None]
 #: How the engine says that another run has a lock, and whose each is: ADDRESS: created by USER@HOST (pid 7) at TIME.
 _HELD = re.compile(r"^error: the stack is currently locked by [0-9]+ lock\(s\)", re.MULTILINE)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _HOLDER = re.compile(r": created by (\S{0,80})@(\S{0,255}) \(pid ([0-9]{1,9})\) at (\S{1,40})$", re.MULTILINE)
 
 
@@ -92,6 +93,7 @@ def refuse_held(state: Path, stack: str) -> None:
 
 def refuse_said(text: str, stack: str) -> None:
     """Raises Retryable if the engine wrote that another run has the lock, naming that run as far as it says."""
+    text = _COLOURS.sub("", text)
     said = _HELD.search(text)
     found = _HOLDER.search(text, said.end()) if said else None
     if found:

@@ -303,7 +303,7 @@ def test_it_is_published_in_a_branch_that_a_check_reads(fleet: Fleet) -> None:
     assert data == published.of(fleet.at, "origin", "lab", base)
     ended = fleet.typed(fleet.machines(), *words, "--unless-current")
     assert "is current" in ended.err
-    published.publish(fleet.at, "origin", "lab", data.replace(b'"lab"', b'"lub"'), base)
+    published.publish(fleet.at, "origin", "lab", data.replace(b'"n1"', b'"n3"'), base)
     assert "published in" in fleet.typed(fleet.machines(), *words, "--unless-current").err, "not signed so"
     (fleet.at / "stacks" / "other.yaml").write_text("fleet: other\n")
     base = fleet.commit()

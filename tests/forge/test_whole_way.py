@@ -173,7 +173,7 @@ def test_a_published_snapshot_is_read_by_the_check_and_may_turn_it_red(lab: Lab,
         nodes = {f"gpu-0{i}": report for i in (1, 2, 3)}
         now = datetime.datetime.now(datetime.UTC)
         shot = FleetSnapshot(stack="dev", fleet="dev", commit=base, at=now, nodes=nodes)
-        published.publish(host, "origin", "dev", signed(shot.text(), key))
+        published.publish(host, "origin", "dev", signed(shot.text(), key), base)
         done = swarm(lab, host, "pr", "post", str(number))
         assert done.returncode == code, done.stdout + done.stderr
         assert word in ours(lab, number)[1].replace("\\", "")
