@@ -41,7 +41,8 @@ _PUBLIC = re.compile(
     r'settings\.[a-z_.]+(\["[a-z0-9_.]+"\])?|gpus\[[0-9]+\]\.[a-z_]+|interface|disk|agent'
     r'|allocations\["[a-z0-9-]+"\]\.(slice|bandwidth)\.[a-z_]+|allocations\["[a-z0-9-]+"\]\.gpus'
 )
-_PLAIN = re.compile(r"[A-Za-z0-9_.,:/\[\] -]{0,80}")
+#: One word, or numbers: no sentence that a node might write there.
+_PLAIN = re.compile(r"[A-Za-z0-9_.,/-]{0,40}|\[?[0-9., \t-]{0,80}\]?")
 _MODEL = f"(?:{'|'.join(map(re.escape, GPU_MEMORY))})"
 _COUNT = rf"[0-9.]{{1,9}}(?: x {_MODEL}| GB| CPUs| NUMA nodes| of memory){{0,2}}"
 _PART = rf"(?:no GPU|{_COUNT}(?: and {_COUNT})*) found, {_COUNT}(?:\|{_MODEL})* declared"

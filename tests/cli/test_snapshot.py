@@ -264,6 +264,11 @@ def test_a_number_in_a_command_or_variable_is_not_published_and_hardware_is_in_o
         made(f'{unit}.env["PIN"]', "4711") == made(f"{unit}.command", "4711") == made(f"{unit}.user", "1") == "(not published)"
     )
     assert made(f"{unit}.active", "True") == "True" and made('allocations["fine-0"].slice.memory_max', "4711") == "4711"
+    assert (
+        made("settings.governor", "powersave") == "powersave"
+        and made("settings.governor", "mail ada at x") == "(not published)"
+    )
+    assert made('settings.sysctl["net.ipv4.tcp_rmem"]', "4096\t131072\t6291456") == "4096\t131072\t6291456"
     said = "3 x H100 and 1 x L40S found, 4 x H100|A100 declared, 12 CPUs found, 16 declared"
     assert made("hardware", said, "hardware") == said
     for words in (
