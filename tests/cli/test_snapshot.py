@@ -13,6 +13,7 @@ import pytest
 
 from swarm_iac import forge
 from swarm_iac.cli.merging import published
+from swarm_iac.errors import Retryable
 from swarm_iac.model.state import Observed
 from swarm_iac.review import last_known
 from swarm_iac.review.check import check
@@ -291,6 +292,18 @@ def test_with_a_forge_nothing_is_printed_that_is_not_published(fleet: Fleet, mon
         assert "hunter2" not in ended.out + ended.err and "10.1.2.3" not in ended.out + ended.err, words
         assert "unit.command" in ended.out and "n2" in ended.out + ended.err, words
     assert "hunter2" in fleet.typed(seen, "drift", "-s", "lab").out, "an operator sees it"
+
+
+def test_a_forge_that_is_away_costs_no_answer(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Kept):
+        def me(self) -> str:
+            raise Retryable("the forge did not answer", after=60)
+
+    monkeypatch.setattr(forge, "opened", lambda _: Away())
+    monkeypatch.setenv("SWARM_FORGE_TOKEN", "x")
+    ended = fleet.typed(bent(fleet.machines(), "n1", swappiness="77"), "drift", "-s", "lab", "--json")
+    assert ended.code == 4 and "did not answer" in ended.err
+    assert json.loads(ended.out)["differences"][0]["found"] == "77"
 
 
 def test_an_error_of_a_node_is_not_published(fleet: Fleet) -> None:

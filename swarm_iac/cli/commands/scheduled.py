@@ -52,7 +52,12 @@ def drift(
     forge = opened(environment) if environment.get(TOKEN) else None
     found = surveyed(engine.repository(), deciding.inside(stack), say)
     found = found.published() if forge else found
-    shown = drift_issue.show(forge, found.snapshot, dry=dry_run) if forge else None
+    shown: IssueShown | None = None
+    failed: SwarmError | None = None
+    try:
+        shown = drift_issue.show(forge, found.snapshot, dry=dry_run) if forge else None
+    except SwarmError as error:  # the forge is away: what was found is printed all the same
+        failed = error
     if json:
         show_json(_document(found, shown))
     else:
@@ -60,6 +65,8 @@ def drift(
     if shown:
         number = f" #{shown.number}" if shown.number else ""
         say(f"issue{number}: {'would be ' if dry_run and shown.deed.endswith('ed') else ''}{shown.deed}")
+    if failed:
+        raise failed
     differs = any(one.differences for one in found.snapshot.nodes.values())
     exit_codes.tell(detailed, differs)
     if differs:
@@ -90,7 +97,7 @@ def _document(found: Survey, shown: IssueShown | None) -> dict[str, Any]:
         "unreachable": dict(found.silent),
         "unverified": {node: list(words) for node, words in found.unverified.items()},
         "issue": shown.number if shown else None,
-        "deed": shown.deed if shown else "no forge",
+        "deed": shown.deed if shown else "none",
     }
 
 
