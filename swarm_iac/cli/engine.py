@@ -8,6 +8,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -93,8 +94,10 @@ def pulumi(
     Raises Retryable if it would change the stack while another run does.
     """
     variables = {**ensure_stack(root, stack, say), **(more or {}), RUN: secrets.token_hex(16)}
-    if arguments[0] in _CHANGING and (state := state_folder(root)):
+    elsewhere = arguments[0] in _CHANGING
+    if elsewhere and (state := state_folder(root)):
         engine_lock.refuse_held(state, stack)
+        elsewhere = False
     words, pipe = ["pulumi", *arguments, "--stack", stack], subprocess.PIPE if capture else None
     interrupt.begun()
     with subprocess.Popen(
@@ -103,19 +106,40 @@ def pulumi(
         env=variables,
         text=True,
         stdout=pipe,
-        stderr=pipe,
+        stderr=subprocess.PIPE if elsewhere else pipe,
         executable=str(Path(require_pulumi(say)) / "pulumi"),
     ) as process:
         process_identity.note(process.pid, RunOptions.of(variables).state_home)
         try:
-            out, err = process.communicate()
+            out, err = (None, _passed_on(process)) if elsewhere and not capture else process.communicate()
         except BaseException:
             process.kill()
             end_language_hosts(variables[RUN])
             raise
     if process.returncode < 0:
         end_language_hosts(variables[RUN])
+    if process.returncode and elsewhere:
+        engine_lock.refuse_said(err or "", stack)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def _passed_on(process: subprocess.Popen[str]) -> str:
+    """Wait for the engine, whose stderr is shown at once; the end of that. Only there it says who has a lock elsewhere."""
+    kept = bytearray()
+
+    def pass_on(file: int) -> None:
+        while part := os.read(file, 1 << 16):
+            sys.stderr.buffer.write(part)
+            sys.stderr.flush()
+            kept.extend(part)
+            del kept[: -(1 << 16)]
+
+    assert process.stderr
+    reader = threading.Thread(target=pass_on, args=(process.stderr.fileno(),), daemon=True)
+    reader.start()
+    process.wait()
+    reader.join(5)  # what outlives the engine and still holds its stderr must not hold us
+    return kept.decode(errors="replace")
 
 
 def end_language_hosts(run: str) -> None:

@@ -36,6 +36,8 @@ _FORGES = {
         "gitea-workflow.yaml": ".gitea/workflows/stack-file.yaml",
         "swarm-bot.service": "ci/swarm-bot.service",
         "swarm-bot.timer": "ci/swarm-bot.timer",
+        "swarm-nightly.service": "ci/swarm-nightly.service",
+        "swarm-nightly.timer": "ci/swarm-nightly.timer",
     },
     "gitlab": {"gitlab-ci.yaml": ".gitlab-ci.yml"},
 }

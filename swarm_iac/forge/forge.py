@@ -5,6 +5,7 @@
     comment         found by its marker, edited in place
     status          for exactly one commit, and who set it
     attachment      a file beside the comment, where the forge takes one
+    issue           opened, found by who wrote it, edited in place, closed with a word
 
 Everything that a forge answers was written by others. Names of accounts and commits are checked here; a text of a person
 (a title, the body of a comment) is returned only where a marker is looked for, and is never evaluated.
@@ -67,6 +68,14 @@ class Comment(Value):
     """One comment. `by`: None if the account is gone."""
 
     id: int
+    by: Login | None
+    body: str
+
+
+class Issue(Value):
+    """An open issue. `by`: None if the account is gone."""
+
+    number: int = Field(ge=1)
     by: Login | None
     body: str
 
@@ -135,4 +144,20 @@ class Forge(Protocol):
 
     def attach(self, pull: PullRequest, name: str, data: bytes) -> str | None:
         """Where a file beside the pull request can be read; None if the forge's interface takes none."""
+        ...
+
+    def issues(self, by: str) -> tuple[Issue, ...]:
+        """The open issues that this account wrote, oldest first; no pull request is one."""
+        ...
+
+    def open_issue(self, title: str, body: str) -> Issue:
+        """Write one."""
+        ...
+
+    def edit_issue(self, issue: Issue, body: str) -> None:
+        """Replace the text of one's own."""
+        ...
+
+    def close_issue(self, issue: Issue, word: str) -> None:
+        """Close one's own, with a comment that says why."""
         ...

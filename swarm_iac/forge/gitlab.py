@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pydantic import AwareDatetime, Field
 
-from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Login, PullRequest, State, Status
+from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Issue, Login, PullRequest, State, Status
 from swarm_iac.forge.web import Reply, Web, form
 
 #: Of GitLab, and ours. What we do not know is no success.
@@ -60,6 +60,12 @@ class _Version(Reply):
     id: int
     head_commit_sha: Commit
     created_at: AwareDatetime
+
+
+class _Issue(Reply):
+    iid: int = Field(ge=1)
+    author: _User | None = None
+    description: str | None = None
 
 
 class _Status(Reply):
@@ -163,6 +169,28 @@ class GitLab:
         found = self._web.once("POST", f"{self._at}/uploads", body, kind)
         return self._root + self._web.checked(f"{self._at}/uploads", _Upload, found).full_path
 
+    def issues(self, by: str) -> tuple[Issue, ...]:
+        """See Forge."""
+        found = self._web.all(f"{self._at}/issues", _Issue, state="opened", author_username=by, scope="all")
+        ours = (_issue(one) for one in found)
+        return tuple(sorted((one for one in ours if one.by and one.by.lower() == by.lower()), key=lambda one: one.number))
+
+    def open_issue(self, title: str, body: str) -> Issue:
+        """See Forge."""
+        path = f"{self._at}/issues"
+        sent = self._web.send("POST", path, title=title, description=without_commands(body))
+        return _issue(self._web.checked(path, _Issue, sent))
+
+    def edit_issue(self, issue: Issue, body: str) -> None:
+        """See Forge."""
+        path = f"{self._at}/issues/{issue.number}"
+        self._web.send("PUT", path, again=True, description=without_commands(body))
+
+    def close_issue(self, issue: Issue, word: str) -> None:
+        """See Forge."""
+        self._web.send("POST", f"{self._at}/issues/{issue.number}/notes", body=without_commands(word))
+        self._web.send("PUT", f"{self._at}/issues/{issue.number}", again=True, state_event="close")
+
     def _of(self, number: int) -> str:
         return f"{self._at}/merge_requests/{number}"
 
@@ -183,3 +211,7 @@ def _pull(one: _Pull) -> PullRequest:
         fork=one.source_project_id != one.target_project_id, open=one.state == "opened",
         merged=merged if one.state == "merged" else None,
     )  # fmt: skip
+
+
+def _issue(one: _Issue) -> Issue:
+    return Issue(number=one.iid, by=one.author.username if one.author else None, body=one.description or "")

@@ -11,18 +11,22 @@ from pathlib import Path
 
 from pydantic import Field
 
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model.base import Value
 from swarm_iac.printable import printable
-from swarm_iac.review import judgement
+from swarm_iac.review import judgement, last_known
 from swarm_iac.review.approvals import Approval, Dismissed, standing
 from swarm_iac.review.comment import Review, comment
 from swarm_iac.review.commits import Commits, Entry, MergeConflict, opened
 from swarm_iac.review.consequences import Consequences
 from swarm_iac.review.effect import Effect, StackEffect
 from swarm_iac.review.judgement import Need, People
+from swarm_iac.review.last_known import FleetSnapshot
 from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
 from swarm_iac.run_options import RunOptions
+
+#: Rows of machines that differ which a refusal names.
+MOST_ROWS = 10
 
 
 class Verdict(Value):
@@ -43,30 +47,36 @@ class Verdict(Value):
 
 @dataclass
 class _Found:
-    """What is learnt on the way. `frozen`: nothing is decided again."""
+    """What is learnt on the way. `frozen`: nothing is decided again. `offered`: snapshots that cannot be used are notes."""
 
     frozen: bool
+    offered: bool = False
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stacks: list[StackEffect] = field(default_factory=list)
     consequences: list[Consequences] = field(default_factory=list)
     people: dict[str, People] = field(default_factory=dict)
+    snapshots: dict[str, FleetSnapshot] = field(default_factory=dict)
 
 
 def check(
     repository: Path, base: str, head: str, author: str | None = None, approvals: Sequence[Approval] = (), *,
-    frozen: bool = False,
+    frozen: bool = False, snapshots: Sequence[bytes] = (), offered: bool = False,
 ) -> Verdict:  # fmt: skip
     """Judge what merging the commit `head` into `base` would do, on the merged result.
 
     `author`: account of who asks; `approvals`: those that were given, the last of each person last; `frozen`: refuse a stale
-    lock, as SWARM_FROZEN does. Nothing of the head is run or checked out; rights and default limits are those of the base.
+    lock, as SWARM_FROZEN does; `snapshots`: files of the last known state, which add refusals and take none away. One that is
+    not verified, or of something else, is refused; of those that a branch `offered` it is left out, and said so: who may
+    push there could else hold every check. Nothing of the head is run or checked out; rights and default limits are those of
+    the base.
     Raises SwarmError where it cannot be judged, as where a commit is missing.
     """
-    found = _Found(frozen or RunOptions.of(os.environ).frozen)
+    found = _Found(frozen or RunOptions.of(os.environ).frozen, offered)
     effect = Effect()
     with opened(repository, base, head) as commits, tempfile.TemporaryDirectory(prefix="swarm-pr-") as made:
         tree = commits.merged()
+        _read(commits, snapshots, found)
         if isinstance(tree, MergeConflict):
             found.refused.append(_conflict(tree, base))
         else:
@@ -94,6 +104,12 @@ def _effect(commits: Commits, tree: str, folder: Path, author: str | None, found
                 found.people[name] = who
             else:
                 found.notes.append(f"{name} has no `rights`: everyone who can merge may change everything in it")
+    for name, snapshot in tuple(found.snapshots.items()):
+        try:
+            found.notes.append(_known(snapshot, base.get(name), commits))
+        except Refused as refused:
+            _left_out(found, refused)
+            del found.snapshots[name]
     for name, who in found.people.items():
         if author and not who.author:
             found.notes.append(f"{printable(author)[:80]} is the account of no user of {name}")
@@ -137,9 +153,64 @@ def _stack(
         effect = one.effect().model_copy(update={"values": values})
         found.stacks.append(effect)
         found.consequences.append(one)
+        _against(found.snapshots.get(then.name), one, found)
     except SwarmError as error:
         found.refused.append(str(error))
         found.stacks.append(StackEffect(stack=then.name, values=values))
+
+
+def _read(commits: Commits, files: Sequence[bytes], found: _Found) -> None:
+    """Snapshots by stack. Raises Refused for any that no signer of the base signed, or of no commit of the base."""
+    entry = commits.entry(commits.base, last_known.SIGNERS) if files else None
+    allowed = commits.read(entry) if entry else None
+    for data in files:
+        try:
+            one = last_known.read(data, allowed)
+            if not commits.has(one.commit):
+                raise Refused(f"the snapshot is of {one.commit[:12]}, which is not in the base", hint="it is of another branch")
+            if one.stack in found.snapshots:
+                raise Refused(f"two snapshots are of the stack {one.stack}", hint="name one for each stack")
+            found.snapshots[one.stack] = one
+        except Refused as refused:
+            _left_out(found, refused)
+
+
+def _left_out(found: _Found, refused: Refused) -> None:
+    """Raises it, unless it was merely offered."""
+    if not found.offered:
+        raise refused
+    found.notes.append(f"nothing is known of the machines by what is published: {refused.message}")
+
+
+def _known(snapshot: FleetSnapshot, base: CommittedStack | None, commits: Commits) -> str:
+    """One line about a snapshot, which says its age. Raises Refused if it is of another fleet."""
+    fleet = base.loaded.stack.fleet if base else ""
+    if snapshot.fleet != fleet:
+        what = f"the fleet of {snapshot.stack} is {fleet}" if fleet else f"the base has no stack {snapshot.stack}"
+        raise Refused(f"the snapshot is of the fleet {snapshot.fleet}, and {what}")
+    old = last_known.age(snapshot, datetime.datetime.now(datetime.UTC))
+    behind = "" if snapshot.commit == commits.base else ", an earlier commit than the base"
+    silent = len(last_known.silent(snapshot))
+    return (
+        f"machines of {snapshot.stack}: as last seen {old} ago, at {snapshot.commit[:12]}{behind}; {len(snapshot.nodes)} nodes"
+        + (f", of which {silent} did not answer" if silent else "")
+    )
+
+
+def _against(snapshot: FleetSnapshot | None, one: Consequences, found: _Found) -> None:
+    """What the machines, as they were last seen, have against it: apply would refuse it, and hold what is merged after it."""
+    if snapshot is None:
+        return
+    steps = one.plan.steps
+    rows = tuple(last_known.in_the_way(snapshot, steps))
+    if rows:
+        more = [f"… and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
+        text = "\n".join(f"  {row}" for row in (*rows[:MOST_ROWS], *more))
+        found.refused.append(
+            f"the machines of {snapshot.stack} differ where this acts, and `swarm pr apply` would refuse it:\n{text}\n"
+            "  hint: an operator runs `swarm up` on the base, then `swarm snapshot` again"
+        )
+    found.notes += last_known.notes(snapshot, steps, (each.workload for each in one.now.placement.waiting()))
 
 
 def _conflict(tree: MergeConflict, base: str) -> str:

@@ -68,6 +68,11 @@ class Commits:
             return tree
         return MergeConflict(tuple(sorted({name for name in names if name})))
 
+    def has(self, commit: str) -> bool:
+        """Is this commit the base, or one that it was made from?"""
+        words = ("--git-dir", str(self.folder), "merge-base", "--is-ancestor", commit, self.base)
+        return _asked(words, _environment(self.objects), (0, 1, 128)).returncode == 0
+
     def stacks(self, tree: str) -> dict[str, Entry]:
         """What lies in stacks/ of a tree, by name: not deeper."""
         found = self._run("ls-tree", "-z", tree, "stacks/")

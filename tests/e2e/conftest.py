@@ -13,12 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from swarm_iac import assets
 from swarm_iac.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from tests.e2e.operated import Operated
 
 sys.path.insert(0, str(assets.playbooks() / "module_utils"))
 BASE_PORT = int(os.environ.get("SWARM_E2E_PORT", "2400"))
@@ -165,3 +168,11 @@ def restored(fleet: Fleet) -> Iterator[Fleet]:
     finally:
         fleet.stack.write_text(before)
         fleet.swarm("up", "--yes", "--skip-preview").ok()
+
+
+@pytest.fixture(scope="module")
+def operated(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
+    from tests.e2e.operated import operating
+
+    with operating(fleet, tmp_path_factory.mktemp("forge")) as one:
+        yield one

@@ -165,3 +165,28 @@ def test_github_an_answer_that_no_github_gives_is_refused_by_name(github: tuple[
     host.answers["GET /repos/fleet/lab/pulls/12"]["number"] = 0
     with pytest.raises(Refused, match="number"):
         forge.pull(12)
+
+
+def test_github_issues(github: tuple[Recorded, GitHub]) -> None:
+    host, forge = github
+    found = forge.issues("swarm-bot")
+    assert [(one.number, one.body) for one in found] == [(1340, ""), (1347, "ours")], "no pull request, nobody else's"
+    assert forge.open_issue("t", "b").number == 1349
+    forge.edit_issue(found[1], "c")
+    forge.close_issue(found[1], "well")
+    assert host.sent("PATCH") == ["/repos/fleet/lab/issues/1347"] * 2
+    assert host.sent("POST")[-1] == "/repos/fleet/lab/issues/1347/comments"
+    assert json.loads(host.bodies[-1]) == {"state": "closed"}
+
+
+def test_gitlab_issues_and_no_line_of_one_is_a_command(gitlab: tuple[Recorded, GitLab]) -> None:
+    host, forge = gitlab
+    found = forge.issues("swarm-bot")
+    assert [(one.number, one.body) for one in found] == [(4, ""), (5, "ours")]
+    assert forge.open_issue("t", "a\n/close").number == 6
+    assert json.loads(host.bodies[-1]) == {"title": "t", "description": "a\n&#47;close"}
+    forge.edit_issue(found[1], "/assign @all")
+    assert json.loads(host.bodies[-1]) == {"description": "&#47;assign @all"}
+    forge.close_issue(found[1], "/reopen")
+    assert [json.loads(body) for body in host.bodies[-2:]] == [{"body": "&#47;reopen"}, {"state_event": "close"}]
+    assert host.sent("PUT") == ["/api/v4/projects/fleet%2Flab/issues/5"] * 2

@@ -26,12 +26,13 @@ class Host:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str | None]] = []
+        self.bodies: list[bytes] = []
         self.reply: Callable[[str], Raw] = lambda _: (200, {}, b"{}")
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                outer.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 outer.asked.append((self.command, self.path, self.headers.get("Authorization")))
                 status, headers, body = outer.reply(self.path)
                 self.send_response(status)

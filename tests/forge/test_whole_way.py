@@ -153,3 +153,29 @@ def test_a_red_pull_request_is_not_merged_and_says_who_can_approve(lab: Lab, hos
     assert status and status.state == "failure"
     assert not canary.exists()
     assert (host / "__main__.py").read_text() != (fork.at / "__main__.py").read_text()
+
+
+def test_a_published_snapshot_is_read_by_the_check_and_may_turn_it_red(lab: Lab, host: Path, tmp_path: Path) -> None:
+    import datetime
+
+    from swarm_iac.cli.merging import published
+    from swarm_iac.review.last_known import FleetSnapshot, NodeDifference, NodeReport
+    from swarm_iac.review.signature import signed
+
+    ada, key = lab.people["ada"], tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    lab.server.admin.ask("DELETE", f"/repos/{lab.repository}/branch_protections/main")
+    ada.begin("main")
+    base = ada.push("main", {"policies/allowed_signers": f"swarm-snapshot {key.with_suffix('.pub').read_text()}"})
+    number, head = change(ada, "grow", "memory: 300 MB", "memory: 320 MB")
+    node = NodeReport(differences=(NodeDifference(what='settings.sysctl["vm.swappiness"]', wanted="10", found="77"),))
+    for report, code, word in ((NodeReport(), 0, "as last seen 0 min ago"), (node, 3, "is 77 and should be 10")):
+        nodes = {f"gpu-0{i}": report for i in (1, 2, 3)}
+        now = datetime.datetime.now(datetime.UTC)
+        shot = FleetSnapshot(stack="dev", fleet="dev", commit=base, at=now, nodes=nodes)
+        published.publish(host, "origin", "dev", signed(shot.text(), key), base)
+        done = swarm(lab, host, "pr", "post", str(number))
+        assert done.returncode == code, done.stdout + done.stderr
+        assert word in ours(lab, number)[1].replace("\\", "")
+    status = lab.status(head, "swarm")
+    assert status and status.state == "failure"

@@ -102,6 +102,20 @@ def test_a_process_that_ended_and_was_not_waited_for_holds_nothing(tmp_path: Pat
     child.wait()
 
 
+def test_what_the_engine_says_of_a_lock_elsewhere_is_understood_in_colour_too() -> None:
+    told = (
+        "\x1b[38;5;1merror: \x1b[0mthe stack is currently locked by 1 lock(s). Either wait for the other process(es) to end or "
+        "delete the lock file with `pulumi cancel`.\n  s3://b/.pulumi/locks/organization/lab/dev/1b2c.json: "
+        "created by ada@elsewhere (pid 3577) at 2026-11-21T19:00:00Z\x1b[0m\n"
+    )
+    with pytest.raises(Retryable) as caught:
+        engine_lock.refuse_said(told, "dev")
+    assert "ada@elsewhere (process 3577, since 2026-11-21" in str(caught.value) and "pulumi cancel" in caught.value.hint
+    with pytest.raises(Retryable, match="by another run"):
+        engine_lock.refuse_said(told.partition("\n")[0], "dev")
+    engine_lock.refuse_said("error: update failed\n  fleet: the stack is currently locked by 1 lock(s)", "dev")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"hostname": "h"}'])
 def test_a_lock_that_cannot_be_read_is_left_to_the_engine(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, 1, "h", "")

@@ -35,7 +35,7 @@ def post(
     """
     from swarm_iac.cli.merging.verdicts import post_all
 
-    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), _environment(), say)
+    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), taken_environment(), say)
     raise SystemExit(0 if green or not numbers else 3)
 
 
@@ -63,10 +63,10 @@ def apply(
     """
     from swarm_iac.cli.merging.verdicts import apply_merges
 
-    apply_merges(engine.repository(), stack, merge, since, allow_stop, (remote, base), _environment(), say)
+    apply_merges(engine.repository(), stack, merge, since, allow_stop, (remote, base), taken_environment(), say)
 
 
-def _environment() -> Mapping[str, str]:
+def taken_environment() -> Mapping[str, str]:
     """The environment as it is, and from here on without the token: no program that is started needs it."""
     found = dict(os.environ)
     os.environ.pop(TOKEN, None)

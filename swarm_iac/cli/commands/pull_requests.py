@@ -27,6 +27,10 @@ def check(
     approvals: Annotated[
         Path | None, typer.Option("--approvals", help="JSON: a list of {who, commit, base, effect}, in order.")
     ] = None,
+    snapshot: Annotated[
+        list[Path] | None,
+        typer.Option("--snapshot", help="What `swarm snapshot` wrote of the machines, one for each stack."),
+    ] = None,
     json: Json = False,
     comment: Annotated[Path | None, typer.Option("--comment", help="Also write the comment, as Markdown.")] = None,
     page: Annotated[Path | None, typer.Option("--page", help="Also write it with every row, as Markdown.")] = None,
@@ -35,13 +39,15 @@ def check(
     """Show what merging one commit into another would do, and who has to approve. Asks no machine and no forge.
 
     The merged result is judged, by the rights and default limits of the base. Nothing of the head is run or checked out.
-    Exits with 3 if it is refused or approvals are missing. With SWARM_FROZEN=1 a stale lock is refused.
+    Exits with 3 if it is refused or approvals are missing. With SWARM_FROZEN=1 a stale lock is refused. A snapshot that nobody
+    signed whom the base allows, or of another fleet, is refused; a good one adds what machines have against it.
 
-    Example: swarm pr check --base origin/main --head HEAD --author bo
+    Examples: swarm pr check --base origin/main --head HEAD --author bo
+    git show origin/swarm-snapshot:dev.snapshot > dev.snapshot; swarm pr check --base origin/main --snapshot dev.snapshot
     """
     from swarm_iac.review.check import check as judged
 
-    verdict = judged(repository, base, head, author or None, _approvals(approvals))
+    verdict = judged(repository, base, head, author or None, _approvals(approvals), snapshots=_snapshots(snapshot))
     for file, text in ((comment, verdict.comment), (page, verdict.page or verdict.comment)):
         if file:
             file.write_text(text)
@@ -51,6 +57,13 @@ def check(
         typer.echo(verdict.comment, nl=False)
     if not verdict.ok:
         raise Refused(verdict.summary, hint=_hint(comment))
+
+
+def _snapshots(files: list[Path] | None) -> tuple[bytes, ...]:
+    try:
+        return tuple(file.read_bytes() for file in files or ())
+    except OSError as error:
+        raise SwarmError(f"{error.filename}: {error.strerror}") from None
 
 
 def _hint(comment: Path | None) -> str:

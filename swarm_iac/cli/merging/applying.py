@@ -41,6 +41,22 @@ def run_swarm(
     return subprocess.run(command, cwd=tree, env=dict(environment), text=True, stdout=pipe, stderr=pipe)
 
 
+@contextmanager
+def alone(root: Path, *, wait: bool = True) -> Iterator[None]:
+    """Only one run on this machine applies merges; others wait. Those elsewhere are kept out by the engine's lock.
+
+    Without `wait`, raises Retryable where another does.
+    """
+    folder = engine.state_folder(root) or Path(repository.git(root, "rev-parse", "--absolute-git-dir"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "swarm-merges.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Retryable("merges are being applied on this machine", after=600) from None
+        yield
+
+
 @dataclass(frozen=True)
 class Merges:
     """The merges of one stack in one clone. `bot`: the account whose status counts. `since`: what counts as applied.
@@ -65,7 +81,7 @@ class Merges:
         Raises Refused where one may not be applied, Retryable where it may be later; what came before it stays applied.
         """
         last = repository.commit(self.root, merge)
-        with self._alone():
+        with alone(self.root):
             known = self._known()
             if repository.comes_after(self.root, known.commit, last) and (known.whole or known.commit != last):
                 self.say(f"{last[:12]} is applied already")
@@ -179,15 +195,6 @@ class Merges:
                 self.forge.set_status(commit, APPLIED, State.SUCCESS, f"applied to {self.stack}")
         except SwarmError as error:
             self.say(f"{commit[:12]} is applied, and the forge does not show it yet; the next run will: {error.message}")
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Only one run on this machine applies merges; others wait. Those elsewhere are kept out by the engine's lock."""
-        folder = engine.state_folder(self.root) or Path(repository.git(self.root, "rev-parse", "--absolute-git-dir"))
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "swarm-merges.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def _failed(code: int, message: str, hint: str = "") -> SwarmError:

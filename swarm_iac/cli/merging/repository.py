@@ -24,26 +24,25 @@ _SAFE = (
 
 
 def git(root: Path, *words: str, check: bool = True) -> str:
-    """What git prints in `root`, without the last line end. Raises SwarmError with its words if it fails."""
+    """What git prints in `root`, without the last line ends. Raises SwarmError with its words."""
+    return raw(root, *words, check=check).decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+def raw(root: Path, *words: str, check: bool = True, sent: bytes = b"") -> bytes:
+    """The same, byte by byte; empty where git fails and that is not checked. `sent`: its input."""
     options = [word for each in _SAFE for word in ("-c", each)]
     env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            ["git", *options, *words],
-            cwd=root,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-        )
+            ["git", *options, *words], cwd=root, env=env, input=sent, capture_output=True, timeout=_TIMEOUT
+        )  # fmt: skip
     except FileNotFoundError:
         raise SwarmError("git is not installed") from None
     except subprocess.TimeoutExpired:
         raise Retryable(f"git {words[0]} took longer than {_TIMEOUT} s", after=60) from None
     if done.returncode and check:
-        raise SwarmError(f"git {words[0]}: {printable(done.stderr.strip(), 300)}")
-    return done.stdout.rstrip("\n") if done.returncode == 0 else ""
+        raise SwarmError(f"git {words[0]}: {printable(done.stderr.decode('utf-8', 'replace').strip(), 300)}")
+    return b"" if done.returncode else done.stdout
 
 
 def commit(root: Path, name: str) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from swarm_iac.cli.merging import posting, repository
+from swarm_iac.cli.merging import posting, published, repository
 from swarm_iac.cli.merging.applying import Merges
 from swarm_iac.cli.merging.approved import CONTEXT
 from swarm_iac.cli.merging.posting import Shown
@@ -35,11 +35,12 @@ def post_all(root: Path, remote: str, base: str, numbers: tuple[int, ...], envir
     """
     forge = opened(environment)
     bot, tip = forge.me(), repository.fetched(root, remote, f"refs/heads/{base}")
+    known = published.files(root, remote, tip)
     failed: list[SwarmError] = []
     green = True
     for pull in [forge.pull(number) for number in numbers] or forge.open_pulls(base):
         try:
-            shown = posting.post(forge, pull, lambda one: judged(root, remote, forge, bot, one, tip))
+            shown = posting.post(forge, pull, lambda one: judged(root, remote, forge, bot, one, tip, known))
         except SwarmError as error:
             say(f"#{pull.number}: {error.message}")
             failed.append(error)
@@ -51,14 +52,17 @@ def post_all(root: Path, remote: str, base: str, numbers: tuple[int, ...], envir
     return green
 
 
-def judged(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, tip: str) -> Shown:
+def judged(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, tip: str, known: Sequence[bytes] = ()) -> Shown:
     """The verdict on one pull request, merged into the tip of the base branch. Its head is fetched as objects alone.
+
+    `known`: what is published of the machines.
 
     A stale lock is refused here, since it would be after the merge, where all later merges wait for this one.
     """
     if repository.fetched(root, remote, forge.ref(pull)) != pull.head:
         raise SwarmError("its head is moving", hint="run it again")
-    verdict = check(root, tip, pull.head, pull.author, reviewed(root, remote, forge, bot, pull), frozen=True)
+    given = reviewed(root, remote, forge, bot, pull)
+    verdict = check(root, tip, pull.head, pull.author, given, frozen=True, snapshots=known, offered=True)
     return Shown(verdict.ok, f"{verdict.summary[:110]} on {tip[:16]}", verdict.comment, verdict.page.encode())
 
 
