@@ -183,7 +183,7 @@ class Merges:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Only one run on this machine applies merges; others wait. Those elsewhere are kept out by the engine's lock."""
-        folder = engine.state_folder(self.root) or Path(repository.git(self.root, "rev-parse", "--absolute-git-dir"))
+        folder = engine.state_folder(self.root) or repository.own_folder(self.root)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "swarm-merges.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
