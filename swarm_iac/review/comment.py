@@ -10,7 +10,7 @@ from swarm_iac.plan.show.render import Rows, Section, sections
 from swarm_iac.printable import printable
 from swarm_iac.review.approvals import QUOTED, Dismissed
 from swarm_iac.review.consequences import Consequences
-from swarm_iac.review.effect import AllocationEffect, Becomes, Effect
+from swarm_iac.review.effect import AllocationEffect, Becomes, Effect, moves
 from swarm_iac.review.judgement import Need
 
 #: Characters of a comment; a forge that takes the least takes 65,536.
@@ -105,6 +105,8 @@ def _first_screen(review: Review) -> tuple[Section, ...]:
         Section("Who has to approve", rows=_needs(review)),
         Section("Approvals that do not hold any more", rows=_dismissed(review)),
         Section("Who is affected", rows=_affected(review)),
+        Section("Priorities that rise", rows=_claims(review)),
+        Section("Nodes that lead elsewhere", rows=_addresses(review)),
         Section("Cost per month", rows=_costs(review)),
         Section("Limits that come near", rows=_near(review)),
         Section("What is pending", rows=_pending(review)),
@@ -165,12 +167,29 @@ def _affected(review: Review) -> Rows:
 def _becomes(one: AllocationEffect) -> str:
     where = {
         "stopped": f"stops on {one.before}",
-        "moved": f"moves {one.before} → {one.after}",
+        "moved": moves(one),
         "restarted": f"restarts on {one.after}",
         "changed": f"changes in place on {one.after}",
         "started": f"starts on {one.after}",
     }[one.becomes]
     return ", ".join((where, *(each.text for each in one.amounts)))
+
+
+def _claims(review: Review) -> Rows:
+    table = Rows(("workload", "user", "priority before", "after"))
+    for stack in review.effect.stacks:
+        for one in stack.claims:
+            table.add(one.workload, one.user, one.old, one.new)
+    return table
+
+
+def _addresses(review: Review) -> Rows:
+    table = Rows(("node", "address before", "after"))
+    for stack in review.effect.stacks:
+        for one in stack.nodes:
+            if one.becomes == "readdressed":
+                table.add(one.name, one.old, one.new)
+    return table
 
 
 def _costs(review: Review) -> Rows:

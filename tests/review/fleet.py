@@ -20,6 +20,8 @@ rights:
     - {paths: [nodes, hardware, tuning], by: [cy]}
     - {paths: [rights, teams, limits, solve], by: [cy]}
 """
+#: The same where everyone sets the priorities of their own.
+FREE = RIGHTS.replace('paths: ["workloads.*"]', 'paths: ["workloads.*", "workloads.*.priority"]')
 
 
 @dataclass
