@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from swarm_iac.plan.show.markdown import shown, words
+from swarm_iac.plan.show.markdown import plain, shown, words
 from swarm_iac.plan.show.render import Rows, Section, sections
 from swarm_iac.printable import printable
 from swarm_iac.review.approvals import QUOTED, Dismissed
@@ -87,7 +87,8 @@ def _written(review: Review, most: int, more: str, *, folded: bool = True) -> st
     every = (*_first_screen(review), *(_folded(review) if folded else ()))
     verdict = "**Refused**" if review.refused else "**Waits for approval**" if review.needs else "**May be merged**"
     lines = [marker(review), f"{verdict}: {words(review.deeds)}."]
-    lines += [f"- {words(printable(one))}" for one in (*review.refused[:QUOTED], *_rest(review.refused))]
+    refused = (printable(one).splitlines() for one in (*review.refused[:QUOTED], *_rest(review.refused)))
+    lines += ["- " + "\n  ".join(map(plain, filter(str.strip, one))) for one in refused]
     return "\n\n".join([*lines, *(shown(section, most, more) for section in every), _foot(review)]) + "\n"
 
 
