@@ -80,7 +80,9 @@ def _beyond(approved: StackEffect, now: StackEffect) -> Iterator[str]:
     for each in now.nodes:
         if (each.name, each.becomes, each.new) not in nodes:
             yield f"{each.name}: {each.becomes}{f' to {each.new}' if each.new else ''}"
-    yield from (f"priority of {one.workload}: {one.old} → {one.new}" for one in now.claims if one not in approved.claims)
+    yield from (
+        f"priority of {one.workload}: {one.old} → {one.new}" for one in now.priorities if one not in approved.priorities
+    )
     values = {(one.path, one.new) for one in approved.values if one.by}
     owned = (one for one in now.values if one.by and (one.path, one.new) not in values)
     yield from (f"{one.path}: {one.old or 'nothing'} → {one.new or 'nothing'}" for one in owned)

@@ -106,7 +106,7 @@ def _first_screen(review: Review) -> tuple[Section, ...]:
         Section("Who has to approve", rows=_needs(review)),
         Section("Approvals that do not hold any more", rows=_dismissed(review)),
         Section("Who is affected", rows=_affected(review)),
-        Section("Priorities that rise", rows=_claims(review)),
+        Section("Priorities that rise", rows=_priorities(review)),
         Section("Nodes that lead elsewhere", rows=_addresses(review)),
         Section("Cost per month", rows=_costs(review)),
         Section("Limits that come near", rows=_near(review)),
@@ -176,10 +176,10 @@ def _becomes(one: AllocationEffect) -> str:
     return ", ".join((where, *(each.text for each in one.amounts)))
 
 
-def _claims(review: Review) -> Rows:
+def _priorities(review: Review) -> Rows:
     table = Rows(("workload", "user", "priority before", "after"))
     for stack in review.effect.stacks:
-        for one in stack.claims:
+        for one in stack.priorities:
             table.add(one.workload, one.user, one.old, one.new)
     return table
 

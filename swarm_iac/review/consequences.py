@@ -19,19 +19,19 @@ from swarm_iac.model.step import Plan
 from swarm_iac.plan.show.render import Context
 from swarm_iac.plan.show.summary import Summary
 from swarm_iac.reconcile import Reconciliation, Records, Target, Transition, as_locked
-from swarm_iac.review.claims import raised
 from swarm_iac.review.effect import (
     MONTH,
     AllocationEffect,
     Amount,
     Becomes,
-    Claim,
     Cost,
     NearLimit,
     NodeEffect,
     PendingWorkload,
+    RaisedPriority,
     StackEffect,
 )
+from swarm_iac.review.priorities import raised
 from swarm_iac.review.snapshots import CommittedStack
 from swarm_iac.stackfile.locks import finished, lock
 
@@ -112,11 +112,11 @@ class Consequences:
             yield refused.message
 
     def _renamed(self) -> Iterator[str]:
-        """Every node's ledger has the name of its fleet, and refuses another one: after the merge nothing could be applied."""
+        """The nodes' ledgers have the name of their fleet, and `swarm up` refuses another: nothing could be applied."""
         before, after = self.before.loaded.stack.fleet if self.before else "", self.now.stack.fleet
         if before and before != after:
             yield (
-                f"fleet: {before} → {after}: the nodes belong to the fleet {before}, and refuse another\n"
+                f"fleet: {before} → {after}: the nodes belong to the fleet {before}, and `swarm up` would refuse\n"
                 f"  hint: keep `fleet: {before}`; another fleet can take the nodes once this one has released them"
             )
 
@@ -137,7 +137,7 @@ class Consequences:
             currency=costs[0],
             near=tuple(self._near()),
             pending=tuple(self._pending()),
-            claims=tuple(self._claims()),
+            priorities=tuple(self._priorities()),
         )
 
     @property
@@ -226,11 +226,11 @@ class Consequences:
         both = ((name, before[name], new) for name, new in sorted(self.now.stack.nodes.items()) if name in before)
         return {name: f"ssh: {old.ssh} → {new.ssh}" for name, old, new in both if old.ssh != new.ssh}
 
-    def _claims(self) -> Iterator[Claim]:
+    def _priorities(self) -> Iterator[RaisedPriority]:
         """Priorities that rise."""
         after = self.now.stack
         for name, old, new in raised(self.before.loaded.stack if self.before else None, after):
-            yield Claim(workload=name, user=after.workloads[name].user, old=old, new=new)
+            yield RaisedPriority(workload=name, user=after.workloads[name].user, old=old, new=new)
 
     def _known(self, node: str) -> bool:
         """Is it compared with a state that is known? Where nothing runs by the lock, settings count as not yet made."""

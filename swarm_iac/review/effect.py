@@ -77,7 +77,7 @@ class NodeEffect(Value):
     new: str = Field(default="", description="Of a readdressed one, where its name leads.")
 
 
-class Claim(Value):
+class RaisedPriority(Value):
     """A workload with a higher priority than before; a new one counts as one that had the default."""
 
     workload: str
@@ -136,7 +136,7 @@ class StackEffect(Value):
     currency: str = ""
     near: tuple[NearLimit, ...] = ()
     pending: tuple[PendingWorkload, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    priorities: tuple[RaisedPriority, ...] = ()
 
     def of(self, *becomes: Becomes) -> tuple[AllocationEffect, ...]:
         """The allocations that become one of these."""

@@ -13,10 +13,10 @@ from swarm_iac.review.effect import (
     Becomes,
     ChangedFile,
     ChangedValue,
-    Claim,
     Cost,
     Effect,
     NodeEffect,
+    RaisedPriority,
     StackEffect,
 )
 
@@ -154,9 +154,11 @@ def test_the_last_word_of_a_person_counts() -> None:
     assert [(one.who, one.lines) for one in gone] == [("ada", ("dev: a-0 of ada is stopped",))]
 
 
-def test_a_claim_is_approved_with_its_height() -> None:
+def test_a_raised_priority_is_approved_with_its_height() -> None:
     def of(new: str) -> Effect:
-        return Effect(stacks=(StackEffect(stack="dev", claims=(Claim(workload="a", user="ada", old="low", new=new),)),))
+        return Effect(
+            stacks=(StackEffect(stack="dev", priorities=(RaisedPriority(workload="a", user="ada", old="low", new=new),)),)
+        )
 
     assert beyond(of("high"), of("high")) == () and beyond(of("high"), Effect()) == ()
     assert beyond(of("normal"), of("high")) == ("dev: priority of a: low → high",)

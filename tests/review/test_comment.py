@@ -20,11 +20,11 @@ from swarm_iac.review.effect import (
     AllocationEffect,
     ChangedFile,
     ChangedValue,
-    Claim,
     Effect,
     NearLimit,
     NodeEffect,
     PendingWorkload,
+    RaisedPriority,
     StackEffect,
 )
 from swarm_iac.review.judgement import Need
@@ -51,7 +51,7 @@ STACK = st.builds(
                   max_size=1).map(tuple),
     pending=st.lists(st.builds(PendingWorkload, workload=TEXT, user=TEXT, missing=st.just(1), why=TEXT, fix=TEXT),
                      max_size=1).map(tuple),
-    claims=st.lists(st.builds(Claim, workload=TEXT, user=TEXT, old=TEXT, new=TEXT), max_size=1).map(tuple),
+    priorities=st.lists(st.builds(RaisedPriority, workload=TEXT, user=TEXT, old=TEXT, new=TEXT), max_size=1).map(tuple),
 )  # fmt: skip
 REVIEWS = st.builds(
     Review, head=st.just("a" * 40), base=st.just("b" * 40),

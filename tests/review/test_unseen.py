@@ -1,4 +1,4 @@
-"""What harms nobody's allocation at once, and still takes something: another machine under a name, a claim, a new fleet."""
+"""What harms nobody's allocation at once, and still takes something: another machine under a name, a priority, a new fleet."""
 
 from __future__ import annotations
 

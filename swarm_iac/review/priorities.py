@@ -1,4 +1,4 @@
-"""Which workloads claim more than before over those of others? By a higher priority, for which nothing has to stop yet."""
+"""Which workloads come before others more than they did? By a higher priority, for which nothing has to stop yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from swarm_iac.model.stack import Stack
 
 _ORDER = ("low", "normal", "high")
-#: What a workload has that says nothing: no claim.
+#: What a workload has that says nothing.
 _PLAIN = "normal"
 
 
