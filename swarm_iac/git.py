@@ -42,6 +42,8 @@ _PLAIN = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ATTR_N
           "LC_ALL": "C"}  # fmt: skip
 #: A missing object is not looked for elsewhere: by name since git 2.45, and since no protocol is left.
 _LOCAL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+#: Files as they were committed and reviewed: no filter, line end or encoding that a commit asks for. It comes before theirs.
+_AS_IT_IS = "* -text -ident -filter !working-tree-encoding\n"
 _Done = subprocess.CompletedProcess[bytes]
 
 
@@ -115,6 +117,8 @@ def _new(repository: Path, folder: Path, *, bare: bool) -> Path:
     words = ("init", "--quiet", "--template=", f"--object-format={found[1]}", *(("--bare",) if bare else ()), str(folder))
     _run(words, Path("/"), _own(), (0,))
     inside = folder if bare else folder / ".git"
+    (inside / "info").mkdir(exist_ok=True)
+    (inside / "info" / "attributes").write_text(_AS_IT_IS)
     (inside / "objects" / "info").mkdir(exist_ok=True)
     (inside / "objects" / "info" / "alternates").write_text(f"{_quoted(str(common / 'objects'))}\n")
     if (common / "shallow").is_file():  # how far history reaches, and nothing else

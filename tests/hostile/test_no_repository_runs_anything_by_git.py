@@ -121,6 +121,20 @@ def test_a_replaced_commit_is_not_read_in_place_of_the_real_one(bent: Repository
     assert repository.changed(bent.folder, repository.commit(bent.folder, "main"), real) == ("stacks/dev.yaml",)
 
 
+def test_no_commit_says_that_its_files_are_read_otherwise_than_they_were_reviewed(bent: Repository) -> None:
+    """The check reads the bytes of a commit, and the apply those of its files."""
+    text = "fleet: dev # $Id$\nteams: {}\n"
+    bent.write("stacks/dev.yaml", text)
+    bent.write(".gitattributes", "*.yaml text eol=crlf ident working-tree-encoding=UTF-16LE filter=evil\n")
+    blob = bent.git("hash-object", "-w", "--no-filters", "stacks/dev.yaml")
+    attributes = bent.git("hash-object", "-w", "--no-filters", ".gitattributes")
+    stacks = bent.tree(f"100644 blob {blob}\tdev.yaml\n")
+    tree = bent.tree(f"100644 blob {attributes}\t.gitattributes\n040000 tree {stacks}\tstacks\n")
+    made = bent.git("commit-tree", tree, "-m", "bent")
+    with repository.work_tree(bent.folder, made) as folder:
+        assert (folder / "stacks" / "dev.yaml").read_bytes() == text.encode()
+
+
 def test_a_remote_that_is_a_program_is_not_asked(bent: Repository, canary: Path) -> None:
     bent.git("config", "protocol.ext.allow", "always")
     for remote in (f"ext::touch {canary}", f"--upload-pack=touch {canary}"):

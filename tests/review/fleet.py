@@ -39,6 +39,11 @@ class Repository:
         )
         return done.stdout.strip()
 
+    def tree(self, entries: str) -> str:
+        """A tree of these entries, as `git ls-tree` prints them."""
+        done = subprocess.run(("git", "mktree"), cwd=self.folder, input=entries, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     def write(self, name: str, text: str) -> None:
         """One file of the work tree."""
         path = self.folder / name
