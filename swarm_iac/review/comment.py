@@ -20,8 +20,6 @@ _ROWS = (100, 50, 25, 12, 6, 3, 1, 0)
 _DEEDS: tuple[tuple[Becomes, str], ...] = (
     ("started", "start"), ("moved", "move"), ("restarted", "restart"), ("stopped", "stop"), ("changed", "change in place"),
 )  # fmt: skip
-#: Of a page, which nothing is left out of.
-_ALL = 1_000_000
 #: How a comment is found again, and an approval bound: the first line, which nobody sees.
 MARKER = "<!-- swarm-pr"
 
@@ -60,22 +58,15 @@ class Review:
         return ", ".join(found) or "no allocation changes"
 
 
-def comment(review: Review) -> tuple[str, str]:
-    """The comment, under MOST characters, and the page with every row, which is empty where the comment has them all."""
-    page = _written(review, _ALL, "")
-    if len(page) <= MOST and _most_rows(review) <= _ROWS[0]:
-        return page, ""
+def comment(review: Review) -> str:
+    """The comment, under MOST characters."""
+    more = "the page has them all" if review.consequences else "`swarm pr check --json` has them all"
     for rows in _ROWS:
-        text = _written(review, rows, "the attached page has them all")
+        text = _written(review, rows, more)
         if len(text) <= MOST:
-            return text, page
-    short = _written(review, 0, "the attached page has them all", folded=False)
-    return short[:MOST].rpartition("\n")[0] + "\n", page
-
-
-def _most_rows(review: Review) -> int:
-    every = (*_first_screen(review), *_folded(review))
-    return max((len(one.rows.cells) if one.rows else 0 for one in every), default=0)
+            return text
+    short = _written(review, 0, more, folded=False)
+    return short[:MOST].rpartition("\n")[0] + "\n"
 
 
 def marker(review: Review) -> str:
@@ -84,7 +75,7 @@ def marker(review: Review) -> str:
 
 
 def _written(review: Review, most: int, more: str, *, folded: bool = True) -> str:
-    every = (*_first_screen(review), *(_folded(review) if folded else ()))
+    every = (*first_screen(review), *(_folded(review) if folded else ()))
     verdict = "**Refused**" if review.refused else "**Waits for approval**" if review.needs else "**May be merged**"
     lines = [marker(review), f"{verdict}: {words(review.deeds)}."]
     refused = (printable(one).splitlines() for one in (*review.refused[:QUOTED], *_rest(review.refused)))
@@ -101,7 +92,8 @@ def _foot(review: Review) -> str:
     return f"Head {review.head[:12]} merged into {review.base[:12]}; effect {review.effect.digest}."
 
 
-def _first_screen(review: Review) -> tuple[Section, ...]:
+def first_screen(review: Review) -> tuple[Section, ...]:
+    """What matters, the most important first."""
     every = (
         Section("Who has to approve", rows=_needs(review)),
         Section("Approvals that do not hold any more", rows=_dismissed(review)),

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,14 @@ class Host:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str | None]] = []
+        self.bodies: list[dict[str, Any]] = []
         self.reply: Callable[[str], Raw] = lambda _: (200, {}, b"{}")
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                outer.bodies.append(json.loads(sent) if sent[:1] == b"{" else {})
                 outer.asked.append((self.command, self.path, self.headers.get("Authorization")))
                 status, headers, body = outer.reply(self.path)
                 self.send_response(status)

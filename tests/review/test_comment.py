@@ -98,9 +98,9 @@ def harmless(text: str, *, lists: bool = True) -> None:
 @settings(max_examples=400, deadline=None)
 @given(REVIEWS)
 def test_no_text_of_a_person_is_markup_a_link_a_person_an_issue_or_a_picture(review: Review) -> None:
-    for text in filter(None, comment(review)):
-        harmless(text)
-        assert text.startswith(MARKER) and len(text) < MOST
+    text = comment(review)
+    harmless(text)
+    assert text.startswith(MARKER) and len(text) < MOST
 
 
 @settings(max_examples=300, deadline=None)
@@ -155,14 +155,16 @@ def test_a_large_fleet_all_new_is_a_small_comment(repository: Make, nodes: int, 
     large.write("stacks/dev.yaml", head)
     commit = large.commit()
     large.git("checkout", "-q", "-f", "main")
-    begin = time.monotonic()
+    begin, cpu = time.monotonic(), time.process_time()
     verdict = large.check(commit, author="u0")
-    took = time.monotonic() - begin
+    took, cpu = time.monotonic() - begin, time.process_time() - cpu
     with capsys.disabled():
-        print(f"\n{nodes} nodes: check {took:.1f} s, comment {len(verdict.comment):,} characters")
+        print(
+            f"\n{nodes} nodes: check {took:.1f} s ({cpu:.1f} s of CPU), comment {len(verdict.comment):,} characters, page {len(verdict.pages['dev']):,}"
+        )
     assert verdict.ok and len(verdict.comment) < MOST
     first, _, _ = verdict.comment.partition("<details>")
     for part in ("**May be merged**", "to start", "Who is affected", "Cost per month", "How good the placement is"):
         assert part in first, first[:2000]
-    assert len(verdict.comment) < len(verdict.page) and "attached page has them all" in verdict.comment
+    assert "the page has them all" in verdict.comment and len(verdict.pages["dev"].encode()) < 2_000_000
     harmless(verdict.comment)
