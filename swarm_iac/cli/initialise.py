@@ -6,11 +6,10 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from swarm_iac import __version__, assets
+from swarm_iac import __version__, assets, git
 from swarm_iac.errors import SwarmError
 from swarm_iac.stackfile import schema
 
@@ -79,10 +78,8 @@ def _merge_driver(folder: Path) -> bool:
     """Set git's merge driver in the repository that the folder is in. False where there is none yet."""
     for name, value in MERGE_DRIVER:
         try:
-            done = subprocess.run(["git", "config", "--local", name, value], cwd=folder, capture_output=True, check=False)
-        except FileNotFoundError:
-            return False
-        if done.returncode:
+            git.ask(folder, "config", "--local", name, value)
+        except SwarmError:
             return False
     return True
 

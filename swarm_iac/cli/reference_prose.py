@@ -257,7 +257,8 @@ rights:
 A path is compared as the file is understood: aliases and ranges of nodes are written out, and defaults left out. What no rule
 names is for those who may change `rights`, so a key that a later version brings is closed, too. Some rule has to name `rights`.
 A pull request that stops, moves, restarts or shrinks an allocation of another user needs the approval of that user or
-of somebody else in their team, whatever the paths say.
+of somebody else in their team, whatever the paths say. `own` includes no higher priority than before, since that is a
+claim over others: those who may change `limits.cluster` have to approve it, unless a rule names `workloads.*.priority` itself.
 """
 
 SECTIONS = {

@@ -23,6 +23,7 @@ from swarm_iac.forge.gitlab import GitLab
 KINDS = ("github", "gitea", "gitlab")
 #: The variable with the token.
 TOKEN = "SWARM_FORGE_TOKEN"
+_SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]+)?")
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 
 
@@ -44,6 +45,17 @@ def opened(environment: Mapping[str, str]) -> Forge:
     if kind == "gitlab":
         return GitLab(root, repository, token)
     raise Refused(f"SWARM_FORGE is {kind[:20]!r}", hint=f"one of {', '.join(KINDS)}")
+
+
+def run_page(environment: Mapping[str, str]) -> str:
+    """Where a job on GitHub shows the files that it keeps; empty elsewhere: other forges take files by their interface."""
+    get = environment.get
+    if not get("GITHUB_ACTIONS") or get("GITEA_ACTIONS"):
+        return ""
+    parts = [get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
+    if not _SERVER.fullmatch(parts[0]) or not _REPOSITORY.fullmatch(parts[1]) or not parts[2].isdecimal():
+        return ""
+    return f"{parts[0]}/{parts[1]}/actions/runs/{parts[2]}#artifacts"
 
 
 def _place(environment: Mapping[str, str]) -> tuple[str, str, str]:

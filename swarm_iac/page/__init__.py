@@ -1,5 +1,6 @@
 """How is a plan shown as one page for a browser, which needs nothing else?"""
 
-from swarm_iac.page.page import page
+from swarm_iac.page.fleet_map import ranges
+from swarm_iac.page.page import Frame, page
 
-__all__ = ["page"]
+__all__ = ["Frame", "page", "ranges"]

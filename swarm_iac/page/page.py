@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,16 +57,28 @@ class PageSection:
     warns: bool
 
 
-def page(plan: Plan, context: Context, *, refused: str = "") -> str:
-    """The page. `refused`: why `swarm up` would refuse the plan, if it would."""
+@dataclass(frozen=True)
+class Frame:
+    """What a page is about beside its plan. `verdict`: in a few words, and the kind by whose colour it is shown."""
+
+    verdict: tuple[str, str]
+    above: tuple[Section, ...]
+    below: tuple[Section, ...]
+
+
+def page(plan: Plan, context: Context, *, refused: str = "", frame: Frame | None = None) -> str:
+    """The page. `refused`: why `swarm up` would refuse the plan, if it would; `frame`: where it is not about the plan alone."""
     fleet = FleetMap(plan, context)
     racks = fleet.racks()
     nodes = [node for rack in racks for node in rack.nodes]
     style = _asset("page.css") + _places(racks)
     script = _asset("page.js")
     return _template().render(
-        fleet=fleet, racks=racks, counts=_counts(fleet), parts=_parts(fleet), count=len(nodes),
-        same=sum(node.same for node in nodes), wide=len(nodes) <= _WIDE, verdict=_verdict(fleet, refused),
+        fleet=fleet, racks=racks, counts=_counts(fleet), count=len(nodes),
+        above=_parts(fleet, frame.above) if frame else [],
+        parts=_parts(fleet, (*sections(plan, context), *(frame.below if frame else ()))),
+        same=sum(node.same for node in nodes), wide=len(nodes) <= _WIDE,
+        verdict=frame.verdict if frame else _verdict(fleet, refused),
         refused=printable(refused), facts=_facts(fleet), line=fleet.summary.line(), name=context.stack.fleet,
         today=context.today, version=__version__, style=Markup(style), script=Markup(script),
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -138,13 +151,13 @@ def _facts(fleet: FleetMap) -> list[str]:
     ]
 
 
-def _parts(fleet: FleetMap) -> list[PageSection]:
+def _parts(fleet: FleetMap, shown: Iterable[Section]) -> list[PageSection]:
     context = fleet.context
     teams = {
         one.name: fleet.team_of(one.workload, one.user) for one in (*context.before.allocations, *context.after.allocations)
     }
     teams |= {name: fleet.team_of(name) for name in context.stack.workloads}
-    return [_part(section, teams) for section in sections(fleet.plan, context)]
+    return [_part(section, teams) for section in shown]
 
 
 def _part(section: Section, teams: dict[str, int]) -> PageSection:

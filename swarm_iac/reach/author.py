@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import subprocess
 from pathlib import Path
+
+from swarm_iac import git
+from swarm_iac.errors import SwarmError
 
 
 def who(named: str = "") -> str:
@@ -23,8 +25,6 @@ def who(named: str = "") -> str:
 def commit(folder: Path | None = None) -> str:
     """Short commit of the fleet repository, with '+' when files that git knows have changed; empty outside of git."""
     try:
-        words = ["git", "-C", str(folder or Path.cwd()), "describe", "--always", "--exclude=*", "--dirty=+"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        return git.text(folder or Path.cwd(), "describe", "--always", "--exclude=*", "--dirty=+")
+    except SwarmError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

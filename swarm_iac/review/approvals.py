@@ -39,8 +39,8 @@ def beyond(approved: Effect, now: Effect) -> tuple[str, ...]:
     For every allocation a, with harm(a) = 0 unharmed, 1 restarted, 2 moved, 3 stopped:
 
     harm_now(a) ≤ harm_approved(a);  of every resource that a loses, a lost some in `approved` as well, and no more of it
-    remained, unless a was stopped there;  what starts or grows did so in `approved`, to at least that amount;  nodes, values
-    that have an owner, and files: each is in `approved` as well, with the same value;  for every team, what
+    remained, unless a was stopped there;  what starts or grows did so in `approved`, to at least that amount;  nodes, raised
+    priorities, values that have an owner, and files: each is in `approved` as well, with the same value;  for every team, what
     cost_after − cost_before adds is no more than it was.
     """
     before = {one.stack: one for one in approved.stacks}
@@ -76,8 +76,13 @@ def _beyond(approved: StackEffect, now: StackEffect) -> Iterator[str]:
     was = {(one.name, one.user): one for one in approved.allocations}
     for one in now.allocations:
         yield from _more(was.get((one.name, one.user)), one)
-    nodes = {(one.name, one.becomes) for one in approved.nodes}
-    yield from (f"{one.name}: {one.becomes}" for one in now.nodes if (one.name, one.becomes) not in nodes)
+    nodes = {(one.name, one.becomes, one.new) for one in approved.nodes}
+    for each in now.nodes:
+        if (each.name, each.becomes, each.new) not in nodes:
+            yield f"{each.name}: {each.becomes}{f' to {each.new}' if each.new else ''}"
+    yield from (
+        f"priority of {one.workload}: {one.old} → {one.new}" for one in now.priorities if one not in approved.priorities
+    )
     values = {(one.path, one.new) for one in approved.values if one.by}
     owned = (one for one in now.values if one.by and (one.path, one.new) not in values)
     yield from (f"{one.path}: {one.old or 'nothing'} → {one.new or 'nothing'}" for one in owned)

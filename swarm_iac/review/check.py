@@ -22,6 +22,7 @@ from swarm_iac.review.consequences import Consequences
 from swarm_iac.review.effect import Effect, StackEffect
 from swarm_iac.review.judgement import Need, People
 from swarm_iac.review.last_known import FleetSnapshot
+from swarm_iac.review.pages import pages
 from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
 from swarm_iac.run_options import RunOptions
 
@@ -35,7 +36,7 @@ class Verdict(Value):
     ok: bool
     summary: str = Field(description="One line, for a commit status.")
     comment: str = Field(description="Markdown, under 60,000 characters.")
-    page: str = Field(default="", description="The same with every row, where the comment leaves some out.")
+    pages: dict[str, str] = Field(default={}, exclude=True, description="By stack, the same for a browser, with every row.")
     effect: Effect = Effect()
     needs: tuple[Need, ...] = Field(default=(), description="Approvals that are missing.")
     dismissed: tuple[Dismissed, ...] = Field(default=(), description="Approvals that do not hold any more.")
@@ -87,9 +88,9 @@ def check(
             commits.head, commits.base, effect, tuple(found.refused), needs, dismissed,
             tuple(one.who for one in held), tuple(found.notes), tuple(found.consequences),
         )  # fmt: skip
-        text, page = comment(review)
+        text, shown = comment(review), pages(review)
     return Verdict(
-        ok=not found.refused and not needs, summary=review.summary, comment=text, page=page, effect=effect, needs=needs,
+        ok=not found.refused and not needs, summary=review.summary, comment=text, pages=shown, effect=effect, needs=needs,
         dismissed=dismissed, approved=review.approved, refused=review.refused, head=review.head, base=review.base,
     )  # fmt: skip
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from swarm_iac.plan.show.markdown import shown, words
+from swarm_iac.plan.show.markdown import plain, shown, words
 from swarm_iac.plan.show.render import Rows, Section, sections
 from swarm_iac.printable import printable
 from swarm_iac.review.approvals import QUOTED, Dismissed
 from swarm_iac.review.consequences import Consequences
-from swarm_iac.review.effect import AllocationEffect, Becomes, Effect
+from swarm_iac.review.effect import AllocationEffect, Becomes, Effect, moves
 from swarm_iac.review.judgement import Need
 
 #: Characters of a comment; a forge that takes the least takes 65,536.
@@ -20,8 +20,6 @@ _ROWS = (100, 50, 25, 12, 6, 3, 1, 0)
 _DEEDS: tuple[tuple[Becomes, str], ...] = (
     ("started", "start"), ("moved", "move"), ("restarted", "restart"), ("stopped", "stop"), ("changed", "change in place"),
 )  # fmt: skip
-#: Of a page, which nothing is left out of.
-_ALL = 1_000_000
 #: How a comment is found again, and an approval bound: the first line, which nobody sees.
 MARKER = "<!-- swarm-pr"
 
@@ -60,22 +58,15 @@ class Review:
         return ", ".join(found) or "no allocation changes"
 
 
-def comment(review: Review) -> tuple[str, str]:
-    """The comment, under MOST characters, and the page with every row, which is empty where the comment has them all."""
-    page = _written(review, _ALL, "")
-    if len(page) <= MOST and _most_rows(review) <= _ROWS[0]:
-        return page, ""
+def comment(review: Review) -> str:
+    """The comment, under MOST characters."""
+    more = "the page has them all" if review.consequences else "`swarm pr check --json` has them all"
     for rows in _ROWS:
-        text = _written(review, rows, "the attached page has them all")
+        text = _written(review, rows, more)
         if len(text) <= MOST:
-            return text, page
-    short = _written(review, 0, "the attached page has them all", folded=False)
-    return short[:MOST].rpartition("\n")[0] + "\n", page
-
-
-def _most_rows(review: Review) -> int:
-    every = (*_first_screen(review), *_folded(review))
-    return max((len(one.rows.cells) if one.rows else 0 for one in every), default=0)
+            return text
+    short = _written(review, 0, more, folded=False)
+    return short[:MOST].rpartition("\n")[0] + "\n"
 
 
 def marker(review: Review) -> str:
@@ -84,10 +75,11 @@ def marker(review: Review) -> str:
 
 
 def _written(review: Review, most: int, more: str, *, folded: bool = True) -> str:
-    every = (*_first_screen(review), *(_folded(review) if folded else ()))
+    every = (*first_screen(review), *(_folded(review) if folded else ()))
     verdict = "**Refused**" if review.refused else "**Waits for approval**" if review.needs else "**May be merged**"
     lines = [marker(review), f"{verdict}: {words(review.deeds)}."]
-    lines += [f"- {words(printable(one))}" for one in (*review.refused[:QUOTED], *_rest(review.refused))]
+    refused = (printable(one).splitlines() for one in (*review.refused[:QUOTED], *_rest(review.refused)))
+    lines += ["- " + "\n  ".join(map(plain, filter(str.strip, one))) for one in refused]
     return "\n\n".join([*lines, *(shown(section, most, more) for section in every), _foot(review)]) + "\n"
 
 
@@ -100,11 +92,14 @@ def _foot(review: Review) -> str:
     return f"Head {review.head[:12]} merged into {review.base[:12]}; effect {review.effect.digest}."
 
 
-def _first_screen(review: Review) -> tuple[Section, ...]:
+def first_screen(review: Review) -> tuple[Section, ...]:
+    """What matters, the most important first."""
     every = (
         Section("Who has to approve", rows=_needs(review)),
         Section("Approvals that do not hold any more", rows=_dismissed(review)),
         Section("Who is affected", rows=_affected(review)),
+        Section("Priorities that rise", rows=_priorities(review)),
+        Section("Nodes that lead elsewhere", rows=_addresses(review)),
         Section("Cost per month", rows=_costs(review)),
         Section("Limits that come near", rows=_near(review)),
         Section("What is pending", rows=_pending(review)),
@@ -165,12 +160,29 @@ def _affected(review: Review) -> Rows:
 def _becomes(one: AllocationEffect) -> str:
     where = {
         "stopped": f"stops on {one.before}",
-        "moved": f"moves {one.before} → {one.after}",
+        "moved": moves(one),
         "restarted": f"restarts on {one.after}",
         "changed": f"changes in place on {one.after}",
         "started": f"starts on {one.after}",
     }[one.becomes]
     return ", ".join((where, *(each.text for each in one.amounts)))
+
+
+def _priorities(review: Review) -> Rows:
+    table = Rows(("workload", "user", "priority before", "after"))
+    for stack in review.effect.stacks:
+        for one in stack.priorities:
+            table.add(one.workload, one.user, one.old, one.new)
+    return table
+
+
+def _addresses(review: Review) -> Rows:
+    table = Rows(("node", "address before", "after"))
+    for stack in review.effect.stacks:
+        for one in stack.nodes:
+            if one.becomes == "readdressed":
+                table.add(one.name, one.old, one.new)
+    return table
 
 
 def _costs(review: Review) -> Rows:

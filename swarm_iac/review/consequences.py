@@ -28,8 +28,10 @@ from swarm_iac.review.effect import (
     NearLimit,
     NodeEffect,
     PendingWorkload,
+    RaisedPriority,
     StackEffect,
 )
+from swarm_iac.review.priorities import raised
 from swarm_iac.review.snapshots import CommittedStack
 from swarm_iac.stackfile.locks import finished, lock
 
@@ -100,6 +102,7 @@ class Consequences:
     def refusals(self) -> Iterator[str]:
         """What forbids it, even if all approve: a rule that the placement breaks, or what `swarm up` would refuse."""
         now = self.now
+        yield from self._renamed()
         yield from self._taken()
         for one in judge(now.stack, now.placement, self.today, **still(now.last, now.placement)):
             yield f"{one.path or one.rule}: {one.text}"
@@ -107,6 +110,15 @@ class Consequences:
             self.change.guard(0)
         except Refused as refused:
             yield refused.message
+
+    def _renamed(self) -> Iterator[str]:
+        """The nodes' ledgers have the name of their fleet, and `swarm up` refuses another: nothing could be applied."""
+        before, after = self.before.loaded.stack.fleet if self.before else "", self.now.stack.fleet
+        if before and before != after:
+            yield (
+                f"fleet: {before} → {after}: the nodes belong to the fleet {before}, and `swarm up` would refuse\n"
+                f"  hint: keep `fleet: {before}`; another fleet can take the nodes once this one has released them"
+            )
 
     def _taken(self) -> Iterator[str]:
         """Workloads that take the name of another beside their own: it would not be known whose runs on."""
@@ -125,6 +137,7 @@ class Consequences:
             currency=costs[0],
             near=tuple(self._near()),
             pending=tuple(self._pending()),
+            priorities=tuple(self._priorities()),
         )
 
     @property
@@ -156,10 +169,11 @@ class Consequences:
                 yield self._one(name, owner, "stopped", old, None, f"it is of {new.user} now")
                 yield self._one(name, new.user, "started", None, new, f"taken over from {owner}")
             else:
-                becomes = "moved" if old.node != new.node else of.get(name)
+                elsewhere = self._readdressed.get(new.node, "")
+                becomes = "moved" if old.node != new.node or elsewhere else of.get(name)
                 amounts = _amounts(old, new)
                 if becomes or amounts:
-                    text = self.context.moved.get(new.name, "") if becomes == "moved" else ""
+                    text = elsewhere or (self.context.moved.get(new.name, "") if becomes == "moved" else "")
                     yield self._one(name, owner, becomes or "changed", old, new, text)
         for name in sorted(after.keys() - names):
             new = after[name]
@@ -192,6 +206,8 @@ class Consequences:
         before = self.before.loaded.stack.nodes if self.before else {}
         after = self.now.stack.nodes
         configured = {*self.summary.configure}
+        for name in self._readdressed:
+            yield NodeEffect(name=name, becomes="readdressed", old=before[name].ssh, new=after[name].ssh)
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)
             if new is None:
@@ -202,6 +218,19 @@ class Consequences:
                 yield NodeEffect(name=name, becomes=new.state)
             elif name in configured and self._known(name):
                 yield NodeEffect(name=name, becomes="configured")
+
+    @cached_property
+    def _readdressed(self) -> Mapping[str, str]:
+        """Nodes whose name leads elsewhere: what runs there would be asked for on another machine, whatever that is."""
+        before = self.before.loaded.stack.nodes if self.before else {}
+        both = ((name, before[name], new) for name, new in sorted(self.now.stack.nodes.items()) if name in before)
+        return {name: f"ssh: {old.ssh} → {new.ssh}" for name, old, new in both if old.ssh != new.ssh}
+
+    def _priorities(self) -> Iterator[RaisedPriority]:
+        """Priorities that rise."""
+        after = self.now.stack
+        for name, old, new in raised(self.before.loaded.stack if self.before else None, after):
+            yield RaisedPriority(workload=name, user=after.workloads[name].user, old=old, new=new)
 
     def _known(self, node: str) -> bool:
         """Is it compared with a state that is known? Where nothing runs by the lock, settings count as not yet made."""

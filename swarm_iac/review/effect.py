@@ -54,7 +54,7 @@ class AllocationEffect(Value):
 def loss(one: AllocationEffect) -> str:
     """What an allocation loses, in words: `pretrain-0 of ada stops (gpu-01): preempted by big`."""
     where = {
-        "moved": f"moves {one.before} → {one.after}",
+        "moved": moves(one),
         "stopped": f"stops ({one.before})",
         "restarted": f"restarts ({one.after})",
     }
@@ -62,11 +62,28 @@ def loss(one: AllocationEffect) -> str:
     return f"{one.name} of {one.user} {', '.join(filter(None, words))}{f': {one.why}' if one.why else ''}"
 
 
+def moves(one: AllocationEffect) -> str:
+    """Where a moved allocation goes: to another node, or to another machine under the same name."""
+    same = one.before == one.after
+    return f"moves with the address of {one.after}" if same else f"moves {one.before} → {one.after}"
+
+
 class NodeEffect(Value):
     """What becomes of one node."""
 
     name: str
-    becomes: Literal["added", "removed", "configured", "ready", "cordon", "drain", "lost"]
+    becomes: Literal["added", "removed", "configured", "ready", "cordon", "drain", "lost", "readdressed"]
+    old: str = Field(default="", description="Of a readdressed one, where its name led.")
+    new: str = Field(default="", description="Of a readdressed one, where its name leads.")
+
+
+class RaisedPriority(Value):
+    """A workload with a higher priority than before; a new one counts as one that had the default."""
+
+    workload: str
+    user: str
+    old: str
+    new: str
 
 
 class ChangedValue(Value):
@@ -119,6 +136,7 @@ class StackEffect(Value):
     currency: str = ""
     near: tuple[NearLimit, ...] = ()
     pending: tuple[PendingWorkload, ...] = ()
+    priorities: tuple[RaisedPriority, ...] = ()
 
     def of(self, *becomes: Becomes) -> tuple[AllocationEffect, ...]:
         """The allocations that become one of these."""

@@ -12,6 +12,7 @@ from swarm_iac.model.base import Value
 from swarm_iac.model.stack import Stack
 from swarm_iac.review.approvals import Approval
 from swarm_iac.review.effect import ChangedFile, ChangedValue, Effect, loss
+from swarm_iac.review.priorities import raised
 from swarm_iac.review.snapshots import CommittedStack
 from swarm_iac.review.values import Difference, differences, shown
 from swarm_iac.stackfile import Loaded
@@ -121,7 +122,18 @@ def _of_value(who: People, one: Difference, before: CommittedStack | None, after
     # A workload that is given to somebody counts against their limits, so they are asked as well.
     users = dict.fromkeys(workload.user for workload in both if workload is not None)
     others = [user for user in users if not who.author or user != who.author]
-    return tuple(filter(None, (who.for_user(user) for user in others)))
+    return tuple(filter(None, (*(who.for_user(user) for user in others), _of_priority(who, rule, one, before, after))))
+
+
+def _of_priority(
+    who: People, rule: OwnerRule, one: Difference, before: CommittedStack | None, after: CommittedStack | None
+) -> tuple[str, ...]:
+    """Who has to agree that a workload comes before others': those of the cluster's limits, unless a rule names priorities."""
+    if one.path[2:] != ("priority",) or rule.names(one.path) or after is None:
+        return ()
+    risen = {name for name, _, _ in raised(before.loaded.stack if before else None, after.loaded.stack)}
+    members = who.members(who.rights.rule_of(("limits", "cluster"))) or who.members(who.rights.strictest)
+    return () if one.path[1] not in risen or (who.author and who.author in members) else members
 
 
 def files(all_of: Mapping[str, People], changed: Sequence[tuple[str, str]]) -> tuple[ChangedFile, ...]:

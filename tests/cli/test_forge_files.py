@@ -49,7 +49,8 @@ def test_github_checks_out_the_base_and_hands_no_key_to_a_check(tmp_path: Path) 
     assert "SSH_KEY" not in str(check) and "SSH_KEY" in str(apply)
     assert check["environment"] != apply["environment"]
     for job in found["jobs"].values():
-        (checkout,) = (step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@"))
+        checkout, *rest = (step for step in job["steps"] if "uses" in step)
+        assert [step["uses"].partition("@")[0] for step in rest] == (["actions/upload-artifact"] if job is check else [])
         assert checkout["with"] == {"fetch-depth": 0}, "no ref: the base of the event"
         for step in job["steps"]:
             assert "${{" not in step.get("run", ""), "nothing is pasted into a shell"

@@ -37,7 +37,7 @@ class Machines:
     def swarm(
         self, tree: Path, words: Sequence[str], environment: Mapping[str, str], capture: bool
     ) -> subprocess.CompletedProcess[str]:
-        commit = repository.git(tree, "rev-parse", "HEAD")
+        commit = repository.commit(tree, "HEAD")
         self.seen = dict(environment)
         if words[0] == "plan":
             with repository.work_tree(self.root, self.now) as before:

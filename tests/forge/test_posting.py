@@ -12,8 +12,8 @@ from tests.forge.conftest import Lab
 pytestmark = pytest.mark.forge
 
 
-def shown(text: str, *, ok: bool = True, whole: bytes = b"") -> Shown:
-    return Shown(ok, "1 to start", f"{MARKER} head=x -->\n\n{text}\n", whole)
+def shown(text: str, *, ok: bool = True, pages: dict[str, str] | None = None) -> Shown:
+    return Shown(ok, "1 to start", f"{MARKER} head=x -->\n\n{text}\n", pages or {})
 
 
 def bodies(lab: Lab, number: int) -> list[tuple[str | None, str]]:
@@ -61,11 +61,11 @@ def test_one_that_cannot_be_judged_is_not_left_green(lab: Lab) -> None:
     assert status and (status.state, status.description) == ("error", "stacks/dev.yaml: it has no end (no verdict)")
 
 
-def test_what_the_comment_leaves_out_is_attached_once(lab: Lab) -> None:
+def test_the_page_of_each_stack_is_attached_once(lab: Lab) -> None:
     number, _ = lab.people["ada"].pull("more", {"a": "1"})
     for _ in range(2):
-        post(lab.bot, lab.bot.pull(number), lambda _: shown("short", whole=b"# every row"))
+        post(lab.bot, lab.bot.pull(number), lambda _: shown("short", pages={"dev": "<p>all</p>", "lab": "<p>all</p>"}))
     ((_, body),) = bodies(lab, number)
-    assert body.count("[Every row](<") == 1
+    assert body.count("[Page of dev](<") == body.count("[Page of lab](<") == 1
     found = lab.people["bot"].ask("GET", f"/repos/{lab.repository}/issues/{number}/assets")
-    assert [one["name"] for one in found] == [f"pull-request-{number}.md"]
+    assert sorted(one["name"] for one in found) == [f"pull-request-{number}-{stack}.zip" for stack in ("dev", "lab")]

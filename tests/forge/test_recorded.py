@@ -13,10 +13,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
+from swarm_iac.cli.merging.posting import Artifacts, Shown, comment
 from swarm_iac.errors import Refused
 from swarm_iac.forge.forge import Forge, State
 from swarm_iac.forge.github import GitHub
 from swarm_iac.forge.gitlab import GitLab
+from swarm_iac.forge.opening import run_page
+from swarm_iac.review.comment import MARKER
 from tests.forge.test_web import Host, Raw
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -107,6 +110,35 @@ def test_github_comments(github: tuple[Recorded, GitHub]) -> None:
     forge.edit(pull, first, "y")
     assert host.sent("PATCH") == ["/repos/fleet/lab/issues/comments/1"]
     assert forge.attach(pull, "a.html", b"x") is None
+
+
+JOB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REPOSITORY": "fleet/lab",
+    "GITHUB_RUN_ID": "7",
+}
+
+
+def test_github_takes_no_file_so_the_job_keeps_the_pages(github: tuple[Recorded, GitHub], tmp_path: Path) -> None:
+    host, forge = github
+    where = "https://github.com/fleet/lab/actions/runs/7#artifacts"
+    assert run_page(JOB) == where
+    shown = Shown(True, "fine", f"{MARKER} -->\n\nfine\n", {"dev": "<p>all</p>"})
+    pull = forge.pull(12)
+    comment(forge, pull, shown, Artifacts(tmp_path / "pages", where))
+    assert json.loads(host.bodies[-1])["body"].endswith(f"\n\n[Page of dev](<{where}>)\n")
+    assert (tmp_path / "pages" / "pull-request-12-dev.html").read_text() == "<p>all</p>"
+    comment(forge, pull, shown)
+    assert json.loads(host.bodies[-1])["body"].endswith("fine"), "without a job nobody would take them, and no link leads nowhere"
+
+
+@pytest.mark.parametrize(
+    "bent",
+    [{"GITEA_ACTIONS": "true"}, {"GITHUB_ACTIONS": ""}, {"GITHUB_RUN_ID": "7>)<b>"}, {"GITHUB_SERVER_URL": "https://a.b/>)"}],
+)
+def test_no_other_job_has_such_a_page(bent: dict[str, str]) -> None:
+    assert run_page(JOB | bent) == ""
 
 
 def test_github_an_application_says_who_it_is(github: tuple[Recorded, GitHub]) -> None:

@@ -20,6 +20,8 @@ rights:
     - {paths: [nodes, hardware, tuning], by: [cy]}
     - {paths: [rights, teams, limits, solve], by: [cy]}
 """
+#: The same where everyone sets the priorities of their own.
+FREE = RIGHTS.replace('paths: ["workloads.*"]', 'paths: ["workloads.*", "workloads.*.priority"]')
 
 
 @dataclass
@@ -35,6 +37,11 @@ class Repository:
         done = subprocess.run(
             ("git", *words), cwd=self.folder, env=os.environ | own, capture_output=True, text=True, check=True
         )
+        return done.stdout.strip()
+
+    def tree(self, entries: str) -> str:
+        """A tree of these entries, as `git ls-tree` prints them."""
+        done = subprocess.run(("git", "mktree"), cwd=self.folder, input=entries, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     def write(self, name: str, text: str) -> None:

@@ -16,6 +16,7 @@ from swarm_iac.review.effect import (
     Cost,
     Effect,
     NodeEffect,
+    RaisedPriority,
     StackEffect,
 )
 
@@ -151,3 +152,14 @@ def test_the_last_word_of_a_person_counts() -> None:
     held, gone = standing(both, harm, "h", "b")
     assert held == ()
     assert [(one.who, one.lines) for one in gone] == [("ada", ("dev: a-0 of ada is stopped",))]
+
+
+def test_a_raised_priority_is_approved_with_its_height() -> None:
+    def of(new: str) -> Effect:
+        return Effect(
+            stacks=(StackEffect(stack="dev", priorities=(RaisedPriority(workload="a", user="ada", old="low", new=new),)),)
+        )
+
+    assert beyond(of("high"), of("high")) == () and beyond(of("high"), Effect()) == ()
+    assert beyond(of("normal"), of("high")) == ("dev: priority of a: low → high",)
+    assert beyond(Effect(), of("normal")) == ("dev: priority of a: low → normal",)

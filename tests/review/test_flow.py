@@ -9,7 +9,7 @@ from swarm_iac.plan.show.render import Rows, Section
 from swarm_iac.review.check import Approval
 from swarm_iac.review.effect import Effect
 from tests.review.conftest import Make
-from tests.review.fleet import DEV, RIGHTS, Repository
+from tests.review.fleet import DEV, FREE, RIGHTS, Repository
 
 CHAT = "each: {gpus: 1, vcpus: 0.5, memory: 200 MB, cache: 200 MB}"
 TIDY = "each: {vcpus: 0.25, memory: 100 MB, scratch: 200 MB}"
@@ -76,7 +76,7 @@ def crowded(repository: Make) -> Repository:
         "pretrain:\n    user: ada\n    kind: train\n    priority: high\n",
         "pretrain:\n    user: ada\n    kind: train\n    replicas: 2\n    place: {spread: node}\n",
     )
-    return repository(text + BIG % 8 + RIGHTS)
+    return repository(text + BIG % 8 + FREE)
 
 
 def test_another_merge_that_makes_it_larger_dismisses(repository: Make) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarm_iac.review.check import Approval
 from tests.review.conftest import Make
-from tests.review.fleet import DEV, RIGHTS, Repository
+from tests.review.fleet import DEV, FREE, RIGHTS, Repository
 
 
 def test_a_change_of_anothers_workload_names_line_owner_and_who_may_approve(dev: Repository) -> None:
@@ -40,7 +40,7 @@ def test_a_change_that_stops_another_waits_for_somebody_of_their_team(repository
     """One line of bo's own is edited; what it stops is ada's."""
     text = DEV.read_text().replace("pretrain:\n    user: ada\n    kind: train\n    priority: high\n",
                                    "pretrain:\n    user: ada\n    kind: train\n    replicas: 2\n    place: {spread: node}\n")  # fmt: skip
-    dev = repository(text + BIG + RIGHTS)
+    dev = repository(text + BIG + FREE)
     head = dev.pull_request(("priority: low", "priority: high"))
     verdict = dev.check(head, author="bo")
     stopped = [one for _, one in verdict.effect.harmed() if one.becomes == "stopped"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,11 +24,15 @@ def post(
     numbers: Numbers = None,
     base: Base = "main",
     remote: Remote = "origin",
+    pages: Annotated[
+        Path | None, typer.Option("--pages", help="In a job on GitHub: where it takes the pages from that the comment links.")
+    ] = None,
 ) -> None:
     """Check pull requests and show the verdict on the forge: one comment, edited in place, and the status `swarm`.
 
     Everything that decides comes from the base branch; the files of a pull request are fetched as git objects and read as
-    data. Forge and token come from the environment: see docs/forges.md.
+    data. The page of each stack, with every row, is attached and linked. Forge and token come from the environment: see
+    docs/forges.md.
 
     Exits with 3 if one that is named is red.
 
@@ -35,7 +40,7 @@ def post(
     """
     from swarm_iac.cli.merging.verdicts import post_all
 
-    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), taken_environment(), say)
+    green = post_all(engine.repository(), remote, base, tuple(numbers or ()), taken_environment(), say, pages)
     raise SystemExit(0 if green or not numbers else 3)
 
 

@@ -33,7 +33,9 @@ def check(
     ] = None,
     json: Json = False,
     comment: Annotated[Path | None, typer.Option("--comment", help="Also write the comment, as Markdown.")] = None,
-    page: Annotated[Path | None, typer.Option("--page", help="Also write it with every row, as Markdown.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Also write it with every row, for a browser; of each of several stacks one.")
+    ] = None,
     repository: Annotated[Path, typer.Option("--repository", help="A clone with both commits.")] = Path(),
 ) -> None:
     """Show what merging one commit into another would do, and who has to approve. Asks no machine and no forge.
@@ -48,9 +50,12 @@ def check(
     from swarm_iac.review.check import check as judged
 
     verdict = judged(repository, base, head, author or None, _approvals(approvals), snapshots=_snapshots(snapshot))
-    for file, text in ((comment, verdict.comment), (page, verdict.page or verdict.comment)):
-        if file:
-            file.write_text(text)
+    if comment:
+        comment.write_text(verdict.comment)
+    for name, text in verdict.pages.items() if page else ():
+        assert page
+        one = len(verdict.pages) == 1
+        (page if one else page.with_name(f"{page.stem}-{name}{page.suffix}")).write_text(text)
     if json:
         show_json(verdict.model_dump(mode="json"))
     else:

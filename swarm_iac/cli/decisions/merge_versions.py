@@ -7,11 +7,11 @@ found by the blobs of the file, and what is found is used only if all three vers
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from swarm_iac import git
 from swarm_iac.errors import Refused
 from swarm_iac.stackfile.reading.text import read
 
@@ -19,7 +19,6 @@ from swarm_iac.stackfile.reading.text import read
 _MERGED = "GITHEAD_"
 #: The file of default limits in a fleet repository.
 _POLICY = "policies/limits.yaml"
-_SECONDS = 60
 #: What an index or a tree has where there is no file.
 _NONE = "0" * 40
 
@@ -102,10 +101,8 @@ def lock_of(name: str) -> str:
 
 def conflicting(root: Path, base: Path, ours: Path, theirs: Path) -> None:
     """Write both versions of a file with git's conflict markers into `ours`."""
-    subprocess.run(
-        ["git", "merge-file", "-q", "-L", "ours", "-L", "base", "-L", "theirs", str(ours), str(base), str(theirs)],
-        cwd=root, check=False, timeout=_SECONDS,
-    )  # fmt: skip
+    words = ("merge-file", "-q", "-L", "ours", "-L", "base", "-L", "theirs", str(ours), str(base), str(theirs))
+    git.ask(root, *words, codes=range(256), merging=True)
 
 
 def _commits(root: Path, path: str, base: str, ours: str, theirs: str) -> _Commits | None:
@@ -150,8 +147,7 @@ def _theirs_is_main(root: Path, commits: _Commits) -> bool:
 
 
 def _within(root: Path, commit: str, other: str) -> bool:
-    words = ["git", "merge-base", "--is-ancestor", commit, other]
-    return subprocess.run(words, cwd=root, check=False, timeout=_SECONDS).returncode == 0
+    return not git.ask(root, "merge-base", "--is-ancestor", commit, other, codes=range(256), merging=True).returncode
 
 
 def _text(root: Path, commits: _Commits, path: str, name: str) -> bytes | None:
@@ -165,8 +161,7 @@ def _text(root: Path, commits: _Commits, path: str, name: str) -> bytes | None:
         files = [Path(folder) / side for side in ("ours", "base", "theirs")]
         for file, text in zip(files, (ours, base, theirs), strict=True):
             file.write_bytes(text or b"")
-        words = ["git", "merge-file", "-p", "-q", *map(str, files)]
-        done = subprocess.run(words, cwd=root, capture_output=True, check=False, timeout=_SECONDS)
+        done = git.ask(root, "merge-file", "-p", "-q", *map(str, files), codes=range(256), merging=True)
     if done.returncode or ours is None or theirs is None:
         raise Refused(
             f"{path} has conflicts of its own, so nothing can be decided yet",
@@ -188,22 +183,18 @@ def _at(root: Path, commit: str, path: str) -> str:
 
 def _commit(root: Path, name: str) -> str:
     """Its id; empty where there is none."""
-    return _ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+    return git.named(root, name, merging=True)
 
 
 def _file(root: Path, name: str) -> bytes | None:
-    found = subprocess.run(["git", "cat-file", "blob", name], cwd=root, capture_output=True, check=False, timeout=_SECONDS)
+    found = git.ask(root, "cat-file", "blob", name, codes=range(256), merging=True)
     return None if found.returncode else found.stdout
 
 
 def _git(root: Path, *words: str) -> bytes:
-    """What git answers. Raises Refused with its own words where it does not."""
-    done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False, timeout=_SECONDS)
-    if done.returncode:
-        raise Refused(f"git {words[0]}: {done.stderr.decode(errors='replace').strip()}")
-    return done.stdout
+    return git.ask(root, *words, merging=True).stdout
 
 
 def _ask(root: Path, *words: str) -> bytes:
     """The same, where nothing is an answer as well."""
-    return subprocess.run(["git", *words], cwd=root, capture_output=True, check=False, timeout=_SECONDS).stdout
+    return git.ask(root, *words, codes=range(256), merging=True).stdout

@@ -47,7 +47,7 @@ def alone(root: Path, *, wait: bool = True) -> Iterator[None]:
 
     Without `wait`, raises Retryable where another does.
     """
-    folder = engine.state_folder(root) or Path(repository.git(root, "rev-parse", "--absolute-git-dir"))
+    folder = engine.state_folder(root) or repository.own_folder(root)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "swarm-merges.lock").open("w") as lock:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from swarm_iac.cli.merging.approved import CONTEXT
 from swarm_iac.errors import SwarmError
@@ -11,24 +12,36 @@ from swarm_iac.forge import Forge, PullRequest
 from swarm_iac.forge.forge import LONGEST_COMMENT, State
 from swarm_iac.review.comment import MARKER
 
-#: Characters that the link to the whole may take.
-_LINK = 600
+#: Characters that the links to pages may take.
+_LINKS = 2_000
 #: How an error ends, cut to so many characters before: its words may be the author's, and end as a verdict does.
 _SAID, NO_VERDICT = 110, " (no verdict)"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of a verdict. `whole`: a longer form of the comment, attached where the forge takes files."""
+    """What is shown of a verdict. `pages`: by stack, a page for a browser with every row."""
 
     ok: bool
     summary: str
     comment: str
-    whole: bytes = b""
+    pages: Mapping[str, str] = field(default_factory=dict)
 
 
-def post(forge: Forge, pull: PullRequest, judge: Callable[[PullRequest], Shown]) -> Shown | None:
+@dataclass(frozen=True)
+class Artifacts:
+    """What a job of the forge keeps: the folder that it takes files from, and the address at which they are shown then."""
+
+    folder: Path
+    where: str
+
+
+def post(
+    forge: Forge, pull: PullRequest, judge: Callable[[PullRequest], Shown], artifacts: Artifacts | None = None
+) -> Shown | None:
     """Judge a pull request and show the verdict; None if its head moved meanwhile: the new one is judged by a later run.
+
+    `artifacts`: where pages go if the forge takes no file beside a comment.
 
     What fails, a comment that cannot be written as well, leaves an error as the status, never a green one of an earlier try.
     """
@@ -36,7 +49,7 @@ def post(forge: Forge, pull: PullRequest, judge: Callable[[PullRequest], Shown])
         shown = judge(pull)
         if forge.pull(pull.number).head != pull.head:
             return None
-        comment(forge, pull, shown)
+        comment(forge, pull, shown, artifacts)
     except SwarmError as error:
         forge.set_status(pull.head, CONTEXT, State.ERROR, error.message.splitlines()[0][:_SAID] + NO_VERDICT)
         raise
@@ -44,13 +57,13 @@ def post(forge: Forge, pull: PullRequest, judge: Callable[[PullRequest], Shown])
     return shown
 
 
-def comment(forge: Forge, pull: PullRequest, shown: Shown) -> None:
+def comment(forge: Forge, pull: PullRequest, shown: Shown, artifacts: Artifacts | None = None) -> None:
     """Write the comment, or edit it where it says something else. It is ours if we wrote it and it begins with our marker.
 
-    Others may copy the marker, and theirs is not touched. What has a longer form is attached and linked at the end.
+    Others may copy the marker, and theirs is not touched. Pages are attached and linked at the end.
     """
     body = shown.comment.rstrip()
-    if len(body) + _LINK > LONGEST_COMMENT:
+    if len(body) + _LINKS > LONGEST_COMMENT:
         raise SwarmError(
             f"the comment has {len(body)} characters, and a forge takes {LONGEST_COMMENT}",
             hint="this is a bug; please report it",
@@ -59,17 +72,26 @@ def comment(forge: Forge, pull: PullRequest, shown: Shown) -> None:
     mine = [one for one in forge.comments(pull) if one.by and one.by.lower() == me and one.body.startswith(MARKER)]
     if mine and mine[0].body.replace("\r\n", "\n").startswith(body):
         return
-    body += _attached(forge, pull, shown.whole) if shown.whole else ""
+    body += _attached(forge, pull, shown.pages, artifacts)
     if mine:
         forge.edit(pull, mine[0], body)
     else:
         forge.comment(pull, body)
 
 
-def _attached(forge: Forge, pull: PullRequest, whole: bytes) -> str:
-    """A link to the whole; nothing where the forge takes no file: the verdict does not wait for it."""
-    try:
-        where = forge.attach(pull, f"pull-request-{pull.number}.md", whole)
-    except SwarmError:
-        where = None
-    return f"\n\n[Every row](<{where}>)\n" if where and len(where) < _LINK - 20 else ""
+def _attached(forge: Forge, pull: PullRequest, pages: Mapping[str, str], artifacts: Artifacts | None) -> str:
+    """Links to the pages; none of one that nobody takes: the verdict does not wait for it."""
+    links = ""
+    for stack, text in pages.items():
+        name = f"pull-request-{pull.number}-{stack}.html"
+        try:
+            where = forge.attach(pull, name, text.encode())
+        except SwarmError:
+            where = None
+        if where is None and artifacts:
+            artifacts.folder.mkdir(parents=True, exist_ok=True)
+            (artifacts.folder / name).write_text(text)
+            where = artifacts.where
+        link = f"[Page of {stack}](<{where}>)\n" if where else ""
+        links += link if len(links) + len(link) < _LINKS - 2 else ""
+    return f"\n\n{links}" if links else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from swarm_iac import git
 from swarm_iac.cli.merging import repository
 from swarm_iac.errors import Retryable, SwarmError
 from swarm_iac.review.last_known import MAX_BYTES, SIGNERS
@@ -18,7 +19,7 @@ from swarm_iac.review.snapshots import stack_of
 BRANCH = "swarm-snapshot"
 _REF = f"refs/heads/{BRANCH}"
 _END = ".snapshot"
-_OWN = ("-c", "user.name=swarm", "-c", "user.email=swarm@localhost")
+_OWN = ("-c", "user.name=swarm", "-c", "user.email=swarm@localhost", "-c", "commit.gpgSign=false")
 
 
 def files(root: Path, remote: str, base: str) -> tuple[bytes, ...]:
@@ -41,8 +42,8 @@ def of(root: Path, remote: str, stack: str, base: str) -> bytes | None:
 
 def signers(root: Path, base: str) -> bytes | None:
     """Who may sign, as a commit has it; None if it names nobody."""
-    found = repository.raw(root, "ls-tree", base, "--", SIGNERS)
-    return repository.raw(root, "cat-file", "blob", found.split()[2].decode()) if found.startswith(b"100644 blob ") else None
+    found = git.ask(root, "ls-tree", base, "--", SIGNERS).stdout
+    return git.ask(root, "cat-file", "blob", found.split()[2].decode()).stdout if found.startswith(b"100644 blob ") else None
 
 
 def publish(root: Path, remote: str, stack: str, data: bytes, base: str) -> None:
@@ -52,12 +53,12 @@ def publish(root: Path, remote: str, stack: str, data: bytes, base: str) -> None
     """
     tip = _tip(root, remote)
     kept = _blobs(root, tip, base) if tip else {}
-    kept[stack] = repository.raw(root, "hash-object", "-w", "--stdin", sent=data).decode().strip()
+    kept[stack] = git.ask(root, "hash-object", "-w", "--stdin", sent=data).stdout.decode().strip()
     lines = "".join(f"100644 blob {blob}\t{name}{_END}\n" for name, blob in sorted(kept.items()))
-    tree = repository.raw(root, "mktree", sent=lines.encode()).decode().strip()
-    commit = repository.raw(root, *_OWN, "commit-tree", tree, "-m", f"machines of {stack}").decode().strip()
+    tree = git.ask(root, "mktree", sent=lines.encode()).stdout.decode().strip()
+    commit = git.ask(root, *_OWN, "commit-tree", tree, "-m", f"machines of {stack}").stdout.decode().strip()
     try:
-        repository.git(root, "push", "--quiet", f"--force-with-lease={_REF}:{tip}", remote, f"{commit}:{_REF}")
+        git.push(root, remote, commit, _REF, instead=tip)
     except SwarmError as error:
         raise Retryable(f"{BRANCH} could not be pushed: {error.message}", after=30, hint="see docs/forges.md") from None
 
@@ -65,20 +66,19 @@ def publish(root: Path, remote: str, stack: str, data: bytes, base: str) -> None
 def _tip(root: Path, remote: str) -> str:
     """The branch as it is now; empty if there is none. Raises Retryable: the forge may be away."""
     try:
-        there = repository.git(root, "ls-remote", remote, _REF)
+        there = git.offers(root, remote, _REF)
     except SwarmError as error:
         raise Retryable(f"{BRANCH} could not be read: {error.message}", after=30) from None
-    # Names that end so are listed as well.
-    return repository.fetched(root, remote, _REF) if any(line.endswith(f"\t{_REF}") for line in there.splitlines()) else ""
+    return repository.fetched(root, remote, _REF) if there else ""
 
 
 def _blobs(root: Path, tip: str, base: str) -> dict[str, str]:
     """Stack → blob of each regular file that is of a stack of `base`."""
-    listed = repository.raw(root, "ls-tree", "-z", "--name-only", base, "stacks/").split(b"\0")
+    listed = git.ask(root, "ls-tree", "-z", "--name-only", base, "stacks/").stdout.split(b"\0")
     names = (stack_of(name.decode("utf-8", "replace")) for name in listed if not re.search(rb"\.(lock|proof)\.yaml$", name))
     stacks = {f"{name}{_END}".encode(): name for name in names if name}
     found = {}
-    for line in repository.raw(root, "ls-tree", "-z", tip).split(b"\0"):
+    for line in git.ask(root, "ls-tree", "-z", tip).stdout.split(b"\0"):
         head, _, name = line.partition(b"\t")
         if name in stacks and head.startswith(b"100644 blob "):
             found[stacks[name]] = head.split()[2].decode()
@@ -87,6 +87,5 @@ def _blobs(root: Path, tip: str, base: str) -> dict[str, str]:
 
 def _content(root: Path, blob: str) -> bytes:
     """The file; empty if it is longer than any that we write, which no check uses."""
-    return (
-        b"" if int(repository.raw(root, "cat-file", "-s", blob)) > MAX_BYTES else repository.raw(root, "cat-file", "blob", blob)
-    )
+    size = int(git.ask(root, "cat-file", "-s", blob).stdout)
+    return b"" if size > MAX_BYTES else git.ask(root, "cat-file", "blob", blob).stdout

@@ -15,10 +15,11 @@ from pathlib import Path
 from swarm_iac.cli.merging import posting, published, repository
 from swarm_iac.cli.merging.applying import Merges
 from swarm_iac.cli.merging.approved import CONTEXT
-from swarm_iac.cli.merging.posting import Shown
+from swarm_iac.cli.merging.posting import Artifacts, Shown
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.forge import Forge, ForgeApproval, PullRequest, Status, opened
 from swarm_iac.forge.forge import State
+from swarm_iac.forge.opening import run_page
 from swarm_iac.review.approvals import Approval as Reviewed
 from swarm_iac.review.check import check
 from swarm_iac.review.effect import Effect
@@ -28,19 +29,25 @@ Say = Callable[[str], None]
 _ON = re.compile(r" on ([0-9a-f]{16})$")
 
 
-def post_all(root: Path, remote: str, base: str, numbers: tuple[int, ...], environment: Mapping[str, str], say: Say) -> bool:
+def post_all(
+    root: Path, remote: str, base: str, numbers: tuple[int, ...], environment: Mapping[str, str], say: Say,
+    pages: Path | None = None,
+) -> bool:  # fmt: skip
     """Judge pull requests (all open ones, if none is named) and show the verdicts; is every one of them green?
+
+    `pages`: a folder of which a job of the forge keeps what is in it.
 
     One that cannot be judged does not keep the others from it. Raises the first such error at the end.
     """
     forge = opened(environment)
     bot, tip = forge.me(), repository.fetched(root, remote, f"refs/heads/{base}")
     known = published.files(root, remote, tip)
+    artifacts = Artifacts(pages, where) if pages and (where := run_page(environment)) else None
     failed: list[SwarmError] = []
     green = True
     for pull in [forge.pull(number) for number in numbers] or forge.open_pulls(base):
         try:
-            shown = posting.post(forge, pull, lambda one: judged(root, remote, forge, bot, one, tip, known))
+            shown = posting.post(forge, pull, lambda one: judged(root, remote, forge, bot, one, tip, known), artifacts)
         except SwarmError as error:
             say(f"#{pull.number}: {error.message}")
             failed.append(error)
@@ -63,7 +70,7 @@ def judged(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest, t
         raise SwarmError("its head is moving", hint="run it again")
     given = reviewed(root, remote, forge, bot, pull)
     verdict = check(root, tip, pull.head, pull.author, given, frozen=True, snapshots=known, offered=True)
-    return Shown(verdict.ok, f"{verdict.summary[:110]} on {tip[:16]}", verdict.comment, verdict.page.encode())
+    return Shown(verdict.ok, f"{verdict.summary[:110]} on {tip[:16]}", verdict.comment, verdict.pages)
 
 
 def reviewed(root: Path, remote: str, forge: Forge, bot: str, pull: PullRequest) -> tuple[Reviewed, ...]:

@@ -10,8 +10,15 @@ from swarm_iac.plan.show.render import Context, Rows, Section, nothing, sections
 
 #: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
 MOST = 100
-#: What Markdown or a forge would take for more than text: markup, references, people, formulas, addresses.
-_SPECIAL = re.compile(r"[\\*\[\]<>|~#@&$]|(?<!\w)_|_(?!\w)|://|(?<=www)\.", re.IGNORECASE)
+#: What Markdown or a forge would take for more than text: markup, references, people, formulas, addresses, emoji.
+_SPECIAL = re.compile(
+    r"[\\*\[\]<>|~#@&$`]|(?<!\w)_|_(?!\w)|://|(?<=www)\.|mailto:|!\d|%[\w\"]|\bGH-\d|:[\w+-]+:", re.IGNORECASE
+)
+#: What makes a list, a heading, a rule, a table, an indented block or a command of the forge of a line that begins so.
+_BLOCK = re.compile(r"\s|[-+=:/]|\d+[.)]")
+#: What a bar behind a backslash is shown as.
+BAR = "¦"
+_BARS = re.compile(r"(?<=(\\))?\|")
 
 
 def markdown(plan: Plan, context: Context) -> str:
@@ -31,9 +38,14 @@ def words(line: str) -> str:
     return _SPECIAL.sub(lambda found: "".join(f"\\{one}" for one in found[0]), line)
 
 
+def plain(line: str) -> str:
+    """A line as it is, outside of a table. As code where it would mean more: a forge sees people and issues behind escapes."""
+    return f"`{_quiet(line)}`" if _SPECIAL.search(line) or _BLOCK.match(line) else line
+
+
 def shown(section: Section, most: int = MOST, more: str = "`swarm plan`") -> str:
     """One section. `most`: rows of a table, and lines, that are shown; `more`: where the others are."""
-    lines = [_code(line) if _SPECIAL.search(line) else line for line in section.words.splitlines()]
+    lines = [plain(line) for line in section.words.splitlines() if line.strip()]
     cut = _Cut(most, more)
     body = "\n\n".join(filter(None, ("<br>\n".join(cut.short(lines)), _table(section.rows, cut) if section.rows else "")))
     if section.minor:
@@ -60,8 +72,14 @@ def _table(rows: Rows, cut: _Cut) -> str:
 
 def _cell(text: str) -> str:
     """Text as it is: as code where it would mean something else."""
-    return "<br>".join(_code(line) if "`" in line or _SPECIAL.search(line) else line for line in text.splitlines())
+    return "<br>".join(_code(line) if _SPECIAL.search(line) else line for line in text.splitlines())
 
 
 def _code(line: str) -> str:
-    return f"`{line.replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+    """As code within a table, where a bar ends the cell, and one behind a backslash does for some."""
+    return f"`{_BARS.sub(lambda found: BAR if found[1] else chr(92) + '|', _quiet(line))}`"
+
+
+def _quiet(line: str) -> str:
+    """What may stand between backticks: none of them, and something beside spaces."""
+    return line.replace("`", "'") if line.strip() else "·"

@@ -27,6 +27,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.teams()
     checker.exceptions()
     checker.nodes(shape)
+    checker.addresses()
     checker.taints(shape)
     checker.models()
     checker.labels_of_nodes()
@@ -129,6 +130,16 @@ class _Checker:
                     place = self.source.document.at(("nodes", key, field))
                     hint = nearest(name, table) or f"describe it under `{section}:`"
                     self.problems.append(Problem(place, f"nodes.{key}.{field}", f"there is no {field} {name!r}", hint))
+
+    def addresses(self) -> None:
+        """No machine is two nodes: its cards would be given out twice. Accounts do not matter, and nobody asks a lost node."""
+        first: dict[str, str] = {}
+        for name, node in self.stack.nodes.items():
+            host = node.ssh.rpartition("@")[2].lower().removesuffix(":22")
+            if node.state != "lost" and (other := first.setdefault(host, name)) != name:
+                line = self.source.place(f"nodes.{other}.ssh").line
+                hint = "a machine is one node: write the address of its own"
+                self.say(f"nodes.{name}.ssh", f"{node.ssh} is the machine of {other} (line {line}) as well", hint)
 
     def labels_of_nodes(self) -> None:
         """No node has a label `site` or `rack` that says another thing than its own key."""

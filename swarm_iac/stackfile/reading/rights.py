@@ -59,6 +59,10 @@ class OwnerRule(Value):
         """Is a value at this path its own?"""
         return any(_prefix(tuple(pattern.split(".")), path) for pattern in self.paths)
 
+    def names(self, path: tuple[str, ...]) -> bool:
+        """Does it name this very path, and not only what the path is below?"""
+        return any(len(each := tuple(pattern.split("."))) == len(path) and _prefix(each, path) for pattern in self.paths)
+
     def owns_file(self, name: str) -> bool:
         """Is a file of the repository its own?"""
         return any(_expression(pattern).fullmatch(name) for pattern in self.files)
