@@ -157,14 +157,18 @@ def _own() -> dict[str, str]:
 
 
 def _run(
-    words: Sequence[str], at: Path, environment: Mapping[str, str], codes: Sequence[int], patience: float = PATIENCE,
+    words: Sequence[str],
+    at: Path,
+    environment: Mapping[str, str],
+    codes: Sequence[int],
+    patience: float = PATIENCE,
     sent: bytes = b"",
 ) -> _Done:
     options = [word for each in _OFF for word in ("-c", each)]
     try:
         done = subprocess.run(
             ("git", *options, *words), cwd=at, env=dict(environment), input=sent, capture_output=True, timeout=patience,
-            
+
         )  # fmt: skip
     except FileNotFoundError:
         raise ToolMissing("git is not installed", hint="install git 2.38 or later") from None

@@ -62,8 +62,7 @@ class Commits:
 
     def has(self, commit: str) -> bool:
         """Is this commit the base, or one that it was made from?"""
-        words = ("--git-dir", str(self.folder), "merge-base", "--is-ancestor", commit, self.base)
-        return _asked(words, _environment(self.objects), (0, 1, 128)).returncode == 0
+        return not self.objects.ask("merge-base", "--is-ancestor", commit, self.base, codes=(0, 1, 128)).returncode
 
     def stacks(self, tree: str) -> dict[str, Entry]:
         """What lies in stacks/ of a tree, by name: not deeper."""

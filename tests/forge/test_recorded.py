@@ -130,7 +130,9 @@ def test_github_takes_no_file_so_the_job_keeps_the_pages(github: tuple[Recorded,
     assert json.loads(host.bodies[-1])["body"].endswith(f"\n\n[Page of dev](<{where}>)\n")
     assert (tmp_path / "pages" / "pull-request-12-dev.html").read_text() == "<p>all</p>"
     comment(forge, pull, shown)
-    assert json.loads(host.bodies[-1])["body"].endswith("fine"), "without a job nobody would take them, and no link leads nowhere"
+    assert json.loads(host.bodies[-1])["body"].endswith("fine"), (
+        "without a job nobody would take them, and no link leads nowhere"
+    )
 
 
 @pytest.mark.parametrize(
