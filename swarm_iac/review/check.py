@@ -6,11 +6,12 @@ import datetime
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import Field
 
+from swarm_iac.decision import Decision, again
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.base import Value
 from swarm_iac.printable import printable
@@ -24,6 +25,7 @@ from swarm_iac.review.judgement import Need, People
 from swarm_iac.review.pages import pages
 from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
 from swarm_iac.run_options import RunOptions
+from swarm_iac.stackfile.locks.digests import digest_placement
 
 
 class Verdict(Value):
@@ -128,7 +130,10 @@ def _stack(
     values = judgement.values(who, before, after, lines)
     try:
         decided = after.decision(frozen=found.frozen)
-        one = Consequences(before, decided, datetime.date.today())
+        claimed = after.proven
+        if not decided.stale and not claimed:
+            decided = _proven(decided, found)
+        one = Consequences(before, decided, datetime.date.today(), claimed)
         if decided.stale:
             found.notes.append(
                 f"the lock of {then.name} is stale ({'; '.join(decided.stale[:3])}): this shows what `swarm up` would decide; "
@@ -141,6 +146,23 @@ def _stack(
     except SwarmError as error:
         found.refused.append(str(error))
         found.stacks.append(StackEffect(stack=then.name, values=values))
+
+
+def _proven(decided: Decision, found: _Found) -> Decision:
+    """A valid lock with a proof of our own, as the repository keeps none; with none where the solver decides otherwise."""
+    ours = again(decided, today=datetime.date.today())
+    if digest_placement(ours.placement) == digest_placement(decided.placement):
+        return replace(decided, placement=ours.placement, proof=ours.proof)
+    waits = {one.workload for one in decided.placement.waiting()}
+    passed = sorted(waits - {one.workload for one in ours.placement.waiting()})
+    if passed:  # a proof in the repository would make this lock a stale one
+        hint = "`swarm solve` on the branch, and commit the lock"
+        found.refused.append(f"the lock of {decided.name} leaves {', '.join(passed[:3])} pending, and they fit\n  hint: {hint}")
+    else:
+        found.notes.append(
+            f"the lock of {decided.name} is valid, and the solver would decide otherwise: `swarm solve` shows how"
+        )
+    return decided
 
 
 def _conflict(tree: MergeConflict, base: str) -> str:
