@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.merging import approved, drift, record, repository
-from swarm_iac.cli.merging.approved import Approved, Judge, Place
+from swarm_iac.cli.merging.approved import Approved, Judge, FleetBranch
 from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
@@ -94,14 +94,14 @@ class Merges:
         whole = ""
         for number, commit in enumerate(waits):
             if not whole and self.forge.merged_as(commit) is None and approved.acting(self.root, commit):
-                whole = approved.part_of(self._place, commit, waits[number + 1 :])
+                whole = approved.part_of(self._at, commit, waits[number + 1 :])
             if commit == whole or not whole:
                 whole = ""
                 yield commit
 
     @property
-    def _place(self) -> Place:
-        return Place(self.root, self.remote, self.branch, self.forge, self.bot)
+    def _at(self) -> FleetBranch:
+        return FleetBranch(self.root, self.remote, self.branch, self.forge, self.bot)
 
     def _skipping(self, known: MergeRecord, last: str) -> MergeRecord:
         """Leave what waits, up to a commit, to the next merge, which is judged with all of it. First said, then recorded."""
@@ -115,7 +115,7 @@ class Merges:
             raise Refused(
                 f"{commit[:12]} does not wait to be applied", hint=f"what does: {', '.join(one[:12] for one in waits[:5])}"
             )
-        base = known.commit if known.whole else known.after or approved.verify(self._place, known.commit, None).before
+        base = known.commit if known.whole else known.after or approved.verify(self._at, known.commit, None).before
         text = f"skipped by {who()}: {reason}"
         self.forge.set_status(commit, APPLIED, State.FAILURE, printable(text))
         if pull := self.forge.merged_as(commit):
@@ -147,7 +147,7 @@ class Merges:
     def _one(self, commit: str, known: MergeRecord, *, resumed: bool) -> MergeRecord:
         """One merge, after what is `known` as applied. All that can refuse it comes before the record says that it begins."""
         after = known.after if resumed else known.commit if known.skipped else ""
-        found = approved.verify(self._place, commit, None if resumed else self.judge, after)
+        found = approved.verify(self._at, commit, None if resumed else self.judge, after)
         name = f"#{found.pull.number}" if found.pull else "no pull request"
         self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
         if found.pull:

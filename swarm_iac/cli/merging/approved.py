@@ -35,8 +35,8 @@ class Approved:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a merge is looked for. `branch`: the one that describes the fleet; `bot`: our account at the forge."""
+class FleetBranch:
+    """Where a merge is looked for: `branch` describes the fleet, and `bot` is our account at the forge."""
 
     root: Path
     remote: str
@@ -51,17 +51,17 @@ def acting(root: Path, commit: str) -> tuple[str, ...]:
     return tuple(path for path in found if not path.endswith(_HARMLESS))
 
 
-def part_of(place: Place, commit: str, later: Sequence[str]) -> str:
+def part_of(at: FleetBranch, commit: str, later: Sequence[str]) -> str:
     """The commit by which the pull request was merged of which this one is a part, as after a rebase; empty if of none."""
     for other in later:
-        if pull := place.forge.merged_as(other):
-            statuses = place.forge.statuses(pull.head, CONTEXT)
-            begin = statuses and rebased.start(place.root, place.remote, place.forge, pull, other, statuses[-1])
-            return other if begin and commit in repository.between(place.root, begin, other) else ""
+        if pull := at.forge.merged_as(other):
+            statuses = at.forge.statuses(pull.head, CONTEXT)
+            begin = statuses and rebased.start(at.root, at.remote, at.forge, pull, other, statuses[-1])
+            return other if begin and commit in repository.between(at.root, begin, other) else ""
     return ""
 
 
-def verify(place: Place, commit: str, judge: Judge | None, after: str = "") -> Approved:
+def verify(at: FleetBranch, commit: str, judge: Judge | None, after: str = "") -> Approved:
     """The pull request of a merge commit, with everything that must hold before it is applied. Raises Refused, Retryable.
 
     The forge's own fence is not trusted alone: a push dismisses an approval seconds too late, and the token of any job may
@@ -70,7 +70,7 @@ def verify(place: Place, commit: str, judge: Judge | None, after: str = "") -> A
     it was given for. `judge`: base, merge and pull request → why it must not be applied; empty if it may;
     None: it was judged when it was begun. `after`: it is judged with all that came after this commit, and was skipped.
     """
-    root, forge, branch, bot = place.root, place.forge, place.branch, place.bot
+    root, forge, branch, bot = at.root, at.forge, at.branch, at.bot
     pull = forge.merged_as(commit)
     if pull is None:
         paths = acting(root, commit)
@@ -94,7 +94,7 @@ def verify(place: Place, commit: str, judge: Judge | None, after: str = "") -> A
         )
     if last.state is not State.SUCCESS:
         raise Refused(f"{name}: the status {CONTEXT} of {pull.head[:12]} is {last.state.value}: {printable(last.description)}")
-    before = after or rebased.start(root, place.remote, forge, pull, commit, last)
+    before = after or rebased.start(root, at.remote, forge, pull, commit, last)
     if judge and (why := judge(before, commit, pull)):
         raise Refused(
             f"{name}: {why}", hint=f"approve the merge as it is, then run again: swarm pr apply --merge {commit[:12]}"
