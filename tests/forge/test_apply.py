@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.cli.merging import record, repository
+from swarm_iac.cli.merging import approved, record, repository
 from swarm_iac.cli.merging.applying import APPLIED
 from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
@@ -222,7 +222,7 @@ def test_a_rebased_pull_request_of_several_commits_is_applied_once(fleet: Operat
     assert fleet.merges().apply(last) == () and recorded(fleet) == f"{last} applied"
 
 
-def test_a_push_before_a_rebased_pull_request_is_no_part_of_it(fleet: Operated) -> None:
+def test_a_push_before_a_rebased_pull_request_is_no_part_of_it(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
     number, _ = of_two_commits(fleet, between=False)
     bo = fleet.lab.people["bo"]
     bo.begin("main")
@@ -230,6 +230,10 @@ def test_a_push_before_a_rebased_pull_request_is_no_part_of_it(fleet: Operated) 
     last = fleet.lab.people["ada"].merge(number, "rebase")
     with pytest.raises(Refused, match=r"made by no pull request, and it changes policies/mine\.yaml"):
         fleet.merges().apply(last)
+    with monkeypatch.context() as bent:  # as if a status had changed between two looks
+        bent.setattr(approved, "part_of", lambda *_: last)
+        with pytest.raises(Refused, match="commits before it belong to no pull request"):
+            fleet.merges().apply(last)
     assert fleet.machines.ups == []
     assert fleet.merges(since=direct).apply(last) == (last,), "and what is rebased onto it goes on, once that is settled"
 

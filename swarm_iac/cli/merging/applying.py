@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.merging import approved, drift, record, repository
-from swarm_iac.cli.merging.approved import Approved, Judge, FleetBranch
+from swarm_iac.cli.merging.approved import Approved, FleetBranch, Judge
 from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
@@ -148,6 +148,8 @@ class Merges:
         """One merge, after what is `known` as applied. All that can refuse it comes before the record says that it begins."""
         after = known.after if resumed else known.commit if known.skipped else ""
         found = approved.verify(self._at, commit, None if resumed else self.judge, after)
+        if not repository.comes_after(self.root, known.commit, found.before):
+            raise Refused(f"{commit[:12]}: commits before it belong to no pull request", hint="run it again; see docs/forges.md")
         name = f"#{found.pull.number}" if found.pull else "no pull request"
         self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
         if found.pull:
