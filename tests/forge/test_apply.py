@@ -222,7 +222,7 @@ def test_a_rebased_pull_request_of_several_commits_is_applied_once(fleet: Operat
     assert fleet.merges().apply(last) == () and recorded(fleet) == f"{last} applied"
 
 
-def test_a_push_before_a_rebased_pull_request_is_no_part_of_it(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_before_a_rebased_one_is_no_part_of_it(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
     number, _ = of_two_commits(fleet, between=False)
     bo = fleet.lab.people["bo"]
     bo.begin("main")

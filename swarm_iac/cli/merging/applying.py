@@ -149,7 +149,9 @@ class Merges:
         after = known.after if resumed else known.commit if known.skipped else ""
         found = approved.verify(self._at, commit, None if resumed else self.judge, after)
         if not repository.comes_after(self.root, known.commit, found.before):
-            raise Refused(f"{commit[:12]}: commits before it belong to no pull request", hint="run it again; see docs/forges.md")
+            raise Refused(
+                f"{commit[:12]}: commits before it belong to no pull request", hint="run it again; see docs/forges.md"
+            )
         name = f"#{found.pull.number}" if found.pull else "no pull request"
         self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
         if found.pull:
