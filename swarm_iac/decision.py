@@ -239,7 +239,9 @@ def _decide(
     problem = proofs.problem_of(loaded.stack, today)
     stack, stale = _judged(last, loaded.stack, today, last.placement)
     proof = None if stale else read_proof(files.proof)
-    stale = stale or proofs.pending_again(last.placement, proof, problem)
+    # Where proofs are not kept, nobody knows from what it was decided that something waits: nothing new is decided by itself.
+    if not (frozen and not files.proof.exists()):
+        stale = stale or proofs.pending_again(last.placement, proof, problem)
     waits = last.placement.waiting()
     candidate = read_candidate(files, needed=bool(stale)) if stale or waits else lock.Lock()
     if stale or waits:

@@ -6,11 +6,12 @@ import datetime
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import Field
 
+from swarm_iac.decision import Decision, again
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model.base import Value
 from swarm_iac.printable import printable
@@ -25,6 +26,7 @@ from swarm_iac.review.last_known import FleetSnapshot
 from swarm_iac.review.pages import pages
 from swarm_iac.review.snapshots import CommittedStack, StackEntries, entries, stack_of, written
 from swarm_iac.run_options import RunOptions
+from swarm_iac.stackfile.locks.digests import digest_placement
 
 #: Rows of machines that differ which a refusal names.
 MOST_ROWS = 10
@@ -144,7 +146,10 @@ def _stack(
     values = judgement.values(who, before, after, lines)
     try:
         decided = after.decision(frozen=found.frozen)
-        one = Consequences(before, decided, datetime.date.today())
+        claimed = after.proven
+        if not decided.stale and not claimed:
+            decided = _proven(decided, found)
+        one = Consequences(before, decided, datetime.date.today(), claimed)
         if decided.stale:
             found.notes.append(
                 f"the lock of {then.name} is stale ({'; '.join(decided.stale[:3])}): this shows what `swarm up` would decide; "
@@ -212,6 +217,23 @@ def _against(snapshot: FleetSnapshot | None, one: Consequences, found: _Found) -
             "  hint: an operator runs `swarm up` on the base, then `swarm snapshot` again"
         )
     found.notes += last_known.notes(snapshot, steps, (each.workload for each in one.now.placement.waiting()))
+
+
+def _proven(decided: Decision, found: _Found) -> Decision:
+    """A valid lock with a proof of our own, as the repository keeps none; with none where the solver decides otherwise."""
+    ours = again(decided, today=datetime.date.today())
+    if digest_placement(ours.placement) == digest_placement(decided.placement):
+        return replace(decided, placement=ours.placement, proof=ours.proof)
+    waits = {one.workload for one in decided.placement.waiting()}
+    passed = sorted(waits - {one.workload for one in ours.placement.waiting()})
+    if passed:  # a proof in the repository would make this lock a stale one
+        hint = "`swarm solve` on the branch, and commit the lock"
+        found.refused.append(f"the lock of {decided.name} leaves {', '.join(passed[:3])} pending, and they fit\n  hint: {hint}")
+    else:
+        found.notes.append(
+            f"the lock of {decided.name} is valid, and the solver would decide otherwise: `swarm solve` shows how"
+        )
+    return decided
 
 
 def _conflict(tree: MergeConflict, base: str) -> str:

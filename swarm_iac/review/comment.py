@@ -79,7 +79,7 @@ def _written(review: Review, most: int, more: str, *, folded: bool = True) -> st
     verdict = "**Refused**" if review.refused else "**Waits for approval**" if review.needs else "**May be merged**"
     lines = [marker(review), f"{verdict}: {words(review.deeds)}."]
     refused = (printable(one).splitlines() for one in (*review.refused[:QUOTED], *_rest(review.refused)))
-    lines += ["- " + "\n  ".join(map(plain, filter(str.strip, one))) for one in refused]
+    lines += ["- " + "\n  ".join(map(plain, filter(None, map(str.strip, one)))) for one in refused]
     return "\n\n".join([*lines, *(shown(section, most, more) for section in every), _foot(review)]) + "\n"
 
 
@@ -227,11 +227,11 @@ def _proofs(review: Review) -> Iterator[str]:
     for one in review.consequences:
         proof, name = one.now.proof, one.now.name
         if proof is None:
-            yield f"{name}: the proof belongs to another lock; `swarm solve` renews it"
+            yield f"{name}: not proven; `swarm solve` on the branch decides again, and says how good it is"
             continue
         verdict = "optimal" if proof.optimal else "not proven optimal"
         gaps = [f"{goal.name} {goal.value} of {goal.bound}" for goal in proof.goals if goal.value != goal.bound]
-        claimed = "" if one.now.stale else ", as the proof file of the head says"
+        claimed = "" if one.now.stale or not one.claimed else ", as the proof file of the head says"
         yield f"{name}: {verdict} by {proof.solver}{claimed}; gap: {', '.join(gaps) or 'none'}"
 
 

@@ -43,11 +43,15 @@ FIXED, SMALL = 2, 100
 
 @dataclass(frozen=True)
 class Consequences:
-    """A stack before and after: `before` None where it is new. `decided`: what would be decided after the merge."""
+    """A stack before and after: `before` None where it is new. `decided`: what would be decided after the merge.
+
+    `claimed`: its proof is what a file of the head says, and not one of our own.
+    """
 
     before: CommittedStack | None
     decided: Decision
     today: datetime.date
+    claimed: bool = True
 
     @cached_property
     def ran(self) -> Placement:

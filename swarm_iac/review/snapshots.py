@@ -67,6 +67,11 @@ class CommittedStack:
         found = self.loaded.source.place(path)
         return str(Place(named(found.file, self.folder), found.line))
 
+    @property
+    def proven(self) -> bool:
+        """Is its proof in the repository?"""
+        return Files.of(self.folder, self.name).proof.exists()
+
     def decision(self, *, frozen: bool) -> Decision:
         """What `swarm up` would decide with these files. Raises as `decide`."""
         try:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.cli.merging import record
+from swarm_iac.cli.merging import approved, record, repository
 from swarm_iac.cli.merging.applying import APPLIED
 from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge.forge import State
 from tests.forge.conftest import Lab
-from tests.forge.merging import Operated, operated, row
+from tests.forge.merging import STACK, Operated, operated, row, solve
 
 pytestmark = pytest.mark.forge
 
@@ -187,3 +187,110 @@ def test_nothing_that_changes_machines_has_the_forges_token(fleet: Operated, mon
     fleet.merges().apply(commit)
     assert fleet.lab.token not in fleet.machines.seen.values()
     assert fleet.machines.seen["SWARM_WHO"] == f"{fleet.lab.people['ada'].name} (pull request 1)"
+
+
+def of_two_commits(fleet: Operated, *, between: bool) -> tuple[int, str]:
+    """A pull request of two commits, judged on main as it was then; `between`: another one is merged before it is."""
+    ada = fleet.lab.people["ada"]
+    ada.begin("two")
+    on = ada.git("rev-parse", "HEAD")
+    for old, new in (MEMORY, SCRATCH):
+        (ada.at / STACK).write_text((ada.at / STACK).read_text().replace(old, new))
+        solve(ada.at)
+        head = ada.push("two", {})
+    number, head = ada.opened("two", {"notes.md": "why"})
+    if between:
+        fleet.merged("bo", "words", "users: [ada, bo]", "users: [bo, ada]")
+    fleet.lab.bot.set_status(head, "swarm", State.SUCCESS, f"fine on {on[:16]}")
+    return number, head
+
+
+@pytest.mark.parametrize("between", [pytest.param(False, id="as it is"), pytest.param(True, id="rebased")])
+def test_a_rebased_pull_request_of_several_commits_is_applied_once(fleet: Operated, between: bool) -> None:
+    begin = fleet.machines.now
+    number, head = of_two_commits(fleet, between=between)
+    last = fleet.lab.people["ada"].merge(number, "rebase")
+    assert (last == head) is not between
+    judged: list[tuple[str, str]] = []
+    merges = replace(fleet.merges(), judge=lambda before, commit, _: judged.append((before, commit)) or "")
+    done = merges.apply(last)
+    chain = repository.between(fleet.clone, begin, last)
+    assert len(chain) == (4 if between else 3)
+    first = chain[0] if between else begin
+    assert done == ((first, last) if between else (last,)) and fleet.machines.ups == list(done)
+    assert judged[-1] == (first, last), "all of it is judged at once"
+    assert fleet.merges().apply(last) == () and recorded(fleet) == f"{last} applied"
+
+
+def test_a_push_before_a_rebased_one_is_no_part_of_it(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, _ = of_two_commits(fleet, between=False)
+    bo = fleet.lab.people["bo"]
+    bo.begin("main")
+    direct = bo.push("main", {"policies/mine.yaml": "x: 1\n"})
+    last = fleet.lab.people["ada"].merge(number, "rebase")
+    with pytest.raises(Refused, match=r"made by no pull request, and it changes policies/mine\.yaml"):
+        fleet.merges().apply(last)
+    with monkeypatch.context() as bent:  # as if a status had changed between two looks
+        bent.setattr(approved, "part_of", lambda *_: last)
+        with pytest.raises(Refused, match="commits before it belong to no pull request"):
+            fleet.merges().apply(last)
+    assert fleet.machines.ups == []
+    assert fleet.merges(since=direct).apply(last) == (last,), "and what is rebased onto it goes on, once that is settled"
+
+
+@pytest.mark.slow
+def test_a_killed_run_of_a_rebased_one_is_resumed_with_all_of_it(fleet: Operated) -> None:
+    number, _ = of_two_commits(fleet, between=True)
+    last = fleet.lab.people["ada"].merge(number, "rebase")
+    merges = fleet.merges()
+    before = repository.last(fleet.clone, last, 4)[0]
+    merges.apply(before)
+    fleet.machines.status = -9
+    with pytest.raises(SwarmError, match="not wholly applied"):
+        fleet.merges().apply(last)
+    assert recorded(fleet) == f"{last} begun"
+    fleet.machines.status = 0
+    assert fleet.merges().apply(last) == (last,)
+    assert fleet.machines.ups == [before, last, last]
+
+
+def test_one_that_is_never_applied_is_skipped_by_name_and_judged_with_the_next(fleet: Operated) -> None:
+    begin = fleet.machines.now
+    bad = fleet.merged("ada", "memory", *MEMORY)
+    back = fleet.merged("bo", "back", *reversed(MEMORY))
+    judged: list[tuple[str, str]] = []
+
+    def judge(before: str, commit: str, _: object) -> str:
+        judged.append((before, commit))
+        return "cy has not approved" if commit == bad else ""
+
+    with pytest.raises(Refused, match="cy has not approved"):
+        replace(fleet.merges(), judge=judge).apply(back)
+    for skip in ((bad, ""), ("", "why"), (begin, "it was applied")):
+        with pytest.raises(Refused):
+            replace(fleet.merges(), judge=judge, skip=skip).apply(back)
+    skipping = replace(fleet.merges(), judge=judge, skip=(bad[:12], "nobody wants it, @everyone"))
+    assert skipping.apply(bad) == () and recorded(fleet) == f"{begin} applied skipping {bad}"
+    shown = fleet.lab.status(bad, APPLIED)
+    assert shown and shown.state is State.FAILURE and "nobody wants it" in shown.description
+    (comment,) = (one.body for one in fleet.lab.bot.comments(fleet.lab.bot.pull(1)))
+    assert "`skipped by " in comment and "@everyone`" in comment, "it is shown as text"
+    fleet.machines.status = -9
+    judged.clear()
+    with pytest.raises(SwarmError, match="not wholly applied"):
+        replace(fleet.merges(), judge=judge).apply(back)
+    assert judged == [(begin, back)] and recorded(fleet) == f"{back} begun after {begin}"
+    fleet.machines.status = 0
+    assert fleet.merges().apply(back) == (back,)
+    assert recorded(fleet) == f"{back} applied" and fleet.machines.now == back
+
+
+def test_one_that_was_begun_can_be_skipped(fleet: Operated) -> None:
+    begin = fleet.machines.now
+    bad = fleet.merged("ada", "memory", *MEMORY)
+    fleet.machines.status = 1
+    with pytest.raises(SwarmError, match="not wholly applied"):
+        fleet.merges().apply(bad)
+    fleet.machines.status = 0
+    assert replace(fleet.merges(), skip=(bad, "its node is gone")).apply(bad) == ()
+    assert recorded(fleet) == f"{begin} applied skipping {bad}" and "was begun: swarm plan shows" in fleet.said[-2]

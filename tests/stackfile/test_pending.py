@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,16 @@ def test_a_proof_is_not_shown_for_another_problem(root: Path) -> None:
 
 
 def test_without_its_proof(root: Path) -> None:
-    """Nobody knows from what it was decided: a lock of an earlier version, or two branches merged."""
+    """A repository may keep none: frozen, the lock is taken as it is; else what waits is decided again."""
     (root / "stacks" / "quota.proof.yaml").unlink()
+    held = decided(root, FLEET, frozen=True)
+    assert [one.workload for one in held.placement.waiting()] == ["b"] and held.proof is None
+    assert decided(root, FLEET).stale == ("b has no place, and no proof says from what that was decided",)
+
+
+def test_with_a_proof_that_does_not_say_from_what(root: Path) -> None:
+    """One of an earlier version, or of one of two branches that were merged."""
+    file = root / "stacks" / "quota.proof.yaml"
+    file.write_text(re.sub(r'placement: ".*"', 'placement: "0"', file.read_text()))
     with pytest.raises(StaleLock, match="b has no place, and no proof says from what that was decided"):
         decided(root, FLEET, frozen=True)

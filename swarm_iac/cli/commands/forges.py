@@ -55,6 +55,10 @@ def apply(
     since: Annotated[
         str, typer.Option("--since", metavar="COMMIT", help="Record first that everything up to this commit is applied.")
     ] = "",
+    skip: Annotated[
+        str, typer.Option("--skip", metavar="COMMIT", help="Leave what waits, up to this commit, to the next merge.")
+    ] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: shown on the forge, with who skipped it.")] = "",
     base: Base = "main",
     remote: Remote = "origin",
     allow_stop: AllowStop = 0,
@@ -64,11 +68,16 @@ def apply(
     Every merge since the last applied one is verified (status by our own account for exactly its head, approvals for what
     the merge really does), compared with the machines, and applied as `swarm up` would. A killed run is resumed by the next.
 
+    One that cannot be applied holds those after it. Put it back by a pull request (`git revert`), and skip it: what is merged
+    next is judged and applied together with what was skipped.
+
     Examples: swarm pr apply; swarm pr apply --merge $GITHUB_SHA; once at the start: swarm pr apply --since HEAD
+    swarm pr apply --skip 4f1c9a2be6d0 --reason "its node is gone; #14 takes it back"
     """
     from swarm_iac.cli.merging.verdicts import apply_merges
 
-    apply_merges(engine.repository(), stack, merge, since, allow_stop, (remote, base), taken_environment(), say)
+    environment = taken_environment()
+    apply_merges(engine.repository(), stack, merge, since, (skip, reason), allow_stop, (remote, base), environment, say)
 
 
 def taken_environment() -> Mapping[str, str]:

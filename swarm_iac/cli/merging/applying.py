@@ -9,21 +9,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.merging import approved, drift, record, repository
-from swarm_iac.cli.merging.approved import Approved, Judge
+from swarm_iac.cli.merging.approved import Approved, FleetBranch, Judge
 from swarm_iac.cli.merging.record import MergeRecord
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
 from swarm_iac.forge.forge import State
 from swarm_iac.forge.opening import TOKEN
 from swarm_iac.model.step import Step
+from swarm_iac.plan.show.markdown import plain
 from swarm_iac.printable import printable
+from swarm_iac.reach.author import who
 
 Say = Callable[[str], None]
 Swarm = Callable[[Path, Sequence[str], Mapping[str, str], bool], subprocess.CompletedProcess[str]]
@@ -61,6 +63,7 @@ def alone(root: Path, *, wait: bool = True) -> Iterator[None]:
 class Merges:
     """The merges of one stack in one clone. `bot`: the account whose status counts. `since`: what counts as applied.
 
+    `skip`: the last commit that is left to the next merge, and why.
     `swarm`: runs `swarm WORDS` in a work tree, with the variables given; captures what it prints, if asked.
     """
 
@@ -74,6 +77,8 @@ class Merges:
     since: str = ""
     allow_stop: int = 0
     swarm: Swarm = run_swarm
+    remote: str = "origin"
+    skip: tuple[str, str] = ("", "")
 
     def apply(self, merge: str) -> tuple[str, ...]:
         """Apply every merge up to this one that is not applied yet, one after the other; the commits that were.
@@ -83,16 +88,62 @@ class Merges:
         last = repository.commit(self.root, merge)
         with alone(self.root):
             known = self._known()
+            if any(self.skip):
+                known = self._skipping(known, last)
             if repository.comes_after(self.root, known.commit, last) and (known.whole or known.commit != last):
                 self.say(f"{last[:12]} is applied already")
                 self._report(last)
                 return ()
+            if known.skipped and repository.comes_after(self.root, known.skipped, last):
+                self.say(f"{last[:12]} is skipped: the next merge is applied with it")
+                return ()
             waits: tuple[str, ...] = () if known.whole else (known.commit,)
-            waits += repository.between(self.root, known.commit, last)
-            for commit in waits:
-                self._one(commit, known, resumed=not known.whole and commit == known.commit)
-                known = MergeRecord(commit, whole=True)
-            return waits
+            waits += repository.between(self.root, known.skipped or known.commit, last)
+            done: list[str] = []
+            for commit in self._merges(waits):
+                known = self._one(commit, known, resumed=not known.whole and commit == known.commit)
+                done.append(commit)
+            return tuple(done)
+
+    def _merges(self, waits: tuple[str, ...]) -> Iterator[str]:
+        """Those of these commits by which something was merged: of a rebased pull request the last one alone."""
+        whole = ""
+        for number, commit in enumerate(waits):
+            if not whole and self.forge.merged_as(commit) is None and approved.acting(self.root, commit):
+                whole = approved.part_of(self._at, commit, waits[number + 1 :])
+            if commit == whole or not whole:
+                whole = ""
+                yield commit
+
+    @property
+    def _at(self) -> FleetBranch:
+        return FleetBranch(self.root, self.remote, self.branch, self.forge, self.bot)
+
+    def _skipping(self, known: MergeRecord, last: str) -> MergeRecord:
+        """Leave what waits, up to a commit, to the next merge, which is judged with all of it. First said, then recorded."""
+        name, reason = self.skip
+        if not name or not reason.strip():
+            raise Refused("what is skipped, and why?", hint='swarm pr apply --skip COMMIT --reason "TEXT"')
+        commit = repository.commit(self.root, name)
+        waits: tuple[str, ...] = () if known.whole else (known.commit,)
+        waits += repository.between(self.root, known.skipped or known.commit, last)
+        if commit not in waits:
+            raise Refused(
+                f"{commit[:12]} does not wait to be applied", hint=f"what does: {', '.join(one[:12] for one in waits[:5])}"
+            )
+        base = known.commit if known.whole else known.after or approved.verify(self._at, known.commit, None).before
+        text = f"skipped by {who()}: {reason}"
+        self.forge.set_status(commit, APPLIED, State.FAILURE, printable(text))
+        if pull := self.forge.merged_as(commit):
+            self.forge.comment(
+                pull, f"Not applied, {plain(printable(text))}\n\nThe next merge is judged and applied with it.\n"
+            )
+        found = MergeRecord(base, whole=True, other=commit)
+        record.write(self.root, self.stack, found, self.say)
+        self.say(f"{commit[:12]} is {printable(text)}; what is merged next is judged and applied together with it")
+        if not known.whole:
+            self.say(f"{known.commit[:12]} was begun: swarm plan shows what it left on machines")
+        return found
 
     def _known(self) -> MergeRecord:
         """What was applied before. Raises Refused the first time: only a person knows what the machines are."""
@@ -109,22 +160,33 @@ class Merges:
             )
         return found
 
-    def _one(self, commit: str, known: MergeRecord, *, resumed: bool) -> None:
+    def _one(self, commit: str, known: MergeRecord, *, resumed: bool) -> MergeRecord:
         """One merge, after what is `known` as applied. All that can refuse it comes before the record says that it begins."""
-        found = approved.verify(self.root, self.forge, self.branch, self.bot, commit, None if resumed else self.judge)
+        after = known.after if resumed else known.commit if known.skipped else ""
+        found = approved.verify(self._at, commit, None if resumed else self.judge, after)
+        if not repository.comes_after(self.root, known.commit, found.before):
+            raise Refused(
+                f"{commit[:12]}: commits before it belong to no pull request", hint="run it again; see docs/forges.md"
+            )
         name = f"#{found.pull.number}" if found.pull else "no pull request"
         self.say(f"{commit[:12]} ({name}){', begun before' if resumed else ''}")
         if found.pull:
-            with repository.work_tree(self.root, found.before) as before, repository.work_tree(self.root, commit) as after:
-                self._settle(after)
-                meant = approved.steps(self.root, self.stack, before, after)
-                only = self._checked(meant, after, resumed=resumed)
+            with repository.work_tree(self.root, found.before) as before, repository.work_tree(self.root, commit) as tree:
+                self._settle(tree)
+                meant = approved.steps(self.root, self.stack, before, tree)
+                only = self._checked(meant, tree, resumed=resumed)
                 self._still(known)
-                record.write(self.root, self.stack, MergeRecord(commit, whole=False), self.say)
+                record.write(self.root, self.stack, MergeRecord(commit, whole=False, other=after), self.say)
                 if only is not None:
-                    self._up(found, after, only)
-        record.write(self.root, self.stack, MergeRecord(commit, whole=True), self.say)
+                    self._up(found, tree, only)
+        elif known.skipped:  # words alone take nothing along
+            done = replace(known, other=commit)
+            record.write(self.root, self.stack, done, self.say)
+            return done
+        done = MergeRecord(commit, whole=True)
+        record.write(self.root, self.stack, done, self.say)
         self._report(commit)
+        return done
 
     def _still(self, known: MergeRecord) -> None:
         """A plan takes minutes, in which a run on another machine may have gone on: an older merge must not follow a newer."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.machines import fleet_view
-from swarm_iac.cli.merging import repository
+from swarm_iac.cli.merging import rebased, repository
 from swarm_iac.decision import Decision, decide, running
 from swarm_iac.errors import Refused
 from swarm_iac.forge import Forge, PullRequest
@@ -27,31 +27,58 @@ Judge = Callable[[str, str, PullRequest], str]
 
 @dataclass(frozen=True)
 class Approved:
-    """A merge that may be applied. `pull`: None if it changes nothing that acts on machines."""
+    """A merge that may be applied, after `before`. `pull`: None if it changes nothing that acts on machines."""
 
     commit: str
     before: str
     pull: PullRequest | None
 
 
-def verify(root: Path, forge: Forge, branch: str, bot: str, commit: str, judge: Judge | None) -> Approved:
+@dataclass(frozen=True)
+class FleetBranch:
+    """Where a merge is looked for: `branch` describes the fleet, and `bot` is our account at the forge."""
+
+    root: Path
+    remote: str
+    branch: str
+    forge: Forge
+    bot: str
+
+
+def acting(root: Path, commit: str) -> tuple[str, ...]:
+    """The paths that a commit changes and that may act on machines."""
+    found = repository.changed(root, repository.parent(root, commit), commit)
+    return tuple(path for path in found if not path.endswith(_HARMLESS))
+
+
+def part_of(at: FleetBranch, commit: str, later: Sequence[str]) -> str:
+    """The commit by which the pull request was merged of which this one is a part, as after a rebase; empty if of none."""
+    for other in later:
+        if pull := at.forge.merged_as(other):
+            statuses = at.forge.statuses(pull.head, CONTEXT)
+            begin = statuses and rebased.start(at.root, at.remote, at.forge, pull, other, statuses[-1])
+            return other if begin and commit in repository.between(at.root, begin, other) else ""
+    return ""
+
+
+def verify(at: FleetBranch, commit: str, judge: Judge | None, after: str = "") -> Approved:
     """The pull request of a merge commit, with everything that must hold before it is applied. Raises Refused, Retryable.
 
     The forge's own fence is not trusted alone: a push dismisses an approval seconds too late, and the token of any job may
     write a status. So: the merge commit is one by a pull request into `branch`; the last status for exactly its head is ours,
     set by `bot`; and what the merge really did is judged again, with the approvals as they are now, each for the commit that
     it was given for. `judge`: base, merge and pull request → why it must not be applied; empty if it may;
-    None: it was judged when it was begun.
+    None: it was judged when it was begun. `after`: it is judged with all that came after this commit, and was skipped.
     """
-    before = repository.parent(root, commit)
+    root, forge, branch, bot = at.root, at.forge, at.branch, at.bot
     pull = forge.merged_as(commit)
     if pull is None:
-        paths = [path for path in repository.changed(root, before, commit) if not path.endswith(_HARMLESS)]
+        paths = acting(root, commit)
         if not paths:
-            return Approved(commit, before, None)
+            return Approved(commit, repository.parent(root, commit), None)
         raise Refused(
             f"{commit[:12]} was made by no pull request, and it changes {', '.join(paths[:3])}{' …' if len(paths) > 3 else ''}",
-            hint="merge by a merge commit or squashed; for a push: review it, swarm up, swarm pr apply --since COMMIT",
+            hint="merge by a merge commit or squashed; a push: put it back by a pull request, and skip it (docs/forges.md)",
         )
     name = f"#{pull.number}"
     if pull.base != branch:
@@ -67,6 +94,7 @@ def verify(root: Path, forge: Forge, branch: str, bot: str, commit: str, judge: 
         )
     if last.state is not State.SUCCESS:
         raise Refused(f"{name}: the status {CONTEXT} of {pull.head[:12]} is {last.state.value}: {printable(last.description)}")
+    before = after or rebased.start(root, at.remote, forge, pull, commit, last)
     if judge and (why := judge(before, commit, pull)):
         raise Refused(
             f"{name}: {why}", hint=f"approve the merge as it is, then run again: swarm pr apply --merge {commit[:12]}"

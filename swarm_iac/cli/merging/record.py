@@ -3,8 +3,10 @@
 There it survives the runner, is shared by all runners and operators, needs no forge, and is not in the repository, where a
 pull request could write it. One value holds both facts, so no moment leaves half of it:
 
-    COMMIT begun      it is being applied, or its runner was killed: the next run resumes it
-    COMMIT applied    everything up to it is applied
+    COMMIT begun                     it is being applied, or its runner was killed: the next run resumes it
+    COMMIT begun after OTHER         the same, together with what was skipped after OTHER
+    COMMIT applied                   everything up to it is applied
+    COMMIT applied skipping OTHER    the same; what follows up to OTHER is left to the next merge
 """
 
 from __future__ import annotations
@@ -19,19 +21,35 @@ from swarm_iac.errors import Refused, Retryable
 from swarm_iac.printable import printable
 
 TAG = "swarm:merge"
-_VALUE = re.compile(r"([0-9a-f]{40}(?:[0-9a-f]{24})?) (begun|applied)")
+_NAME = "([0-9a-f]{40}(?:[0-9a-f]{24})?)"
+_VALUE = re.compile(f"{_NAME} (?:begun(?: after {_NAME})?|applied(?: skipping {_NAME})?)")
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class MergeRecord:
-    """The last merge of which anything was applied. `whole`: all of it was."""
+    """The last merge of which anything was applied. `whole`: all of it was.
+
+    `other`: of one that is whole, up to where what follows is skipped; else, after which commit it is judged and applied.
+    """
 
     commit: str
     whole: bool
+    other: str = ""
+
+    @property
+    def skipped(self) -> str:
+        """The last commit that is left to the next merge; empty if none is."""
+        return self.other if self.whole else ""
+
+    @property
+    def after(self) -> str:
+        """What one that was begun is judged and applied on; empty for what was before it."""
+        return "" if self.whole else self.other
 
     def __str__(self) -> str:
-        return f"{self.commit} {'applied' if self.whole else 'begun'}"
+        word, more = ("applied", "skipping") if self.whole else ("begun", "after")
+        return f"{self.commit} {word}{f' {more} {self.other}' if self.other else ''}"
 
 
 def read(root: Path, stack: str, say: Say) -> MergeRecord | None:
@@ -52,7 +70,7 @@ def parsed(text: str) -> MergeRecord | None:
     found = _VALUE.fullmatch(str(value))
     if not found:
         raise Refused(f"the tag {TAG} of the stack is {printable(str(value), 60)!r}", hint="pulumi stack tag rm swarm:merge")
-    return MergeRecord(found[1], found[2] == "applied")
+    return MergeRecord(found[1], " applied" in str(value), found[2] or found[3] or "")
 
 
 def write(root: Path, stack: str, record: MergeRecord, say: Say) -> None:

@@ -45,6 +45,29 @@ def parent(root: Path, name: str) -> str:
     return commit(root, f"{name}^1")
 
 
+def parents(root: Path, name: str) -> int:
+    """How many commits it was made from."""
+    return len(git.text(root, "rev-list", "--parents", "-n", "1", name).split()) - 1
+
+
+def count(root: Path, branch: str, head: str) -> int:
+    """How many commits a head has that a branch has not; merges are none."""
+    return int(git.text(root, "rev-list", "--count", "--no-merges", f"{branch}..{head}") or 0)
+
+
+def last(root: Path, name: str, many: int) -> tuple[str, ...]:
+    """A commit and those before it on its branch, so many in all, oldest first. Raises Refused if there are fewer."""
+    found = git.text(root, "rev-list", "--first-parent", "--reverse", "-n", str(many), name).split()
+    if not found or len(found) != many:
+        raise Refused(f"{name[:12]} has no {many} commits before it")
+    return tuple(found)
+
+
+def tree(root: Path, name: str) -> str:
+    """The name of the files of a commit."""
+    return git.text(root, "rev-parse", "--verify", "--quiet", f"{name}^{{tree}}")
+
+
 def comes_after(root: Path, later: str, earlier: str) -> bool:
     """Is `earlier` the same commit, or one of those that `later` was made from?"""
     return git.text(root, "merge-base", earlier, later) == earlier
@@ -76,4 +99,7 @@ def own_folder(root: Path) -> Path:
     return Path(git.ask(root, "rev-parse", "--absolute-git-dir").stdout.decode().rstrip("\n"))
 
 
-__all__ = ["between", "changed", "comes_after", "commit", "fetched", "offered", "own_folder", "parent", "work_tree"]
+__all__ = [
+    "between", "changed", "comes_after", "commit", "count", "fetched", "last", "offered", "own_folder", "parent", "parents",
+    "tree", "work_tree",
+]  # fmt: skip

@@ -8,7 +8,6 @@ Nothing of it is read from a comment, which others may edit.
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from swarm_iac.cli.merging import posting, published, repository
 from swarm_iac.cli.merging.applying import Merges
 from swarm_iac.cli.merging.approved import CONTEXT
 from swarm_iac.cli.merging.posting import Artifacts, Shown
+from swarm_iac.cli.merging.rebased import JUDGED_ON
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.forge import Forge, ForgeApproval, PullRequest, Status, opened
 from swarm_iac.forge.forge import State
@@ -25,8 +25,6 @@ from swarm_iac.review.check import check
 from swarm_iac.review.effect import Effect
 
 Say = Callable[[str], None]
-#: The end of a status' description: the tip of the base branch, by its first digits.
-_ON = re.compile(r" on ([0-9a-f]{16})$")
 
 
 def post_all(
@@ -104,7 +102,7 @@ def judged_on(statuses: Iterable[Status], bot: str, at: datetime.datetime) -> st
     """
     ours = (one for one in statuses if one.by and one.by.lower() == bot.lower() and one.at <= at)
     verdicts = [one for one in ours if one.state in (State.SUCCESS, State.FAILURE)]
-    found = _ON.search(verdicts[-1].description) if verdicts else None
+    found = JUDGED_ON.search(verdicts[-1].description) if verdicts else None
     return found[1] if found else ""
 
 
@@ -113,6 +111,7 @@ def apply_merges(
     stack: str,
     merge: str,
     since: str,
+    skip: tuple[str, str],
     allow_stop: int,
     base: tuple[str, str],
     environment: Mapping[str, str],
@@ -120,7 +119,8 @@ def apply_merges(
 ) -> tuple[str, ...]:
     """Apply every merge up to a commit: see Merges. What a merge really did is judged with the approvals as they are now.
 
-    `base`: the remote and its branch; with no `merge`, all that is merged there.
+    `base`: the remote and its branch; with no `merge`, all that is merged there. `skip`: the last commit that is left to the
+    next merge, and why.
     """
     remote, branch = base
     forge = opened(environment)
@@ -133,4 +133,4 @@ def apply_merges(
     last = repository.commit(root, merge) if merge else tip
     if not repository.comes_after(root, tip, last):
         raise Refused(f"{last[:12]} is not on {branch}", hint=f"only what was merged into {branch} is applied")
-    return Merges(root, stack, forge, bot, judge, say, branch, since, allow_stop).apply(last)
+    return Merges(root, stack, forge, bot, judge, say, branch, since, allow_stop, remote=remote, skip=skip).apply(last)

@@ -15,7 +15,7 @@ _SPECIAL = re.compile(
     r"[\\*\[\]<>|~#@&$`]|(?<!\w)_|_(?!\w)|://|(?<=www)\.|mailto:|!\d|%[\w\"]|\bGH-\d|:[\w+-]+:", re.IGNORECASE
 )
 #: What makes a list, a heading, a rule, a table, an indented block or a command of the forge of a line that begins so.
-_BLOCK = re.compile(r"\s|[-+=:/]|\d+[.)]")
+_BLOCK = re.compile(r"\s|[-+=:/]|\d+[.)](\s|$)")
 #: What a bar behind a backslash is shown as.
 BAR = "¦"
 _BARS = re.compile(r"(?<=(\\))?\|")

@@ -2,7 +2,7 @@
 
 stacks/NAME.yaml        the request                           in git
 stacks/NAME.lock.yaml   the placement that was applied        in git
-stacks/NAME.proof.yaml  how good that lock is                 in git
+stacks/NAME.proof.yaml  how good that lock is                 beside it; in git or not, see docs/pull-requests.md
 .state/NAME.candidate.yaml   what a preview showed: `up` applies exactly this and makes it the lock
 
 A stack file elsewhere (an example, a draft) has its lock and proof beside it, and no candidate: it is never applied.
