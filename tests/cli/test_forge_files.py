@@ -51,7 +51,9 @@ def test_github_checks_out_the_base_and_hands_no_key_to_a_check(tmp_path: Path) 
     for job in found["jobs"].values():
         checkout, *rest = (step for step in job["steps"] if "uses" in step)
         assert checkout["uses"].startswith("actions/checkout@")
-        assert {step["uses"].partition("@")[0] for step in rest} <= {f"actions/{way}-artifact" for way in ("upload", "download")}
+        assert {step["uses"].partition("@")[0] for step in rest} <= {
+            f"actions/{way}-artifact" for way in ("upload", "download")
+        }
         assert checkout["with"] == {"fetch-depth": 0}, "no ref: the base of the event"
         for step in job["steps"]:
             assert "${{" not in step.get("run", ""), "nothing is pasted into a shell"
