@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES, TAINTS
+from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, RACK_RULES, TAINTS
+from swarm_iac.solver.explain.domains import DOMAINS, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAM, USER
@@ -27,7 +28,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("ClusterLimit", frozenset(one.shown_as for one in CLUSTER)),
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
-    ("Topology", frozenset({NUMA_RULE})),
+    ("Topology", frozenset(DOMAINS)),
     ("Resources", frozenset((*(one.shown_as for one in (*NODE, *RACK)), KEEPS_DEVICES))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
     ("Taints", frozenset({TAINTS})),
@@ -66,8 +67,10 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
             return verb, group.format(what)
     if request.models and capacity.by_model(request, host.model) < 1:
         return "have", "a GPU model whose limit is used up"
-    split = request.single and capacity.by_numa(request, host, 1) < 1
-    return "have", "it free only over several NUMA nodes" if split else "capacity for one"
+    if request.local and by_domain(capacity, request, host, 1, NUMA_RULE) < 1:
+        return "have", "it free only over several NUMA nodes"
+    unlinked = request.linked and capacity.by_domain(request, host, 1) < 1
+    return "have", "it free only on GPUs that are not linked" if unlinked else "capacity for one"
 
 
 def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> str:

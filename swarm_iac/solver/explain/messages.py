@@ -10,9 +10,10 @@ from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.explain import of_models
+from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
-from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
+from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_position
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import (
@@ -65,6 +66,8 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         return _states(capacity, request)
     if rule in (NUMA_RULE, "numa_node_suffices"):
         return _numa(capacity, request, rule)
+    if rule in (LINK_RULE, "linked_gpus_suffice"):
+        return of_links.reason(capacity, request, rule)
     text, path = _asked(capacity, request, rule)
     if rule == AWAY_FROM.rule and not request.place.away_from:  # another one says so
         here = f"workloads.{namer(capacity.snapshot, request)}"
@@ -139,7 +142,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
         text = f"needs {need} on one NUMA node, and those of the nodes that would do are smaller{largest}"
         return Reason(rule=rule, text=text, path=path)
     nodes = able(capacity, request, rule, EVERY)[0]
-    if request.gang and any(by_numa(capacity, request, host, 1) > 0 for host in nodes):
+    if request.gang and any(by_domain(capacity, request, host, 1, rule) > 0 for host in nodes):
         fit = reach(capacity, request)
         text = f"needs {_needed(request)} on one NUMA node for each of {request.members} members; {fit} fit"
         return Reason(rule=rule, text=text, path=path)
@@ -331,7 +334,7 @@ def _in_the_way(capacity: FreeCapacity, rule: str, among: Iterable[str], places:
 
 def _amounts(other: WorkloadRequest, rule: str, count: int) -> Iterator[str]:
     """What `count` replicas hold of the resource that a rule bounds."""
-    budget = BUDGETS.get(NODE[GPUS].rule if rule == NUMA_RULE else rule)
+    budget = BUDGETS.get(NODE[GPUS].rule if rule in DOMAINS else rule)
     if budget is None or not count:
         return
     if budget.row is None:

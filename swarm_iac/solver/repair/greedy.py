@@ -156,6 +156,7 @@ class _Pass:
             request.chain,
             request.models,
             request.single,
+            request.linked,
         )
         homes = self.homes.get(request.name, []) if not self.done[request.name] else []
         if like in self.full and not homes:
