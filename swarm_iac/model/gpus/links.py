@@ -21,7 +21,7 @@ class Links(Value):
 
     nvlink: _Declared = Field(
         default=(),
-        description="Groups in which each two GPUs are joined by NVLink: `[[0, 1], [2, 3]]` for two bridges, `all` for NVSwitch.",
+        description="Groups in which NVLink joins each two GPUs: `[[0, 1], [2, 3]]` for two bridges, `all` for an NVSwitch.",
     )
     pcie: _Declared = Field(default=(), description="Groups behind one PCIe switch, as in `[[0, 1], [2, 3]]`.")
 

@@ -50,7 +50,7 @@ def why(
         missing=missing,
         fits=(
             *messages.fits_here(snapshot, capacity, request),
-            *messages.splits(snapshot, placement, workload),
+            *of_links.splits(snapshot, placement, workload),
             *of_links.unlinked(snapshot, placement, workload),
         ),
         moved=moved_for(stack, placement, workload, before, today),

@@ -367,7 +367,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _stays_wide(snapshot: Snapshot, request: WorkloadRequest, one: Allocation) -> bool:
-    """May it stay as it is where it runs, although no NUMA node there is large enough for one of it, or too few GPUs are linked?"""
+    """May it stay as it is where it runs, although no NUMA node or link group there is large enough for one?"""
     host = snapshot.nodes.get(one.node)
     if host is None or domain_suffices(request, host) or not may_stay(request, host):
         return False

@@ -16,7 +16,7 @@ DOMAINS = (NUMA_RULE, LINK_RULE)
 
 
 def by_domain(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, fit: int, rule: str) -> int:
-    """How many of `fit` replicas more one rule of DOMAINS allows; any number where the node never suits, or it has no such rule.
+    """How many of `fit` replicas more one rule of DOMAINS allows; any number where the node never suits.
 
     Who asks for both is counted without its links by the rule on NUMA nodes, and with both by the rule on links.
 

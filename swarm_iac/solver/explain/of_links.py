@@ -1,4 +1,4 @@
-"""Why are no linked GPUs found for a replica, though so many are free? And which replicas run on others?"""
+"""Why are no linked GPUs found for a replica, though so many are free? And which replicas run as they should not?"""
 
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ def free_of(capacity: FreeCapacity, host: NodeCapacity) -> tuple[int, list[int]]
     """Whole GPUs that are free on a node, and in each group of linked ones, as all lies there."""
     free = Parts(capacity.snapshot, capacity.snapshot.stack.hardware_of(host.name), seated(capacity, host.name))
     return sum(map(len, free.cells)), list(map(len, free.links))
+
+
+def splits(snapshot: Snapshot, placement: Placement, workload: str) -> tuple[Reason, ...]:
+    """Which of its replicas lie on several NUMA nodes of their node."""
+    found = []
+    for a in placement.going():
+        known = a.workload == workload and a.node in snapshot.nodes
+        if known and (parts := snapshot.stack.hardware_of(a.node).apart(a.cards, a.cpus)):
+            where = " and ".join(map(str, parts))
+            ran = ": it ran so before `numa: single`, and is not stopped for it"
+            ran = ran if snapshot.stack.workloads[workload].place.numa else ""
+            found.append(
+                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}{ran}", path=f"nodes.{a.node}")
+            )
+    return tuple(found)
 
 
 def unlinked(snapshot: Snapshot, placement: Placement, workload: str) -> tuple[Reason, ...]:

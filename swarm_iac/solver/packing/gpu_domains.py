@@ -149,7 +149,7 @@ def _tightest(free: Sequence[int], count: int, levels: Sequence[Groups], key: Ca
     if count <= 0:
         return []
     ordered = sorted(free, key=key)
-    if not levels or len(free) == count:
+    if not levels or len(free) <= count:
         return ordered[:count]
     home = {i: g for g, group in enumerate(levels[0]) for i in group}
     parts: dict[int, list[int]] = {}

@@ -251,7 +251,7 @@ class Snapshot:
     ended: tuple[Allocation, ...] = ()
     #: Limits on the GPUs of single models: of whom, of which model, how many thousandths.
     models: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody is bound to one NUMA node, or to linked GPUs.
+    #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody is bound to a domain.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     #: What teams are due; None where GPUs are not shared by teams.
     shares: Entitlements | None = None

@@ -219,8 +219,8 @@ _LASTING = tuple(one.fits for one in FIT if one.fits not in _OF_NEW)
 
 
 def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May a replica that is placed there stay? Also over several NUMA nodes, without links, and beside a taint: nobody is stopped by a rule
-    that came later.
+    """May a replica that is placed there stay? Also over several NUMA nodes, without links, and beside a taint: nobody is
+    stopped by a rule that came later.
     """
     return host.state in ("ready", "cordon") and _matches(request, host)
 

@@ -64,9 +64,9 @@ class _Node:
             for j in range(len(domains)):
                 homes[name, j] = fleet.new(0, top, f"domain[{name},{self.node},{j}]", self._laid(name, j))
             x = fleet.x[name, self.node] if name in self.names else 0
-            if not domains and not stay:  # who runs there, on GPUs that are not linked, is nobody's choice
+            if not domains and not stay:  # nobody comes to a node without linked GPUs
                 if name in self.names:
-                    fleet.at_most([(x, 1)], 0)
+                    model.add(fleet.x[name, self.node] <= 0)
                 continue
             model.add(sum(homes[name, j] for j in range(len(domains))) >= base + x - sum(stay))
         stands = list(zip(self.movable, here, strict=True))
@@ -131,8 +131,8 @@ class _Node:
             new.sort(key=lambda name: item_of(fleet.request(name)), reverse=True)
             free = Parts(fleet.task.snapshot, self.hardware, seats)
             homes = homes_of(free, [item_of(fleet.request(name)) for name in new])
-            places = (
-                [self._domains(name).index(home) for name, home in zip(new, homes, strict=True)] if homes else [0] * len(new)
-            )
+            places = [0] * len(new)
+            if homes is not None:
+                places = [self._domains(name).index(home) for name, home in zip(new, homes, strict=True)]
             self.known[key] = Counter(zip(new, places, strict=True))
         return self.known[key]
