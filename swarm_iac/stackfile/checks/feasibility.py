@@ -223,6 +223,13 @@ def _machines(
     if not problems and workload.place.numa and not any(_on_one(shape, workload) for shape in able.values()):
         path = f"{base}.place.numa"
         problems.append(Problem(source.place(path), path, _too_small(workload, able), "ask for less, or leave `numa` out"))
+    if not problems and workload.place.links and not any(_on_links(shape, workload) for shape in able.values()):
+        path, largest = f"{base}.place.links", max((len(group) for shape in able.values() for group in shape.nvlink), default=0)
+        message = f"no node has {gpus.count} GPUs that NVLink joins: " + (
+            f"the largest group has {largest}" if largest else "`links` of their hardware declares none"
+        )
+        hint = "ask for less, or leave `links` out" if largest else "declare `links` in `hardware` (`swarm discover` writes it)"
+        problems.append(Problem(source.place(path), path, message, hint))
     if not problems and not any(
         all(p.each * together <= has.amount(shape) for p, has in of_machines) for shape in able.values()
     ):
@@ -237,7 +244,13 @@ def holds(shape: Hardware, workload: Workload) -> bool:
     gpus = workload.each.gpus
     suits = not gpus.count or not (gpus.model or gpus.memory) or _same_gpu(workload, shape)
     enough = all(part.each <= there.amount(shape) for part in _parts(workload) if (there := part.row.capacity))
-    return suits and enough and _on_one(shape, workload)
+    return suits and enough and _on_one(shape, workload) and _on_links(shape, workload)
+
+
+def _on_links(shape: Hardware, workload: Workload) -> bool:
+    """Has it a group of linked GPUs for a replica that has to be on such?"""
+    need = workload.each.gpus.count
+    return workload.place.links is None or need < 2 or any(len(group) >= need for group in shape.nvlink)
 
 
 def _on_one(shape: Hardware, workload: Workload) -> bool:
