@@ -18,8 +18,9 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.packing.gpu_domains import Pool, closest
+from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, as_small, still
-from tests.solver.test_numa import each, fleet
+from tests.solver.test_numa import SHAPE, each, fleet
 
 #: Fleets that are drawn; `LINK_DRAWS=3000 pytest tests/solver/test_links.py` for many.
 DRAWS = int(os.environ.get("LINK_DRAWS", "40"))
@@ -97,6 +98,16 @@ def test_a_group_over_two_numa_nodes_is_one_only_without_numa_single() -> None:
     assert solve(fleet({"new": each(2, replicas=4, **LINKED)}, ONE, links=across)).placement.unplaced == ()
     (gone,) = solve(fleet({"new": each(2, **BOTH)}, ONE, links=across)).placement.unplaced
     assert gone.reasons[0].rule == "linked_gpus_suffice" and "on one NUMA node" in gone.reasons[0].text
+
+
+def test_the_largest_group_is_told_of_nodes_that_would_do_otherwise() -> None:
+    """n1 has all eight on a switch and no memory for it, n2 the memory and pairs."""
+    shapes = {"switch": SHAPE | {"links": {"nvlink": "all"}, "memory": "8 GB"}, "pairs": SHAPE | {"links": PAIRS}}
+    nodes = {"n1": {"hardware": "switch"}, "n2": {"hardware": "pairs"}}
+    stack = stack_of(nodes, {"new": each(4, memory="16 GB", **LINKED)}, hardware=shapes)
+    (gone,) = solve(stack).placement.unplaced
+    told = {reason.rule: reason.text for reason in gone.reasons}
+    assert told["linked_gpus_suffice"].endswith("the nodes that would do have none; the largest group has 2")
 
 
 def test_who_runs_on_others_stays_when_the_rule_is_added() -> None:

@@ -9,6 +9,7 @@ from swarm_iac.solver.explain.domains import LINK_RULE, by_domain
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import domain_sizes
 
 
 def reason(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason:
@@ -16,9 +17,11 @@ def reason(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reaso
     path, on = f"workloads.{request.name}.place.links", " on one NUMA node" if request.single else ""
     need = f"needs {request.gpus} GPUs that NVLink joins{on}"
     if rule != LINK_RULE:
-        largest = max((len(group) for host in capacity.snapshot.nodes.values() for group in host.links), default=0)
-        text = f"the largest group has {largest}" if largest else "`links` of their hardware declares no NVLink"
-        return Reason(rule=rule, text=f"{need}, and the nodes that would do have none; {text}", path=path)
+        nodes = able(capacity, request, rule, EVERY - {rule})[0]
+        largest = max((size for host in nodes for size in domain_sizes(request, host)), default=0)
+        text = f"; the largest group has {largest}{on}" if largest else "; `links` of their hardware declares no NVLink"
+        text = text if largest < request.gpus else ""
+        return Reason(rule=rule, text=f"{need}, and the nodes that would do have none{text}", path=path)
     nodes = able(capacity, request, rule, EVERY)[0]
     if request.gang and any(by_domain(capacity, request, host, 1, rule) > 0 for host in nodes):
         text = f"{need} for each of {request.members} members; {reach(capacity, request)} fit"

@@ -164,8 +164,10 @@ def _tightest(free: Sequence[int], count: int, levels: Sequence[Groups], key: Ca
 
 def apart(hardware: Hardware, free: Sequence[int], count: int) -> int:
     """How far apart the best so many of these GPUs are: 0 where all are joined by NVLink, or no links are declared."""
+    if not (hardware.nvlink or hardware.pcie):
+        return 0
     picked = closest(hardware, free, count)
-    if len(picked) < 2 or hardware.linked(tuple(picked)) or not (hardware.nvlink or hardware.pcie):
+    if hardware.linked(tuple(picked)):
         return 0
     groups = {next((g for g, group in enumerate(hardware.nvlink or hardware.pcie) if i in group), -1 - i) for i in picked}
     return len(groups)

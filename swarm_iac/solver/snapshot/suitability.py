@@ -72,12 +72,17 @@ def linked_gpus_suffice(request: WorkloadRequest, host: NodeCapacity) -> bool:
     need = request.joined
     if not need or need > host.capacity[GPUS] or not numa_node_suffices(request, host):
         return True
+    return any(size >= need for size in domain_sizes(request, host))
+
+
+def domain_sizes(request: WorkloadRequest, host: NodeCapacity) -> list[int]:
+    """GPUs of each group of linked ones; with `numa: single` on each NUMA node that has the cores and the memory."""
     if not request.single:
-        return any(len(group) >= need for group in host.links)
+        return [len(group) for group in host.links]
     rest = [i for i, each in enumerate(request.on_one) if i and each <= host.capacity[(GPUS, CORES, MEMORY)[i]]]
     parts = [numa_part(host.capacity[GPUS], len(host.parts), j) for j in range(len(host.parts))]
     able = [own for own, part in zip(parts, host.parts, strict=True) if all(request.on_one[i] <= part[i] for i in rest)]
-    return any(sum(i in own for i in group) >= need for group in host.links for own in able)
+    return [sum(i in own for i in group) for group in host.links for own in able]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
