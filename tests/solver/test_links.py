@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import time
 from collections import Counter
 from typing import Any
 
@@ -238,3 +239,34 @@ def test_a_pool_counts_what_sets_of_cells_hold_together() -> None:
     assert pool.left(frozenset({0, 2})) == 1 and pool.left(frozenset({1})) == 1
     pool.bind(frozenset({1}), 1)
     assert pool.left(frozenset({0})) == 0 == pool.left(frozenset({0, 2}))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_pool_has_left_what_every_set_of_cells_has(seed: int) -> None:
+    """Compared with the smallest that is left of any set of cells (Hall), of all that there are."""
+    chance = random.Random(f"pool {seed}")
+    count = chance.randint(1, 5)
+    free, sets = [chance.randint(0, 3) for _ in range(count)], dict[frozenset[int], int]()
+    pool = Pool(free)
+    for _ in range(chance.randint(0, 6)):
+        cells = frozenset(chance.sample(range(count), chance.randint(1, count)))
+        if more := chance.randint(0, pool.left(cells)):
+            pool.bind(cells, more)
+            sets[cells] = sets.get(cells, 0) + more
+    every = [frozenset(some) for size in range(1, count + 1) for some in itertools.combinations(range(count), size)]
+    left = {some: sum(free[c] for c in some) - sum(held for own, held in sets.items() if own <= some) for some in every}
+    for cells in every:
+        assert pool.left(cells) == min(least for some, least in left.items() if cells <= some)
+    if sets:
+        cells, held = chance.choice(sorted(sets.items(), key=str))
+        pool.bind(cells, -held)
+        assert pool.left(cells) >= held, "what is released may be bound again"
+
+
+def test_groups_across_many_numa_nodes_take_no_time_that_doubles_with_each() -> None:
+    """A stack file that declares such a machine must not stop the check of its pull request."""
+    works = {"a": each(2, **LINKED), "b": each(1, place={"numa": "single"}), "c": each(17, **LINKED)}
+    across = {"nvlink": [[*range(0, 32, 2)], [*range(1, 32, 2)]]}
+    begin = time.process_time()
+    found = solve(fleet(works, ONE, gpus="32 x H100", numa=16, links=across))
+    assert found.placement.by_name().keys() == {"a-0", "b-0"} and time.process_time() - begin < 20

@@ -6,8 +6,9 @@ common. Domains overlap, so GPUs are counted by cell: those of one NUMA node and
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.model.gpus.links import Groups
@@ -55,15 +56,17 @@ class Domains:
 class Pool:
     """Free GPUs by cell, less what is bound to sets of cells.
 
-    All of it fits exactly when  ∀ S:  Σ_{a: cells_a ⊆ S} gpus_a ≤ Σ_{c∈S} free_c  (Hall).
+    All of it fits exactly when  ∀ S:  Σ_{a: cells_a ⊆ S} gpus_a ≤ Σ_{c∈S} free_c  (Hall), which a flow to the cells finds out.
     """
 
     def __init__(self, free: Iterable[int]) -> None:
         self.free = list(free)
         self.wide: Counter[Cells] = Counter()
+        self.known: dict[Cells, int] = {}
 
     def bind(self, cells: Cells, count: int) -> None:
         """Bind so many GPUs to one of these cells each; a negative count releases them."""
+        self.known.clear()
         if len(cells) == 1:
             (cell,) = cells
             self.free[cell] -= count
@@ -77,9 +80,11 @@ class Pool:
         if len(cells) == 1 and not self.wide:
             (cell,) = cells
             return self.free[cell]
-        sets = unions([cells, *self.wide], cells)
-        inside = (sum(count for own, count in self.wide.items() if own <= union) for union in sets)
-        return min(sum(self.free[c] for c in union) - held for union, held in zip(sets, inside, strict=True))
+        if cells not in self.known:
+            free, laid = list(self.free), {own: Counter[int]() for own in (*self.wide, cells)}
+            fits = all(_lay(free, laid, own, count) == count for own, count in self.wide.items())
+            self.known[cells] = _lay(free, laid, cells, sum(free)) if fits else 0
+        return self.known[cells]
 
     def takes(self, bound: Iterable[tuple[Cells, int]]) -> bool:
         """Bind all of these, if they fit together; else some of them are bound."""
@@ -92,17 +97,48 @@ class Pool:
         return True
 
 
-def unions(sets: Iterable[Cells], first: Cells | None = None) -> list[Cells]:
-    """All unions of sets that hang together, or those of them that hold `first`: what lies apart is looked at by itself."""
+def _lay(free: list[int], laid: Mapping[Cells, Counter[int]], own: Cells, count: int) -> int:
+    """Lay so many GPUs more into the cells of a set, others of `laid` giving way within theirs; how many find one."""
+    left = count
+    while left > 0 and (path := _path(free, laid, own)):
+        some = min([left, free[path[-1][1]], *(laid[one][cell] for (_, cell), (one, _) in itertools.pairwise(path))])
+        for i, (one, cell) in enumerate(path):
+            laid[one][cell] += some
+            if i + 1 < len(path):
+                laid[path[i + 1][0]][cell] -= some
+        free[path[-1][1]] -= some
+        left -= some
+    return count - left
+
+
+def _path(free: Sequence[int], laid: Mapping[Cells, Counter[int]], own: Cells) -> list[tuple[Cells, int]]:
+    """How a set comes to a free GPU: it takes a cell, whose other owner takes another one, and so on to a free one."""
+    came: dict[int, tuple[Cells, int | None]] = {cell: (own, None) for cell in sorted(own)}
+    for cell in (todo := list(came)):
+        if free[cell] > 0:
+            path: list[tuple[Cells, int]] = []
+            at: int | None = cell
+            while at is not None:
+                path.append((came[at][0], at))
+                at = came[at][1]
+            return path[::-1]
+        for other, cells in laid.items():
+            if cells[cell] > 0:
+                further = sorted(other - came.keys())
+                came |= {one: (other, cell) for one in further}
+                todo += further
+    return []
+
+
+def unions(sets: Iterable[Cells], most: int) -> list[Cells]:
+    """Unions of sets that hang together: what lies apart is looked at by itself. At most so many, those of few sets first."""
     every = list(dict.fromkeys(sets))
-    known = {first} if first is not None else set(every)
-    todo = list(known)
-    while todo:
-        union = todo.pop()
+    known = dict.fromkeys(every)
+    for union in (todo := list(every)):
         for other in every:
             wider = union | other
-            if union & other and wider not in known:
-                known.add(wider)
+            if union & other and wider not in known and len(known) < most:
+                known[wider] = None
                 todo.append(wider)
     return sorted(known, key=lambda one: (len(one), sorted(one)))
 

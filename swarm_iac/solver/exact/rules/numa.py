@@ -12,6 +12,9 @@ from swarm_iac.solver.packing.gpu_domains import Cells, Domain, unions
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, homes_of, item_of, seated
 
+#: Sets of domains that are counted on one node. Machines have a few; NUMA nodes across groups could have any number.
+UNIONS = 100
+
 
 def replicas_fit_domains(fleet: FleetModel) -> None:
     """For every node n, domain d of it (a NUMA node, or linked GPUs), NUMA node j, and r of cores and memory:
@@ -23,7 +26,8 @@ def replicas_fit_domains(fleet: FleetModel) -> None:
         Σ_{w bound, d ⊆ S} gpus_w · y[w,n,d] + Σ_{a of n that may stay} |gpus_a ∩ S| · here[a] ≤ GPUs of S
 
     here[a] = 1 where enough of a's workload are on n for a to be among them: it keeps its devices. Others that are new lie
-    over several domains where they have to. Parts of GPUs count with their cores and memory.
+    over several domains where they have to. Parts of GPUs count with their cores and memory. Beyond UNIONS sets S are left out,
+    as are those parts: who comes out split because of it is placed again (`unsplitting.py`).
     """
     if not fleet.task.snapshot.local:
         return
@@ -76,7 +80,7 @@ class _Node:
                 terms = [(var, need[i]) for var, need, domain in bound if domain.numa == j]
                 fleet.at_most(terms + [(var, self._on(a, j, i)) for a, var in stands], size)
         every = frozenset(range(len(self.free.cells)))
-        for union in unions(domain.cells for _, _, domain in bound):
+        for union in unions((domain.cells for _, _, domain in bound), UNIONS):
             if union != every or len(every) == 1:
                 terms = [(var, need[GPUS]) for var, need, domain in bound if domain.cells <= union]
                 size = sum(len(self.free.cells[c]) for c in union)
