@@ -204,8 +204,8 @@ def _joined(rng: random.Random, shape: Data) -> None:
     shape["links"] = links
 
 
-def _most(data: Data, one: Data) -> int:
-    """The largest group of linked GPUs on a machine that would do for it otherwise."""
+def _most(data: Data, one: Data, *, single: bool = False) -> int:
+    """The largest group of linked GPUs on a machine that would do for it otherwise; `single`: on one NUMA node."""
     each, asked = one["each"], one["each"].get("gpus", 0)
     named = asked if isinstance(asked, dict) else {"model": str(asked).partition(" x ")[2]}
     needs = {"vcpus": ranges.least(each["vcpus"]), "memory": ranges.least(each["memory"])}
@@ -214,7 +214,10 @@ def _most(data: Data, one: Data) -> int:
     for name in {entry["hardware"] for entry in data["nodes"].values()}:
         shape, groups = read_shape(data["hardware"][name]), data["hardware"][name].get("links", {}).get("nvlink", [])
         if named.get("model", "") in ("", shape["model"]) and all(need <= shape[key] for key, need in needs.items()):
-            found = max([found, *([shape["gpus"]] if groups == "all" else map(len, groups))])
+            count, numa = shape["gpus"], shape["numa"] if single else 1
+            parts = [range(j * count // numa, (j + 1) * count // numa) for j in range(numa)]
+            every = [range(count)] if groups == "all" else groups
+            found = max([found, *(sum(i in part for i in group) for group in every for part in parts)])
     return found
 
 
@@ -223,11 +226,8 @@ def _linked(rng: random.Random, data: Data, one: Data) -> str:
     if "select" in one.get("place", {}) or not 2 <= gpus_of(one) <= _most(data, one):
         return ""
     one["place"] = one.get("place", {}) | {"links": "required"}
-    if (
-        "select" not in one["place"]
-        and chance(rng, 0.3)
-        and within_numa(one, [read_shape(shape) for shape in data["hardware"].values()])
-    ):
+    shapes = [read_shape(shape) for shape in data["hardware"].values()]
+    if chance(rng, 0.3) and within_numa(one, shapes) and gpus_of(one) <= _most(data, one, single=True):
         one["place"]["numa"] = "single"
     return f"place {one['place']}"
 
