@@ -111,6 +111,23 @@ def test_the_largest_group_is_told_of_nodes_that_would_do_otherwise() -> None:
     assert told["linked_gpus_suffice"].endswith("the nodes that would do have none; the largest group has 2")
 
 
+@pytest.mark.parametrize("threes", ["n1", "n2"])
+@pytest.mark.parametrize("first", ["x", "y", "z"])
+def test_each_node_has_those_that_its_groups_hold(threes: str, first: str) -> None:
+    """Six GPUs are free on both nodes: three and three, or four and two. By totals any two that need six would do there."""
+    fours = "n2" if threes == "n1" else "n1"
+    works = {"x": each(4, **LINKED), "y": each(2, **LINKED), "z": each(3, replicas=2, **LINKED), "old": each(1, replicas=2)}
+    works[first]["priority"] = "high"
+    shapes = {"h3": SHAPE | {"links": QUADS}, "h4": SHAPE | {"gpus": "6 x H100", "links": {"nvlink": [[0, 1, 2, 3], [4, 5]]}}}
+    stack = stack_of({threes: {"hardware": "h3"}, fours: {"hardware": "h4"}}, works, hardware=shapes)
+    last = Placement(allocations=(at(stack, "old-0", 0, node=threes), at(stack, "old-1", 4, node=threes)))
+    found = solve(stack, last)
+    assert found.placement.unplaced == () and found.moves == () and not unlinked(stack, found.placement)
+    assert {name: a.node for name, a in found.placement.by_name().items() if name[0] in "xyz"} == {
+        "x-0": fours, "y-0": fours, "z-0": threes, "z-1": threes,
+    }  # fmt: skip
+
+
 def test_who_runs_on_others_stays_when_the_rule_is_added() -> None:
     stack = fleet({"job": each(2, **LINKED)}, links=PAIRS)
     was = at(stack, "job-0", 1, 2)
