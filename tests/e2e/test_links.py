@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.e2e.conftest import Fleet
+from tests.e2e.conftest import Done, Fleet
 from tests.e2e.test_shared_gpu import UP, WHERE, Sharing, job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -38,18 +38,23 @@ def bridged(restored: Fleet) -> Iterator[Sharing]:
         restored.node(WHERE, f"mv {INVENTORY}.before {INVENTORY}")
 
 
+def up(fleet: Sharing, **jobs: object) -> Done:
+    """Converge to these jobs and no others."""
+    fleet.text["workloads"] = jobs
+    fleet.fleet.stack.write_text(yaml.safe_dump(fleet.text, sort_keys=False))
+    return fleet.fleet.swarm(*UP)
+
+
 def test_a_job_has_linked_gpus_and_a_broken_link_stops_nobody(bridged: Sharing) -> None:
     fleet = bridged.fleet
     assert f"links: {{nvlink: {PAIRS}}}" in fleet.swarm("discover", f"new=root@{WHERE}").ok().text
     pair, more = (job("ada", "2 x H100", place={"select": {"at": "here"}, "links": "required"}) for _ in range(2))
-    bridged.up(pair=pair)
+    up(bridged, pair=pair).ok()
     assert sorted(bridged.gpus("pair")) in PAIRS
     assert bridged.told("pair")["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, bridged.gpus("pair")))
     pid = fleet.node(WHERE, PID)
     fleet.sandbox.fault(WHERE, "link-down", "5")
-    bridged.text["workloads"] = {"pair": pair, "more": more}
-    fleet.stack.write_text(yaml.safe_dump(bridged.text, sort_keys=False))
-    broken = fleet.swarm(*UP)
+    broken = up(bridged, pair=pair, more=more)
     assert broken.status, "what was not done is told"
     assert f"{WHERE}: not the hardware that the stack file declares: no NVLink found between GPUs 5 and 7" in broken.text
     assert fleet.node(WHERE, PID) == pid, "it runs on"

@@ -18,10 +18,12 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
-from swarm_iac.solver.packing.gpu_domains import Pool, closest
+from swarm_iac.solver.exact.rules.numa import UNIONS
+from swarm_iac.solver.packing.gpu_domains import Pool, closest, unions
+from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
-from swarm_iac.solver.snapshot.tasks import classify
+from swarm_iac.solver.snapshot.tasks import classify, repair_task
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, as_small, still
 from tests.solver.test_numa import NODES, SHAPE, each, fleet
@@ -143,6 +145,8 @@ def test_who_is_alike_in_all_but_links_is_not_taken_for_it(answer: Any, names: t
         found = answer(stack, Placement())
         assert sorted(found.placement.by_name()) == [f"{free}-{i}" for i in range(4)]
         assert next(goal.bound for goal in found.proof.goals if goal.name == "normal_placed_gpus") == 16
+        snapshot = snapshot_of(stack, Placement())
+        assert sum(greedy(repair_task(snapshot, classify(snapshot))).values()) == 4, "and at first sight"
 
 
 def test_who_restarts_where_it_was_gets_linked_gpus() -> None:
@@ -315,6 +319,8 @@ def test_groups_across_many_numa_nodes_take_no_time_that_doubles_with_each() -> 
     """A stack file that declares such a machine must not stop the check of its pull request."""
     works = {"a": each(2, **LINKED), "b": each(1, place={"numa": "single"}), "c": each(15, replicas=2, **LINKED)}
     across = {"nvlink": [[*range(0, 32, 2)], [*range(1, 32, 2)]]}
+    rows = [frozenset((2 * j, 2 * j + 1)) for j in range(16)]
+    assert len(unions([*rows, *map(frozenset, across["nvlink"])], UNIONS)) < 200
     begin = time.process_time()
     found = solve(fleet(works, ONE, gpus="32 x H100", numa=16, links=across))
     assert {*found.placement.by_name()} == {"b-0", "c-0", "c-1"} and time.process_time() - begin < 20
