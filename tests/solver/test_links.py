@@ -136,14 +136,18 @@ def test_each_node_has_those_that_its_groups_hold(threes: str, first: str) -> No
 
 @pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-def test_who_is_alike_in_all_but_links_is_not_taken_for_it(answer: Any, names: tuple[str, str]) -> None:
-    """Nobody has four that are joined, and eight are free on both nodes; shares of teams count in the same way."""
+@pytest.mark.parametrize(("first", "joined"), [(PAIRS, 0), (QUADS, 1)])
+def test_who_is_alike_in_all_but_links_is_not_taken_for_it(
+    answer: Any, names: tuple[str, str], first: Any, joined: int
+) -> None:
+    """Four are joined on no node, or on one, and eight are free on both; shares of teams count in the same way."""
     bound, free = names
-    works = {bound: each(4, **LINKED), free: each(4, replicas=4)}
+    works = {bound: each(4, **LINKED), free: each(4, replicas=4 - joined)}
+    shapes, nodes = {"h1": SHAPE | {"links": first}, "h": SHAPE | {"links": PAIRS}}, NODES | {"n1": {"hardware": "h1"}}
     for teams in ({}, {"x": {"users": ["ada"], "share": 1}, "y": {"users": ["bo"], "share": 1}}):
-        stack = stack_of(NODES, works, hardware={"h": SHAPE | {"links": PAIRS}}, **({"teams": teams} if teams else {}))
+        stack = stack_of(nodes, works, hardware=shapes, **({"teams": teams} if teams else {}))
         found = answer(stack, Placement())
-        assert sorted(found.placement.by_name()) == [f"{free}-{i}" for i in range(4)]
+        assert Counter(a.workload for a in found.placement.allocations) == Counter({free: 4 - joined, bound: joined})
         assert next(goal.bound for goal in found.proof.goals if goal.name == "normal_placed_gpus") == 16
         snapshot = snapshot_of(stack, Placement())
         assert sum(greedy(repair_task(snapshot, classify(snapshot))).values()) == 4, "and at first sight"

@@ -235,8 +235,7 @@ def _usable(was: Allocation, request: WorkloadRequest, hardware: Hardware) -> bo
     """Is it just what is asked for, and on this machine? A lock written by hand may name what the machine has not."""
     sized = (len(was.gpus), len(was.cpus), int(was.memory)) == (request.gpus, request.need[CORES], request.need[MEMORY])
     whole = not request.in_pieces and all(one.whole for one in was.gpus)
-    joined = not request.linked or hardware.linked(was.cards)
-    return sized and whole and joined and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
+    return sized and whole and _inside(was, hardware) and not hardware.apart(was.cards, was.cpus)
 
 
 def _inside(one: Allocation, hardware: Hardware) -> bool:
