@@ -136,13 +136,13 @@ def test_each_node_has_those_that_its_groups_hold(threes: str, first: str) -> No
 
 @pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-@pytest.mark.parametrize(("first", "joined"), [(PAIRS, 0), (QUADS, 1)])
+@pytest.mark.parametrize(("first", "joined"), [(PAIRS, 0), (QUADS, 2)])
 def test_who_is_alike_in_all_but_links_is_not_taken_for_it(
     answer: Any, names: tuple[str, str], first: Any, joined: int
 ) -> None:
-    """Four are joined on no node, or on one, and eight are free on both; shares of teams count in the same way."""
+    """Four are joined on no node, or on n1, and eight are free on both; shares of teams count in the same way."""
     bound, free = names
-    works = {bound: each(4, **LINKED), free: each(4, replicas=4 - joined)}
+    works = {bound: each(4, replicas=4 - joined, **LINKED), free: each(4, replicas=4 - joined)}
     shapes, nodes = {"h1": SHAPE | {"links": first}, "h": SHAPE | {"links": PAIRS}}, NODES | {"n1": {"hardware": "h1"}}
     for teams in ({}, {"x": {"users": ["ada"], "share": 1}, "y": {"users": ["bo"], "share": 1}}):
         stack = stack_of(nodes, works, hardware=shapes, **({"teams": teams} if teams else {}))

@@ -98,7 +98,7 @@ def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = 
     """
     requests = sorted(
         (task.snapshot.requests[name] for name in task.free),
-        key=lambda a: (-a.priority, not task.running[a.name], order(a), not a.linked, -a.need[MEMORY], -a.need[VCPUS], a.name),
+        key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
     return by_share(task, requests, stop) if task.snapshot.shares else one_pass(task, requests, stop)
 
