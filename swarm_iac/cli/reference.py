@@ -136,6 +136,8 @@ def _plain(part: Schema) -> str:
         return "a whole number" + _range(part.get("minimum"), part.get("maximum"))
     if kind == "object":
         return "a table by name, see below" if _reference(_entries(part)) else "a table of names and values"
+    if kind == "array" and part["items"].get("type") == "array":
+        return "a list of lists"
     return "`true`, `false`" if kind == "boolean" else _text(part)
 
 

@@ -176,6 +176,14 @@ GPUs. `A100/1g.10gb` is an eighth of a card of 80 GB; on one of 40 GB ask for `1
 
     chat: {user: ada, kind: serve, replicas: 4, each: {gpus: 1 x H100/1g.10gb}, run: {command: serve}}
 
+**Linked GPUs**: `links` of `hardware` says which GPUs NVLink joins; `swarm discover` writes it from what NVML tells of links
+that are up. `place: {links: required}` gives each replica GPUs of one group, else it is pending; with `numa: single` as well,
+those of the group that are on one NUMA node. Other workloads get linked GPUs where that costs nobody a place, then GPUs behind
+one PCIe switch, and single GPUs are taken where they break up the smallest group. A NUMA node comes before links there: a
+replica that fits on one is not spread over two for a bridge. A machine on which a declared link is down is treated as any
+other that is not what `hardware` declares: nothing stops, and it gets no new work until the link is back or the declaration
+is corrected.
+
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
 Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the
 kernel while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself);

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from swarm_iac.limits import ceilings, machines, numa, requests
+from swarm_iac.limits import ceilings, links, machines, numa, requests
 from swarm_iac.limits.index import Amounts, PlacementIndex, Violation
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
@@ -22,6 +22,7 @@ RULES = (
     numa.memory_fits_numa,
     numa.numa_covers_devices,
     numa.replicas_are_on_one_numa_node,
+    links.gpus_of_a_replica_are_linked,
     machines.uplink_carries_rack,
     machines.power_stays_under_rack_budget,
     *requests.PLACED,
@@ -42,6 +43,7 @@ _EXCUSED = (
     requests.taints_keep_new_work_away,
     numa.numa_covers_devices,
     numa.replicas_are_on_one_numa_node,
+    links.gpus_of_a_replica_are_linked,
 )
 
 
@@ -63,9 +65,9 @@ def judge(
     """All violations, in the order of RULES; empty when the placement may stand.
 
     `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned or tainted one, bound to
-    fewer NUMA nodes than their devices lie on, and on several where one is asked for. `held` tells what each that ran
-    anywhere held then: so much may stand above the limit of its user, of a team or of the cluster. `ran` tells on which node
-    that was, for limits on single GPU models.
+    fewer NUMA nodes than their devices lie on, on several where one is asked for, and on GPUs without links. `held` tells what
+    each that ran anywhere held then: so much may stand above the limit of its user, of a team or of the cluster. `ran` tells
+    on which node that was, for limits on single GPU models.
     Without `today`, every exception to a limit holds.
     """
     placed = PlacementIndex(stack, placement, today, kept, held, ran)

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from swarm_iac.model.base import CPUS, Value
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.links import Groups, Links, within
 from swarm_iac.model.gpus.mig import MODELS, PROFILES, Profile, part_of, profile_names, profiles_of
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
 
@@ -214,6 +215,11 @@ class Hardware(Value):
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
     nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, in each direction.")
     numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs, CPUs and memory are divided evenly among them.")
+    links: Links = Field(
+        default=Links(),
+        exclude_if=lambda links: links == Links(),
+        description="Which GPUs are joined by NVLink, or a PCIe switch.",
+    )
     interface: str = Field(
         default="", pattern=r"^([a-z0-9.@_-]{1,15})?$", description="Network interface to shape; the fleet's own, not ssh's."
     )
@@ -230,6 +236,28 @@ class Hardware(Value):
             has = f"{self.gpus.model}{size} has no MIG" if self.gpus.model and self.gpus.count else "no GPU model is given"
             raise ValueError(f"{has}; models that have it: {', '.join(f'{one} {gb} GB' for one, gb in PROFILES)}")
         return self
+
+    @model_validator(mode="after")
+    def _links_join_its_gpus(self) -> Hardware:
+        if self.links != Links() and self.gpus.count < 2:
+            raise ValueError("`links` join GPUs, and it has fewer than two; leave them out")
+        if self.links.highest >= self.gpus.count:
+            raise ValueError(f"links name GPU {self.links.highest}, and it has GPUs 0 to {self.gpus.count - 1}")
+        return self
+
+    @property
+    def nvlink(self) -> Groups:
+        """Groups of GPUs in which each two are joined by NVLink."""
+        return self.links.of(self.links.nvlink, self.gpus.count)
+
+    @property
+    def pcie(self) -> Groups:
+        """Groups of GPUs behind one PCIe switch."""
+        return self.links.of(self.links.pcie, self.gpus.count)
+
+    def linked(self, gpus: tuple[int, ...]) -> bool:
+        """Is each two of these GPUs joined by NVLink?"""
+        return within(self.nvlink, gpus)
 
     @property
     def profiles(self) -> Mapping[str, Profile]:

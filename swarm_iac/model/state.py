@@ -131,6 +131,10 @@ class NodeState(Value):
     allocations: dict[str, AllocationState] = {}
 
 
+def _unknown(value: object) -> bool:
+    return value is None
+
+
 class GpuFacts(Value):
     """One card as NVML shows it."""
 
@@ -145,6 +149,10 @@ class GpuFacts(Value):
     power_default_w: int = 0
     processes: tuple[str, ...] = Field(default=(), description="'PID USER COMMAND' of each process on it.")
     mig: bool = Field(default=False, exclude_if=not_, description="It is in MIG mode.")
+    nvlink: tuple[Card, ...] | None = Field(
+        default=None, exclude_if=_unknown, description="GPUs that NVLink joins it with; None: nobody could tell."
+    )
+    pcie: tuple[Card, ...] = Field(default=(), exclude_if=not_, description="GPUs behind the same PCIe switch.")
 
 
 class Facts(Value):
@@ -220,6 +228,9 @@ class Declared(Value):
     cpus: int = 0
     memory: int = Field(default=0, description="[bytes]")
     numa: int = 1
+    nvlink: tuple[tuple[Card, ...], ...] = Field(
+        default=(), exclude_if=not_, description="Groups of GPUs that NVLink joins with each other."
+    )
 
 
 class Desired(Value):

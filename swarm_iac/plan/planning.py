@@ -23,7 +23,7 @@ from swarm_iac.plan.step_graph.partial import Only, part, with_rest
 _RANK = {verb: number for number, verb in enumerate(Verb)}
 
 
-def anywhere(workload: str, node: str, around: Around) -> bool:
+def anywhere(workload: str, node: str, around: Around, cards: tuple[int, ...]) -> bool:
     """Any workload may stand on any node."""
     return True
 

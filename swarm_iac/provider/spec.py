@@ -111,7 +111,7 @@ def target(inputs: Mapping[str, Any]) -> Target:
 
     more: dict[str, Any] = {}
     if text:  # parsed only if a temporary placement is considered
-        more = {"fits": lambda workload, node, around: may_be_placed(stack(), workload, node, around), "stack": stack}
+        more = {"fits": lambda *where: may_be_placed(stack(), *where), "stack": stack}
     return Target(unpack(inputs.get("spec")), _lineage(inputs), **_unpack_guard(inputs.get("guard")), **more)
 
 

@@ -9,6 +9,7 @@ read-only                         every disk is read-only, as the kernel makes i
 clock SECONDS                     the clock is that far ahead of this host's (behind, if negative)
 nvml-error GPU CALL CODE          the NVML call answers CODE for this GPU ('*': every GPU)
 gpu-lost GPU                      the card has fallen off the bus
+link-down GPU                     all NVLink links of the card are down
 gpu-busy GPU PID MIB              a process computes on the card
 clear                             clear all of them; a machine without power stays off
 """
@@ -113,6 +114,7 @@ def cause(fleet: SandboxFleet, node: str, name: str, args: tuple[str, ...], say:
         "slow": (1, lambda delay: _slow(fleet, node, delay)),
         "nvml-error": (3, lambda gpu, call, code: _nvml_error(fleet, node, gpu, call, code)),
         "gpu-lost": (1, lambda gpu: _write(fleet, node, "faults", f"lost {_gpu(gpu)}")),
+        "link-down": (1, lambda gpu: _write(fleet, node, "faults", f"unlinked {_gpu(gpu)}")),
         "gpu-busy": (3, lambda gpu, pid, mib: _write(fleet, node, "processes", f"{_gpu(gpu)} {int(pid)} {int(mib)}")),
         "clear": (0, lambda: _clear(fleet, node)),
     }

@@ -13,6 +13,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from tests.benchmarks.fleets.case import Case, judged, solved
 from tests.benchmarks.fleets.checker import broken
+from tests.benchmarks.fleets.draw_where import FIRST, LINKED, more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.free import Free
@@ -117,11 +118,37 @@ BROKEN: tuple[tuple[str, dict[str, Any], tuple[tuple[Any, ...], ...], dict[str, 
 )  # fmt: skip
 
 
+#: GPUs 0 and 1, and 2 and 3, of the large machines are joined.
+JOINED = {"hardware": {"gpu": {**GPU, "links": {"nvlink": [[0, 2], [1, 3]]}}, "other": OTHER}}
+PAIR: dict[str, Any] = {"each": {"gpus": 2, "vcpus": 1, "memory": "1 GB"}, "place": {"links": "required"}}
+
+
 @pytest.mark.parametrize("rule, workloads, ones, rest", BROKEN)
 def test_each_broken_rule_is_seen(rule: str, workloads: dict[str, Any], ones: Any, rest: dict[str, Any]) -> None:
     stack = stack_of(workloads, **rest)
     found = broken(stack, placed(*(put(stack, *one) for one in ones)), Placement(), TODAY)
     assert {one.rule for one in found} == {rule}, found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ran", "seen"), [((0, 2), (), False), ((0, 1), (), True), ((0, 1), (0, 1), False), ((0, 1), (0, 3), True)]
+)
+def test_gpus_that_are_not_joined_are_seen(gpus: tuple[int, ...], ran: tuple[int, ...], seen: bool) -> None:
+    stack = stack_of({"w": PAIR}, **JOINED)
+    last = placed(put(stack, "w-0", "a1", ran)) if ran else Placement()
+    assert [one.rule for one in broken(stack, placed(put(stack, "w-0", "a1", gpus)), last, TODAY)] == ["links"] * seen
+    switch = stack_of({"w": PAIR}, hardware={"gpu": {**GPU, "links": {"nvlink": "all"}}, "other": OTHER})
+    assert broken(switch, placed(put(switch, "w-0", "a1", gpus)), last, TODAY) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "found"), [({}, (1, 2)), ({"links": "required"}, (1, 3)), ({"links": "required", "numa": "single"}, None)]
+)
+def test_a_place_on_linked_gpus_is_missed_only_where_there_is_one(place: dict[str, Any], found: tuple[int, ...] | None) -> None:
+    """GPU 0 of a1 is held; of the others NVLink joins 1 and 3, which are on two NUMA nodes."""
+    stack = stack_of({"w": {**PAIR, "place": place}, "one": ONE}, **JOINED)
+    free = Free(stack, TODAY, [put(stack, "one-0", "a1", (0,))])
+    assert free.devices(stack.workloads["w"], "a1") == (None if found is None else (found, ()))
 
 
 def test_unknown_names_and_doubles_are_seen() -> None:
@@ -304,6 +331,14 @@ def test_drawn_fleets_are_valid_files_and_are_the_same_again() -> None:
         drawn.stack()
         assert text_of(filled(seed, 6).data) == text_of(drawn.data)
         assert edited(drawn, seed, 1)[1] == edited(drawn, seed, 1)[1]
+
+
+def test_some_drawn_fleets_have_links_and_who_requires_them() -> None:
+    ones = [more(filled(seed, 6), seed) for seed in range(LINKED, LINKED + 12)]
+    stacks = [one.stack() for one in ones]
+    assert {bool(shape.links.nvlink) for stack in stacks for shape in stack.hardware.values()} == {True, False}
+    assert any(one.place.links and one.place.numa for stack in stacks for one in stack.workloads.values())
+    assert all("links" not in text_of(more(filled(seed, 6), seed).data) for seed in (0, FIRST, LINKED - 1))
 
 
 def test_parts_and_several_models_come_after_the_file() -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from swarm_iac.cli.machines import discover
 from swarm_iac.errors import SwarmError
+from swarm_iac.model.gpus.links import Links
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.state import Facts, GpuFacts, Observed
 from swarm_iac.stackfile.locks import atomic_write
 
@@ -65,6 +68,26 @@ def test_what_a_machine_says_adds_no_key_to_a_stack_file(monkeypatch: pytest.Mon
     assert shape.keys() == {"gpus", "vcpus", "memory", "nvme", "disk", "nic", "interface"}
     assert (shape["vcpus"], shape["disk"], shape["interface"]) == (8, f"/dev/{EVIL}", EVIL)
     assert found["nodes"]["gpu-01"].keys() == {"hardware", "ssh"}
+
+
+@pytest.mark.parametrize(
+    ("peers", "text"),
+    [
+        (((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)), "links: {nvlink: all}"),
+        (((1,), (0,), (3,), (2,)), "links: {nvlink: [[0, 1], [2, 3]]}"),
+        (((1, 3), (0,), (), (2, 4000)), "links: {nvlink: [[0, 1]]}"),
+        ((None, None, None, None), ""),
+    ],
+    ids=["switch", "bridges", "what one side alone says", "unknown"],
+)
+def test_links_are_written_as_both_ends_say(monkeypatch: pytest.MonkeyPatch, peers: Any, text: str) -> None:
+    rows = [
+        {"index": i, "pci": "", "uuid": "", "model": "H100", "memory": 80 * 10**9, "nvlink": own} for i, own in enumerate(peers)
+    ]
+    facts = Facts(cpus=8, memory=10**10, gpus=tuple(map(GpuFacts.model_validate, rows)))
+    monkeypatch.setattr("swarm_iac.observe.observe", lambda *_, **__: {"gpu-01": Observed(node="gpu-01", facts=facts)})
+    (shape,) = yaml.safe_load(discover.found(["gpu-01=root@n"])[0])["hardware"].values()
+    assert Hardware.model_validate(shape).links == Links.model_validate(yaml.safe_load(text)["links"] if text else {})
 
 
 def test_what_an_honest_machine_says_stands_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,8 @@ MANY_SCRATCH = {"workloads__free__each__scratch": "600 GB"}
 MANY_OUT = {"workloads__free__network": {"egress": "6 Gbit/s"}}
 MANY_IN = {"workloads__free__network": {"ingress": "6 Gbit/s"}}
 ON = "workloads__w__place__"
+#: Who asks for linked GPUs, and a machine that has some.
+JOINED: dict[str, Any] = {ON + "links": "required", "hardware__h__links": {"nvlink": [[0, 1], [4, 5, 6, 7]]}}
 CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("everything_is_known", {}, lambda s: [put(s, "free-0", "n9")]),
     ("everything_is_known", {}, lambda s: [_gone(s)]),
@@ -159,6 +161,8 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("numa_covers_devices", {}, lambda s: [put(s, "w-0", "n1", (3, 4), (0, 1), numa=(0,))]),
     ("numa_covers_devices", {}, lambda s: [put(s, "w-0", "n1", (0, 1), (7, 8), numa=(0,))]),
     ("replicas_are_on_one_numa_node", {ON + "numa": "single"}, lambda s: [put(s, "w-0", "n1", (3, 4), (0, 1))]),
+    ("gpus_of_a_replica_are_linked", {ON + "links": "required"}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1))]),
+    ("gpus_of_a_replica_are_linked", JOINED, lambda s: [put(s, "w-0", "n1", (1, 2), (0, 1))]),
     ("replicas_are_on_one_numa_node", {ON + "numa": "single"}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 8))]),
     ("replicas_are_on_one_numa_node", {ON + "numa": "single"}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1), numa=(0, 1))]),
     ("storage_fits_node", MANY_SCRATCH, lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n1")]),
@@ -272,6 +276,17 @@ def test_every_rule_has_a_case_and_an_equation() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpus", "broken"), [((0, 1), []), ((4, 7), []), ((1, 0), []), ((1, 4), ["gpus_of_a_replica_are_linked"])]
+)
+def test_a_group_joins_each_two_of_its_gpus_and_no_others(gpus: tuple[int, ...], broken: list[str]) -> None:
+    of = stack(**JOINED)
+    assert rules(of, put(of, "w-0", "n1", gpus, (0, 1))) == broken
+    assert rules(of, put(of, "w-0", "n1", gpus, (0, 1)), kept=frozenset({"w-0"})) == [], "who ran so stays"
+    joined = stack(**JOINED | {"hardware__h__links": {"nvlink": "all"}})
+    assert rules(joined, put(joined, "w-0", "n1", gpus, (0, 1))) == []
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"nodes__n1__state": "drain"},
@@ -281,6 +296,7 @@ def test_every_rule_has_a_case_and_an_equation() -> None:
         {ON + "spread": "node"},
         {"nodes__n1__taints": {"for": "a"}},
         {ON + "numa": "single"},
+        {ON + "links": "required"},
         {"limits__user__gpus": 1, "limits__user__memory": "1 GB"},
         {"limits__user__storage": "150 GB"},
         {"limits__node__storage": "150 GB", "limits__cluster__storage": "1 GB"},

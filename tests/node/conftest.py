@@ -38,7 +38,10 @@ class FakeNvml(types.ModuleType):
     class NVMLError_GpuIsLost(NVMLError):
         pass
 
-    NVML_CLOCK_GRAPHICS = 0
+    class NVMLError_InvalidArgument(NVMLError):
+        pass
+
+    NVML_CLOCK_GRAPHICS, NVML_NVLINK_MAX_LINKS, NVML_P2P_CAPS_INDEX_NVLINK = 0, 18, 2
 
     def __init__(self) -> None:
         super().__init__("pynvml")
@@ -63,6 +66,10 @@ class FakeNvml(types.ModuleType):
                 types.SimpleNamespace(pid=pid) for pid in card.get("pids", ())
             ],
             "nvmlDeviceGetMigMode": lambda card: [0, 0],
+            "nvmlDeviceGetNvLinkState": self._link,
+            "nvmlDeviceGetNvLinkRemotePciInfo": lambda card, link: types.SimpleNamespace(busId=card["links"][link]),
+            "nvmlDeviceGetP2PStatus": lambda one, other, what: 0 if one.get("links") and other.get("links") else 5,
+            "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: 10 if one.get("behind") == other.get("behind", 0) else 50,
             "nvmlDeviceGetMemoryInfo": lambda card: types.SimpleNamespace(total=80 * 2**30),
             "nvmlDeviceGetPersistenceMode": lambda card: card["persistence"],
             "nvmlDeviceGetPowerManagementLimit": lambda card: card["power"],
@@ -84,6 +91,14 @@ class FakeNvml(types.ModuleType):
         if self.cards[index].get("mute"):
             raise self.NVMLError("Unknown Error")
         return self.cards[index]
+
+    def _link(self, card: dict[str, object], link: int) -> int:
+        links = card.get("links")
+        if not isinstance(links, list):
+            raise self.NVMLError_NotSupported("Not Supported")
+        if link >= len(links):
+            raise self.NVMLError_InvalidArgument("Invalid Argument")
+        return int(bool(links[link]))
 
     def _set(self, card: dict[str, object], field: str, value: object) -> None:
         self.writes.append((card["pci"], field, value))

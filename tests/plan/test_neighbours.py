@@ -1,4 +1,4 @@
-"""Does a replica that stands elsewhere for a while keep away from those that it is to be kept away from?"""
+"""May a replica stand on a node for a while: away from those that it is kept away from, and on linked GPUs?"""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def test_it_stands_near_nobody_that_it_is_kept_away_from(one: dict[str, Any], tw
     around = [("bulk", "n1"), ("free", "n5"), ("talk", "n4"), ("gone", "n3"), ("bulk", "no-such-node")]
     fleet = stack(one, two)
     assert " ".join(node for node in NODES if may_be_placed(fleet, "talk", node, around)) == left
+
+
+@pytest.mark.parametrize(
+    ("place", "left"), [({"links": "required"}, [(), (0,), (0, 1), (2, 3)]), ({}, [(), (0,), (0, 1), (2, 3), (1, 2)])]
+)
+def test_it_stands_on_linked_gpus_alone_where_they_are_required(place: dict[str, Any], left: list[tuple[int, ...]]) -> None:
+    linked = {"h100": {"gpus": "4 x H100", "vcpus": 16, "memory": "64 GB", "links": {"nvlink": [[0, 1], [2, 3]]}}}
+    fleet = stack_of(NODES, {"chat": {"place": place, "each": {"gpus": 2}}}, hardware=linked)
+    cards: list[tuple[int, ...]] = [(), (0,), (0, 1), (2, 3), (1, 2)]
+    assert [one for one in cards if may_be_placed(fleet, "chat", "n1", (), one)] == left

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from swarm_iac.errors import Refused
 from swarm_iac.model.stack import Solve
-from swarm_iac.model.state import Desired, NodeState, Observed
+from swarm_iac.model.state import Declared, Desired, NodeState, Observed
 from swarm_iac.plan import steps
+from swarm_iac.plan.order.temporary_placement import Around
 from tests.plan import fleets
 from tests.plan.conftest import LAWS
 from tests.plan.interpreter import Fleet
@@ -99,9 +100,35 @@ def test_a_replica_stands_only_on_a_node_that_fits_it() -> None:
     places = (("n1", 0), ("n2", 0))
     (observed, _), (_, desired) = fleet(places, fleets.NODES, 1), fleet(places[::-1], fleets.NODES, 1)
     with pytest.raises(Refused):
-        steps(observed, desired, fits=lambda workload, node, around: node != "n3")
-    asked = steps(observed, desired, fits=lambda workload, node, around: workload == "b")
+        steps(observed, desired, fits=lambda workload, node, around, cards: node != "n3")
+    asked = steps(observed, desired, fits=lambda workload, node, around, cards: workload == "b")
     assert {step.allocation for step in asked.steps if step.node == "n3"} == {"b-0"}
+
+
+@pytest.mark.parametrize(("taken", "stands"), [(None, (1, 2)), (0, (1, 2)), (1, (0, 2))])
+def test_a_replica_stands_on_linked_gpus_where_there_are_some(taken: int | None, stands: tuple[int, ...]) -> None:
+    """Of n3 NVLink joins GPUs 1 and 2. Where links are required, it stands there on no others."""
+
+    def states(first: str, second: str) -> dict[str, NodeState]:
+        held = {"train-0": fleets.allocation("train-0", (taken,), (), 1)} if taken is not None else {}
+        ones = [{name: fleets.allocation(name, (0, 1), (), 1)} for name in (first, second)]
+        return dict(zip(fleets.NODES, map(fleets.node, [*ones, held]), strict=True))
+
+    observed, wish = fleets.observed(states("chat-0", "code-0")), fleets.desired(states("code-0", "chat-0"))
+    linked = Declared(gpus=3, gpu_model="H100", cpus=6, memory=100, numa=2, nvlink=((1, 2),))
+    wish["n3"] = wish["n3"].model_copy(update={"hardware": linked})
+
+    def required(workload: str, node: str, around: Around, cards: tuple[int, ...]) -> bool:
+        return cards in ((), (1, 2))
+
+    plan = steps(observed, wish)
+    changes = (change for step in plan.steps if step.node == "n3" for change in step.changes)
+    assert {tuple(one.new) for one in changes if one.path.endswith(".gpus") and one.new} == {stands}
+    if stands == (1, 2):
+        assert steps(observed, wish, fits=required).steps == plan.steps
+    else:
+        with pytest.raises(Refused):
+            steps(observed, wish, fits=required)
 
 
 def test_services_that_restart_need_one_temporary_placement_each_within_the_budget() -> None:

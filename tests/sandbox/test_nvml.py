@@ -109,6 +109,22 @@ def test_processes_on_a_card_are_told(h100: Nvml) -> None:
     assert h100.ask("n.nvmlDeviceGetComputeRunningProcesses(gpu(1))") == []
 
 
+def test_cards_are_joined_as_the_inventory_says(h100: Nvml) -> None:
+    """Two bridges, and a card that is alone; two cards behind one switch; then all links of a card are down."""
+    rows = (h100.etc / "gpus").read_text().splitlines()
+    ends = ("1 1", "1 1", "2 0", "2 0", "3 0")
+    (h100.etc / "gpus").write_text("\n".join(f"{row} {end}" for row, end in zip(rows, ends, strict=False)) + "\n")
+    remote = "n.nvmlDeviceGetNvLinkRemotePciInfo(gpu({}), 0).busId == n.nvmlDeviceGetPciInfo(gpu({})).busId"
+    assert h100.ask(f"[{remote.format(0, 1)}, {remote.format(3, 2)}, {remote.format(0, 2)}]") == [True, True, False]
+    linked = "[n.nvmlDeviceGetP2PStatus(gpu(i), gpu(j), n.NVML_P2P_CAPS_INDEX_NVLINK) for i, j in ((0, 1), (1, 2), (2, 3))]"
+    assert h100.ask(linked) == [0, 5, 0]
+    assert h100.ask("n.nvmlDeviceGetNvLinkState(gpu(4), 0)") == 0, "it is joined with nobody"
+    assert h100.ask("[n.nvmlDeviceGetTopologyCommonAncestor(gpu(0), gpu(i)) for i in (1, 2)]") == [10, 40]
+    (h100.run / "faults").write_text("unlinked 1\n")
+    assert h100.ask("[n.nvmlDeviceGetNvLinkState(gpu(i), 0) for i in (0, 1)]") == [1, 0]
+    assert h100.ask(linked) == [5, 5, 0]
+
+
 def test_only_linked_cards_have_links(h100: Nvml, l40s: Nvml) -> None:
     assert h100.ask("[n.nvmlDeviceGetNvLinkState(gpu(0), i) for i in (0, 17)]") == [1, 1]
     assert h100.ask("attempt(n.nvmlDeviceGetNvLinkState, gpu(0), 18)") == INVALID

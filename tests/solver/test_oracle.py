@@ -21,7 +21,8 @@ from tests.solver.oracle import as_large, as_small, check_change, check_exact, c
 HARDWARE: dict[str, dict[str, Any]] = with_all(
     {
         "small": {"gpus": "2 x L40S", "vcpus": 4, "memory": "8 GB", "nvme": "7 GB", "nic": "10 Gbit/s", "numa": 2},
-        "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "9 GB", "nic": "10 Gbit/s", "numa": 2},
+        "large": {"gpus": "4 x H100", "vcpus": 8, "memory": "16 GB", "nvme": "9 GB", "nic": "10 Gbit/s", "numa": 2}
+        | {"links": {"nvlink": [[0, 1, 2]]}},
         "cpu": {"vcpus": 4, "memory": "8 GB", "nvme": "7 GB", "nic": "10 Gbit/s"},
     }
 )
@@ -48,6 +49,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     where = draw(st.sampled_from([{}, {}, *PLACES]))
     if draw(st.integers(0, 4)) == 0:
         where = where | {"numa": "single"}
+    if draw(st.integers(0, 4)) == 0 and not isinstance(gpus, dict):
+        where = where | {"links": "required"}
     if draw(st.integers(0, 3)) == 0:
         where = where | {"tolerate": {"for": draw(st.sampled_from(["a", "*"]))}}
     for row in (row for row in RESOURCES if row.name not in OWN):

@@ -46,6 +46,7 @@ class Case:
     judged: str = ""
 
 
+BRIDGES = {"links": {"nvlink": [[0, 1], [2, 3]]}}
 CASES: dict[str, list[Case]] = {
     "spread_keeps_apart": [
         Case(
@@ -186,6 +187,14 @@ CASES: dict[str, list[Case]] = {
             others={"hardware": "two"},
         ),
     ],
+    "linked_gpus_suffice": [
+        Case(
+            {"links": "required"}, 1, 4, 0, judged="gpus_of_a_replica_are_linked",
+            text="needs 4 GPUs that NVLink joins, and the nodes that would do have none; the largest group has 2",
+            lacking="3 nodes: 3 have NVLink between fewer GPUs",
+            others={"hardware": "bridged"},
+        ),
+    ],
 }  # fmt: skip
 _ALL = [(rule, case) for rule, cases in CASES.items() for case in cases]
 
@@ -195,7 +204,11 @@ def test_what_is_pending_is_told_by_its_rule(rule: str, case: Case) -> None:
     request = {"replicas": case.replicas, "each": {"gpus": case.gpus}, "place": case.place}
     beside = {"beside": {"priority": "high", **case.beside}} if case.beside else {}
     nodes = {name: node | case.others for name, node in NODES.items()}
-    stack = stack_of(nodes, {"w": request, **beside}, hardware=HARDWARE | {"two": HARDWARE["big"] | {"numa": 2}})
+    stack = stack_of(
+        nodes,
+        {"w": request, **beside},
+        hardware=HARDWARE | {"two": HARDWARE["big"] | {"numa": 2}, "bridged": HARDWARE["big"] | BRIDGES},
+    )
     placement = solve(stack).placement
     assert sum(one.workload == "w" for one in placement.going()) == case.placed
     snapshot = snapshot_of(stack, placement)

@@ -132,6 +132,15 @@ def _numa(rng: random.Random, fleet: dict[str, Any]) -> None:
         request["place"] = request.get("place", {}) | {"numa": "single"}
 
 
+def _links(rng: random.Random, fleet: dict[str, Any]) -> None:
+    """Some of two or three GPUs that are joined, on machines whose groups lie across NUMA nodes."""
+    fleet["links"] = rng.choice([[[0, 1], [2, 3]], [[0, 2], [1, 3]], [[0, 1, 2]], [[1, 2, 3]], "all"])
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        request = fleet["workloads"][name]
+        request["each"] = request["each"] | {"gpus": rng.choice([2, 2, 3]), "pinned": rng.choice([True, False])}
+        request["place"] = request.get("place", {}) | {"links": "required"}
+
+
 def _state(rng: random.Random, fleet: dict[str, Any]) -> None:
     fleet.setdefault("after", {})[rng.choice(sorted(fleet["nodes"]))] = {"state": rng.choice(["cordon", "drain", "lost"])}
 
@@ -181,6 +190,7 @@ RULES: dict[str, Rule] = {
     "power_stays_under_rack_budget": _power,
     **{name: _request("place", *places) for name, places in GROUPED.items()},
     "single_fits_numa_node": _numa,
+    "replicas_fit_link_groups": _links,
     "gang_is_whole_or_absent": _gang,
     "selector_matches": _request("place", {"select": {"zone": "a"}}),
     "taints_are_tolerated": _taints,
@@ -237,7 +247,8 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
         (RULES | BUDGETS)[rng.choice(TOLD.get(name, [name]))](rng, fleet)
     nodes, works = fleet["nodes"], fleet["workloads"]
     rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning", "teams")}
-    rest |= {"hardware": HARDWARE, "solve": {"moves": rng.choice([0, 1, 4])}}
+    joined = {"large": HARDWARE["large"] | {"links": {"nvlink": fleet["links"]}}} if "links" in fleet else {}
+    rest |= {"hardware": HARDWARE | joined, "solve": {"moves": rng.choice([0, 1, 4])}}
     after = {name: node | fleet.get("after", {}).get(name, {}) for name, node in nodes.items()}
     before = stack_of(nodes, {name: request for name, request in works.items() if name != "w1"}, **rest)
     return before, stack_of(after, works, **rest)

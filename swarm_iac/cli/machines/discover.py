@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from swarm_iac.cli.engine import options
+from swarm_iac.model.gpus.links import partition
 from swarm_iac.model.gpus.mig import profiles_of
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
 from swarm_iac.model.state import Facts
@@ -71,7 +72,19 @@ def _hardware(facts: Facts) -> str:
         words += [f"nic: {BitsPerSecond(nic[1])}", f"interface: {_text(nic[0])}"]
     if len(facts.numa) > 1:
         words.append(f"numa: {len(facts.numa)}")
+    words += _links(facts)
     return ", ".join(words)
+
+
+def _links(facts: Facts) -> list[str]:
+    """The groups of GPUs that NVLink joins, and those behind one PCIe switch."""
+    groups = {
+        "nvlink": partition([card.nvlink or () for card in facts.gpus]),
+        "pcie": partition([card.pcie for card in facts.gpus]),
+    }
+    every = (tuple(range(len(facts.gpus))),)
+    known = [f"{key}: {'all' if found == every else [*map(list, found)]}" for key, found in groups.items() if found]
+    return [f"links: {{{', '.join(known)}}}"] if known else []
 
 
 def _text(words: str) -> str:

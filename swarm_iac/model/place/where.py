@@ -77,6 +77,11 @@ class Where(Value):
         description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
         "Kubernetes Topology Manager), else it is pending. What already runs on several stays.",
     )
+    links: Literal["required"] | None = Field(
+        default=None,
+        description="required: each two GPUs of a replica are joined by NVLink, as `links` of the `hardware` says, else it is "
+        "pending. What already runs on others stays. If omitted, linked GPUs are preferred.",
+    )
 
     def __hash__(self) -> int:
         return hash(tuple(map(_hashable, self.__dict__.values())))
@@ -114,4 +119,4 @@ class Where(Value):
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
 )
-_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", *(rule.key for rule in GROUP_RULES)})
+_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", "links", *(rule.key for rule in GROUP_RULES)})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE, Device, gpu
+from swarm_iac.model.gpus.links import Groups
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
@@ -24,16 +25,16 @@ from swarm_iac.plan.step_graph.hand_over_order import capacity, fits, hold
 
 #: Who runs where, or comes there: workload and node.
 Around = Collection[tuple[str, str]]
-#: May a workload stand on a node beside those around it, whatever its place there?
-Fits = Callable[[str, str, Around], bool]
+#: May a workload stand on a node beside those around it, on these of its GPUs? On none: whatever its place there.
+Fits = Callable[[str, str, Around, tuple[int, ...]], bool]
 #: Nodes that are tried for one replica.
 TRIES = 3
 
 
-def may_be_placed(stack: Stack, runs_as: str, node: str, around: Around = ()) -> bool:
+def may_be_placed(stack: Stack, runs_as: str, node: str, around: Around = (), cards: tuple[int, ...] = ()) -> bool:
     """Would `place` and `gpus` of the workload that runs under this name allow it there, and is the node open to newcomers?
 
-    Names in `around` are those under which workloads run, too.
+    Names in `around` are those under which workloads run, too. `cards`: the GPUs that it would have there, if they are known.
     """
     home = stack.nodes.get(node)
     named = {one.renamed_from or name: name for name, one in stack.workloads.items()}
@@ -47,6 +48,8 @@ def may_be_placed(stack: Stack, runs_as: str, node: str, around: Around = ()) ->
         return False
     request, hardware = found.each.gpus, stack.hardware_of(node)
     memory = request.memory is None or request.memory <= hardware.gpu_memory
+    if found.place.links and not hardware.linked(cards):
+        return False
     return not request.count or (request.allows(hardware.gpus.model) and memory)
 
 
@@ -97,10 +100,12 @@ def temporaries(
         for there in sorted(all_of, key=lambda node: _crowd(all_of[node], old.workload)):
             place = all_of[there]
             # What a run that was cut short left of a temporary placement can be used again.
-            usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there, around)
+            usable = name not in place.new.allocations and not place.up(name) and stands(old.workload, there, around, ())
             if there == here or not usable:
                 continue
-            clears = next((each for each in _ways(over, there, name) if _stand(place, machine, name, each)), None)
+            ways = ((each, _stand(place, machine, name, each)) for each in _ways(over, there, name))
+            able = (each for each, its in ways if its is not None and stands(old.workload, there, around, its.cards))
+            clears = next(able, None)
             if clears is not None:
                 yield TemporaryPlacement(name, old.workload, here, there, leaves, clears=tuple(sorted(clears)))
                 found += 1
@@ -288,7 +293,8 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
     left = {card.index: WHOLE for card in seen.facts.gpus if card.model in own}
     for device in (device for one in held.values() for device in one.gpus if device.index in left):
         left[device.index] -= WHOLE if device.profile else device.part  # of a card that is cut nobody has a part
-    gpus = None if any(one.profile for one in state.gpus) else _seated(state.gpus, left)
+    linked = place.wanted.hardware.nvlink if place.wanted.hardware else ()
+    gpus = None if any(one.profile for one in state.gpus) else _seated(state.gpus, left, linked)
     disk = place.old.disk == place.new.disk != ""
     wire = place.old.interface == place.new.interface != ""
     if (
@@ -313,9 +319,15 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
     return standing if fits(hold(standing), map(hold, held.values()), has) else None
 
 
-def _seated(devices: Iterable[Device], left: dict[int, int]) -> tuple[Device, ...] | None:
-    """The same on cards with so much `left` (thousandths), each on the fullest that has it; None where there are too few."""
+def _seated(devices: Collection[Device], left: dict[int, int], linked: Groups) -> tuple[Device, ...] | None:
+    """The same on cards with so much `left` (thousandths), each on the fullest that has it; None where there are too few.
+
+    Several whole ones are in one group of `linked` where one has so many, the smallest such.
+    """
     found = []
+    free = ([card for card in group if left.get(card) == WHOLE] for group in linked if len(devices) > 1)
+    large = [cards for cards in free if len(cards) >= len(devices) and all(one.whole for one in devices)]
+    left = {card: left[card] for card in min(large, key=len)} if large else left
     for one in devices:
         fitting = [card for card, free in left.items() if free >= one.part]
         if not fitting:

@@ -6,6 +6,7 @@ indices of the rest may mean other cards. So nothing is given out on such a mach
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 
@@ -25,6 +26,7 @@ def declared(hardware: Hardware) -> Declared:
         cpus=-(-int(hardware.vcpus) // 1000),
         memory=int(hardware.memory),
         numa=hardware.numa,
+        nvlink=hardware.nvlink,
     )
 
 
@@ -46,6 +48,16 @@ def allowed(verb: Verb, ours: bool) -> bool:
     return verb in GIVES or (verb is Verb.PREPARE and ours)
 
 
+def _unjoined(facts: Facts, wanted: Declared) -> str:
+    """The first two GPUs that NVLink is declared to join and does not. A card that cannot tell is not judged."""
+    peers = {card.index: card.nvlink for card in facts.gpus}
+    pairs = (pair for group in wanted.nvlink for pair in itertools.combinations(group, 2))
+    known = ((i, j) for i, j in pairs if peers.get(i) is not None and peers.get(j) is not None)
+    lost = [(i, j) for i, j in known if j not in (peers[i] or ()) or i not in (peers[j] or ())]
+    more = f" (nor {len(lost) - 1} other declared pairs)" if len(lost) > 1 else ""
+    return f"no NVLink found between GPUs {lost[0][0]} and {lost[0][1]}{more}" if lost else ""
+
+
 def differences(facts: Facts, wanted: Declared, interface: str = "") -> tuple[str, ...]:
     """In words, found against declared. Facts without a CPU are none: nobody looked."""
     if not facts.cpus:
@@ -62,6 +74,8 @@ def differences(facts: Facts, wanted: Declared, interface: str = "") -> tuple[st
         found.append(f"{facts.memory / 1e9:.2f} GB of memory found, {wanted.memory / 1e9:.2f} GB declared")
     if wanted.numa > 1 and len(facts.numa) != wanted.numa:
         found.append(f"{len(facts.numa)} NUMA nodes found, {wanted.numa} declared")
+    if broken := _unjoined(facts, wanted):
+        found.append(broken)
     if interface and interface not in facts.interfaces:
         has = ", ".join(sorted(facts.interfaces)) or "none"
         found.append(f"no interface {interface} found ({has} there)")

@@ -49,7 +49,9 @@ Return inventory_load(void) {
   for (count = 0; count < MAX_GPUS && fgets(line, sizeof line, file);) {
     Gpu *gpu = &gpus[count];
     unsigned domain;
-    if (*line == '#' || sscanf(line, "%u %31s %31s %79s %u", &gpu->index, key, gpu->bus_id, gpu->uuid, &gpu->numa) != 5)
+    gpu->linked = gpu->pcie = 0;
+    if (*line == '#' || sscanf(line, "%u %31s %31s %79s %u %u %u", &gpu->index, key, gpu->bus_id, gpu->uuid, &gpu->numa,
+                               &gpu->linked, &gpu->pcie) < 5)
       continue;
     gpu->model = model_of(key);
     if (!gpu->model || sscanf(gpu->bus_id, "%x:%x", &domain, &gpu->bus) != 2) continue;
@@ -203,6 +205,18 @@ Return fault_of(const char *function, const Gpu *gpu) {
   }
   fclose(file);
   return result;
+}
+
+/* Are all of its links down? */
+int unlinked(const Gpu *gpu) {
+  char line[256], which[16];
+  int found = 0;
+  FILE *file = open_in(run_folder(), "faults");
+  if (!file) return 0;
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "unlinked %15s", which) == 1 && is_for(which, gpu)) found = 1;
+  fclose(file);
+  return found;
 }
 
 unsigned processes_of(const Gpu *gpu, Process *found, unsigned room) {

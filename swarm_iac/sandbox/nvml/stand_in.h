@@ -1,12 +1,14 @@
 /* What do the parts of the stand-in for libnvidia-ml.so.1 share?
  *
  * Three kinds of text files, read afresh on every call so that all processes see one machine:
- *   ETC/gpus       the inventory, one GPU a line:  INDEX MODEL BUS_ID UUID NUMA_NODE
+ *   ETC/gpus       the inventory, one GPU a line:  INDEX MODEL BUS_ID UUID NUMA_NODE [LINKED PCIE_SWITCH]
+ *                  LINKED: cards of one number are joined by NVLink, directly; 0 or nothing: a card with links is on the switches.
+ *                  Cards of one PCIE_SWITCH other than 0 are behind it.
  *   RUN/state      settings; gone with /run at a reboot, as on a real card:
  *                  INDEX PERSISTENCE POWER_MW GPU_MIN GPU_MAX MEM_MIN MEM_MAX      (clocks in MHz, 0: not locked)
  *   RUN/mig        cards that are cut, gone at a reboot as well:  mode INDEX  |  at INDEX INSTANCE PROFILE START COMPUTE
  *   RUN/processes  who computes:  INDEX PID USED_MIB
- *   RUN/faults     what is broken:  lost INDEX  |  error FUNCTION INDEX CODE       (INDEX '*': every GPU)
+ *   RUN/faults     what is broken:  lost INDEX  |  error FUNCTION INDEX CODE  |  unlinked INDEX       (INDEX '*': every GPU)
  * ETC is /etc/swarm-nvml and RUN is /run/swarm-nvml, or $SWARM_NVML_ETC and $SWARM_NVML_RUN.
  * Whoever may write RUN may set; on a node that is root alone. Values and layouts follow nvml.h of the vendor. */
 #ifndef STAND_IN_H
@@ -31,7 +33,7 @@ typedef struct {
 } Model;
 
 typedef struct {
-  unsigned index, numa, bus;
+  unsigned index, numa, bus, linked, pcie;
   const Model *model;
   char bus_id[32], uuid[80];
   unsigned mig; /* of the handle of a MIG device: its instance */
@@ -62,6 +64,7 @@ Mig mig_of(const Gpu *gpu);
 Return mig_change(const Gpu *gpu, void (*change)(Mig *, const void *), const void *wish);
 int may_set(void);
 Return fault_of(const char *function, const Gpu *gpu);
+int unlinked(const Gpu *gpu);
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } Process;
 unsigned processes_of(const Gpu *gpu, Process *found, unsigned room);
 

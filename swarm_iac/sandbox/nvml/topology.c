@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPOLOGY_INTERNAL = 0, TOPOLOGY_NODE = 40, TOPOLOGY_SYSTEM = 50 };
+enum { TOPOLOGY_INTERNAL = 0, TOPOLOGY_SINGLE = 10, TOPOLOGY_NODE = 40, TOPOLOGY_SYSTEM = 50 };
 enum { P2P_OK = 0, P2P_NOT_SUPPORTED = 5, P2P_NVLINK = 2, P2P_LAST = 5 };
-enum { TYPE_SWITCH = 2, SWITCHES = 4, LONG_BITS = 64 };
+enum { TYPE_GPU = 0, TYPE_SWITCH = 2, SWITCHES = 4, LONG_BITS = 64 };
 
 Return nvmlDeviceGetNumaNodeId(Device device, unsigned *node) { ENTER(device, node); *node = device->numa; return OK; }
 
@@ -47,7 +47,7 @@ Return nvmlDeviceGetCpuAffinity(Device device, unsigned size, unsigned long *mas
 Return nvmlDeviceGetTopologyCommonAncestor(Device one, Device other, unsigned *level) {
   ENTER(one, level);
   ENTER(other, level);
-  *level = one == other ? TOPOLOGY_INTERNAL : one->numa == other->numa ? TOPOLOGY_NODE : TOPOLOGY_SYSTEM;
+  *level = one == other ? TOPOLOGY_INTERNAL : one->pcie && one->pcie == other->pcie ? TOPOLOGY_SINGLE : one->numa == other->numa ? TOPOLOGY_NODE : TOPOLOGY_SYSTEM;
   return OK;
 }
 
@@ -55,7 +55,7 @@ Return nvmlDeviceGetP2PStatus(Device one, Device other, unsigned what, unsigned 
   ENTER(one, status);
   ENTER(other, status);
   if (what > P2P_LAST) return INVALID_ARGUMENT;
-  int linked = one->model->links && other->model->links;
+  int linked = one->model->links && other->model->links && one->linked == other->linked && !unlinked(one) && !unlinked(other);
   *status = linked || what != P2P_NVLINK ? P2P_OK : P2P_NOT_SUPPORTED;
   return OK;
 }
@@ -66,6 +66,14 @@ static Return link_of(const char *function, Device device, unsigned link) {
   if (!device->model->links) return NOT_SUPPORTED;
   return link < device->model->links ? OK : INVALID_ARGUMENT;
 }
+/* Of cards that are joined directly, the links lead to the others in turn. NULL: it is on the switches, or alone. */
+static const Gpu *peer_of(const Gpu *gpu, unsigned link) {
+  const Gpu *peers[MAX_GPUS];
+  unsigned found = 0;
+  for (unsigned i = 0; gpu->linked && i < gpu_count(); i++)
+    if (i != gpu->index && gpu_at(i)->linked == gpu->linked) peers[found++] = gpu_at(i);
+  return found ? peers[link % found] : NULL;
+}
 #define ENTER_LINK(device, link, pointer)                    \
   do {                                                       \
     Return entered = link_of(__func__, (device), (link));    \
@@ -75,7 +83,7 @@ static Return link_of(const char *function, Device device, unsigned link) {
 
 Return nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *active) {
   ENTER_LINK(device, link, active);
-  *active = 1;
+  *active = !unlinked(device) && (!device->linked || peer_of(device, link));
   return OK;
 }
 Return nvmlDeviceGetNvLinkVersion(Device device, unsigned link, unsigned *version) {
@@ -87,11 +95,19 @@ Return nvmlDeviceGetNvLinkVersion(Device device, unsigned link, unsigned *versio
 /* As on the eight-card boards: every link ends in one of four switches, which join every card to every other. */
 Return nvmlDeviceGetNvLinkRemoteDeviceType(Device device, unsigned link, unsigned *type) {
   ENTER_LINK(device, link, type);
-  *type = TYPE_SWITCH;
+  *type = device->linked ? TYPE_GPU : TYPE_SWITCH;
   return OK;
 }
 Return nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned link, PciInfo *info) {
   ENTER_LINK(device, link, info);
+  const Gpu *peer = peer_of(device, link);
+  if (device->linked && !peer) return NOT_SUPPORTED;
+  if (peer) {
+    *info = (PciInfo){.bus = peer->bus, .pci_device_id = peer->model->pci_device};
+    snprintf(info->bus_id, sizeof info->bus_id, "%s", peer->bus_id);
+    snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%.15s", peer->bus_id + 4);
+    return OK;
+  }
   unsigned bus = 0x05 + link % SWITCHES;
   *info = (PciInfo){.bus = bus, .pci_device_id = 0x22A310DE};
   snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", bus);

@@ -10,7 +10,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.advice.fixes import TINY, Bench, fixes
 from swarm_iac.solver.advice.runner_up import find_runner_up
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.explain import conflict, messages
+from swarm_iac.solver.explain import conflict, messages, of_links
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.counting import STATES
 from swarm_iac.solver.explain.facts import Conflict, conflict_of
@@ -48,7 +48,11 @@ def why(
         workload=workload,
         placed=placed,
         missing=missing,
-        fits=(*messages.fits_here(snapshot, capacity, request), *messages.splits(snapshot, placement, workload)),
+        fits=(
+            *messages.fits_here(snapshot, capacity, request),
+            *of_links.splits(snapshot, placement, workload),
+            *of_links.unlinked(snapshot, placement, workload),
+        ),
         moved=moved_for(stack, placement, workload, before, today),
         cut=True,
     )

@@ -21,7 +21,8 @@ from swarm_iac.solver.advice.first_that_fits import largest, smallest
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits
 from swarm_iac.solver.explain.conflict import GANG, without
-from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, NUMA_RULE, STATES, TAINTS, Tally, on_node, reach
+from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAINTS, Tally, on_node, reach
+from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.explain.team_shares import pending
@@ -150,9 +151,9 @@ class Relaxations:
                         yield Relaxation("request", apart, 700 if name == self.request.name else 3000, whole=False)
         elif rule == TAINTS:
             yield from self._tolerated()
-        elif key := "numa" if rule == NUMA_RULE else PLACE.get(rule):
+        elif key := {NUMA_RULE: "numa", LINK_RULE: "links"}.get(rule) or PLACE.get(rule):
             yield from self._dropped(key)
-            if key == "numa" and self.request.need[GPUS] > 1:
+            if key in ("numa", "links") and self.request.need[GPUS] > 1:
                 yield from self._less(NODE[GPUS])
         elif self.request.profile and rule in ("mig_profile_exists", "gpu_model_matches"):
             yield from self._cut_elsewhere()

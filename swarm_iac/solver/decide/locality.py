@@ -76,7 +76,7 @@ def needless(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocati
     nodes, empty = kinds.values(), FreeCapacity(snapshot)
     for a in split:
         request = snapshot.requests[a.workload]
-        like = (request.need, request.share, request.asked, request.single)
+        like = (request.need, request.share, request.asked, request.single, request.linked)
         if like not in known:
             out = hindering(snapshot, request)
             known[like] = any(

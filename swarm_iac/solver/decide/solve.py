@@ -188,9 +188,9 @@ def _filled_again(
 
 
 def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
-    """With nobody split who has to be on one NUMA node: who came out so is placed elsewhere, or waits."""
+    """With nobody split who has to be on one NUMA node, or on linked GPUs: who came out so is placed elsewhere, or waits."""
     ones = found.placement.allocations
-    if not snapshot.singles or not split(snapshot, classified, ones):
+    if not snapshot.local or not split(snapshot, classified, ones):
         return found
     before: Pairs = Counter((a.workload, a.node) for a in ones)
     counts = unsplit(snapshot, classified, before, watch.ended)
@@ -199,7 +199,13 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
         placed = still_bounded(placed, found.proof.goals)
     goals = (*placed, moves_goal(snapshot, classified, counts))
     return _large_solution(
-        snapshot, classified, counts, goals, 0, watch, {"numa": "some were placed again, each on one NUMA node"}
+        snapshot,
+        classified,
+        counts,
+        goals,
+        0,
+        watch,
+        {"numa": f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"},
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from swarm_iac.solver.explain.counting import GPU_RULE, NUMA_RULE, by_numa
+from swarm_iac.solver.explain.counting import GPU_RULE
+from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import NODE, RACK
@@ -76,8 +77,9 @@ def _barred(
         if group.of.rule in rules:
             out = {b.name for b in nodes if left(capacity, request, group, b) == 0}
             yield f"{group.format(group.of.leaves)}{f' in the {group.level}' if group.level != 'node' else ''}", out
-    if request.single and NUMA_RULE in rules:
-        yield "with it free on one NUMA node", {b.name for b in nodes if by_numa(capacity, request, b, 1) < 1}
+    for rule, what in ((NUMA_RULE, "on one NUMA node"), (LINK_RULE, "on linked GPUs")):
+        if request.local and rule in rules:
+            yield f"with it free {what}", {b.name for b in nodes if by_domain(capacity, request, b, 1, rule) < 1}
 
 
 def listed(words: list[str]) -> str:

@@ -17,12 +17,12 @@ from swarm_iac.solver.explain.counting import (
     EVERY,
     GROUPED,
     NODE_RULES,
-    NUMA_RULE,
     RACK_RULES,
     Ruled,
     keeping_out,
     reach,
 )
+from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
 from swarm_iac.solver.explain.team_shares import pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
@@ -39,7 +39,7 @@ ORDER = (
     GANG,
     *(one.rule for one in CLUSTER), *reversed(RACK_RULES), *reversed(NODE_RULES[len(MACHINE):]),
     *(one.rule for one in reversed(TEAM)), *(one.rule for one in USER), *(one.rule for one in reversed(MODELS)),
-    NUMA_RULE, *reversed(GROUPED),
+    *DOMAINS, *reversed(GROUPED),
     *reversed(NODE_RULES[:len(MACHINE)]), *(one.name for one in FIT),
 )  # fmt: skip
 assert set(ORDER) == EVERY | {GANG}
@@ -52,7 +52,7 @@ _TWINS = _PARTS | {whole: part for part, whole in _PARTS.items()}
 def capacity_of(snapshot: Snapshot, placement: Placement) -> FreeCapacity:
     """What is free beside a placement."""
     capacity = FreeCapacity(snapshot)
-    if capacity.single is not None:
+    if capacity.local is not None:
         on: dict[str, list[Allocation]] = {}
         for a in placement.going():
             if a.workload in snapshot.requests and a.node in snapshot.nodes:
@@ -233,7 +233,7 @@ class Causes:
     def _only_restarting(self, request: WorkloadRequest) -> set[str]:
         """The nodes with capacity for it, if it ran on each, and its devices are in the way of others within a NUMA node."""
         ran = {allocation.node for allocation in self.classified.stay.values() if allocation.workload == request.name}
-        if not ran or request.gang or self.capacity.single is None:
+        if not ran or request.gang or self.capacity.local is None:
             return set()
         open_ = {
             b.name for b in self.capacity.snapshot.nodes.values() if suits(request, b) and self.capacity.most(request, b) > 0

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import Level, together
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.explain import model_limits
+from swarm_iac.solver.explain.domains import DOMAINS, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
-from swarm_iac.solver.snapshot.layout import CEILINGS, CORES, GPUS, MEMORY, NODE, POWER, RACK, UPLINK, of_chain
+from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT, hindering, may_stay, numa_node_suffices, open_to
+from swarm_iac.solver.snapshot.suitability import FIT, domain_suffices, hindering, may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import same_size
 
 Ints = npt.NDArray[np.int64]
@@ -34,9 +33,7 @@ NODE_RULES, RACK_RULES, CEILING_RULES = (tuple(budget.rule for budget in level) 
 #: On whole GPUs, of which parts need cards.
 GPU_RULE = NODE_RULES[GPUS]
 GROUPED = tuple(rule.rule for rule in GROUP_RULES)
-#: Of those that have to be on one NUMA node.
-NUMA_RULE = "single_fits_numa_node"
-EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *MODEL_RULES, *GROUPED, NUMA_RULE))
+EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *MODEL_RULES, *GROUPED, *DOMAINS))
 assert len(EVERY.difference(CEILING_RULES)) < 63, "a set of rules about nodes is the bits of one int64"
 #: The rules about the state of nodes, and about their taints.
 STATES = "node_is_ready"
@@ -113,8 +110,9 @@ def on_node(
         return 0
     if request.in_pieces and GPU_RULE in rules:
         fit = min(fit, capacity.shares(request, host.name, fit))
-    if request.single and NUMA_RULE in rules and fit > 0:
-        fit = min(fit, by_numa(capacity, request, host, fit))
+    for rule in DOMAINS if request.local else ():
+        if rule in rules and fit > 0:
+            fit = min(fit, by_domain(capacity, request, host, fit, rule))
     for group in request.groups:
         if group.of.rule in rules:
             most = left(capacity, request, group, host)
@@ -122,20 +120,6 @@ def on_node(
     if request.models:
         fit = min(fit, model_limits.left_on(capacity, request, rules).get(host.model or "", fit))
     return fit
-
-
-def by_numa(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
-    """How many of `fit` replicas more the NUMA nodes allow; any number where the node never suits.
-
-    What the node has too little of in all is left out, so a reason says that something is split only where that is wrong.
-    """
-    free = capacity.free[host.name]
-    need = tuple(0 if i in (GPUS, CORES, MEMORY) and each > free[i] else each for i, each in enumerate(request.need))
-    share = WHOLE if request.shared and capacity.shares(request, host.name) < 1 else request.share
-    if not numa_node_suffices(request, host):
-        return ENDLESS
-    same = need == request.need and share == request.share
-    return capacity.by_numa(request if same else replace(request, need=need, share=share), host, fit)
 
 
 class Tally:
@@ -225,22 +209,22 @@ class Ruled:
                 self._cap(name, [capacity.free[host.name][i] // need for host in self.nodes])
         if request.in_pieces:
             self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
-        if request.single:
-            self._cap(NUMA_RULE, self._numa())
+        for rule in DOMAINS if request.local else ():
+            self._cap(rule, self._domains(rule))
         for group in request.groups:
             most = [left(capacity, request, group, host) for host in self.nodes]
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
         for model, rule, most_there in model_limits.on_models(capacity, request):
             self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
 
-    def _numa(self) -> list[int]:
-        """By the NUMA rule; of nodes on which nothing stands, one of each kind is counted."""
+    def _domains(self, rule: str) -> list[int]:
+        """By one rule of DOMAINS; of nodes on which nothing stands, one of each kind is counted."""
         capacity, empty = self.capacity, dict[int, int]()
         found = []
         for host in self.nodes:
             kind = capacity.snapshot.alike[host.name]
             if capacity.load[host.name] or kind not in empty:
-                found.append(by_numa(capacity, self.request, host, self.request.members))
+                found.append(by_domain(capacity, self.request, host, self.request.members, rule))
                 if not capacity.load[host.name]:
                     empty[kind] = found[-1]
             else:
@@ -358,7 +342,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
     result = {}
     for name, request in snapshot.requests.items():
         home = snapshot.home(name)
-        wide = sum(_stays_wide(snapshot, request, one) for one in snapshot.running.get(name, ()) if request.on_one)
+        wide = sum(_stays_wide(snapshot, request, one) for one in snapshot.running.get(name, ()) if request.local)
         if any(node in snapshot.nodes and not open_to(request, snapshot.nodes[node]) for node in home):
             count = reach(empty, request, home=home)
         else:
@@ -372,6 +356,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
                 request.groups,
                 request.power,
                 request.single,
+                request.linked,
             )
             if key not in known:
                 known[key] = reach(empty, request)
@@ -382,8 +367,8 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _stays_wide(snapshot: Snapshot, request: WorkloadRequest, one: Allocation) -> bool:
-    """May it stay as it is where it runs, although no NUMA node there is large enough for one of it?"""
+    """May it stay as it is where it runs, although no NUMA node or link group there is large enough for one?"""
     host = snapshot.nodes.get(one.node)
-    if host is None or numa_node_suffices(request, host) or not may_stay(request, host):
+    if host is None or domain_suffices(request, host) or not may_stay(request, host):
         return False
     return one.user in (None, request.user) and same_size(request, one)

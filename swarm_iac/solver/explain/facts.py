@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from swarm_iac.solver.explain.conflict import conflict, missing
-from swarm_iac.solver.explain.counting import EVERY, NUMA_RULE, STATES, Tally, on_node
+from swarm_iac.solver.explain.counting import EVERY, STATES, Tally, on_node
+from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import VCPUS
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
@@ -58,7 +59,7 @@ def would_take(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]
     for node, count in capacity.counts[request.name].items():
         alone.take(request, capacity.snapshot.nodes[node], count)
     # Whatever lies there, a NUMA node that is large enough could be free.
-    rules = rules - {NUMA_RULE}
+    rules = rules - {*DOMAINS}
     fit = (host for host in capacity.snapshot.nodes.values() if on_node(alone, request, host, rules, 1) > 0)
     return frozenset(host.name for host in fit if alone.by_rack(request, host) > 0)
 

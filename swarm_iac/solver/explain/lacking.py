@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, NUMA_RULE, RACK_RULES, TAINTS
+from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, RACK_RULES, TAINTS
+from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAM, USER
@@ -27,7 +28,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("ClusterLimit", frozenset(one.shown_as for one in CLUSTER)),
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
-    ("Topology", frozenset({NUMA_RULE})),
+    ("Topology", frozenset(DOMAINS)),
     ("Resources", frozenset((*(one.shown_as for one in (*NODE, *RACK)), KEEPS_DEVICES))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
     ("Taints", frozenset({TAINTS})),
@@ -48,6 +49,7 @@ def lacking(capacity: FreeCapacity, request: WorkloadRequest) -> str:
     return f"{count} node{'s' if count != 1 else ''}: {', '.join(parts)}" if parts else ""
 
 
+_FREE = {NUMA_RULE: "it free only over several NUMA nodes", LINK_RULE: "it free only on GPUs that are not linked"}
 _SINGLE = {"are": "is", "have": "has", "lack": "lacks", "hold": "holds"}
 
 
@@ -66,8 +68,8 @@ def _first(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity)
             return verb, group.format(what)
     if request.models and capacity.by_model(request, host.model) < 1:
         return "have", "a GPU model whose limit is used up"
-    split = request.single and capacity.by_numa(request, host, 1) < 1
-    return "have", "it free only over several NUMA nodes" if split else "capacity for one"
+    full = [rule for rule in DOMAINS if request.local and by_domain(capacity, request, host, 1, rule) < 1]
+    return "have", _FREE[full[0]] if full else "capacity for one"
 
 
 def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> str:

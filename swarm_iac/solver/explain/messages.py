@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Set
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.where import GROUP_RULES
-from swarm_iac.model.placement import Placement, Reason
+from swarm_iac.model.placement import Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.explain import of_models
+from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
-from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NUMA_RULE, by_numa, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
+from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_position
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import (
@@ -63,8 +64,8 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         return _rack(capacity, request, budget) if budget.level == "rack" else _ceiling(capacity, request, budget)
     if rule == "node_is_ready":
         return _states(capacity, request)
-    if rule in (NUMA_RULE, "numa_node_suffices"):
-        return _numa(capacity, request, rule)
+    if own := _OF_DOMAINS.get(rule):
+        return own(capacity, request, rule)
     text, path = _asked(capacity, request, rule)
     if rule == AWAY_FROM.rule and not request.place.away_from:  # another one says so
         here = f"workloads.{namer(capacity.snapshot, request)}"
@@ -139,7 +140,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
         text = f"needs {need} on one NUMA node, and those of the nodes that would do are smaller{largest}"
         return Reason(rule=rule, text=text, path=path)
     nodes = able(capacity, request, rule, EVERY)[0]
-    if request.gang and any(by_numa(capacity, request, host, 1) > 0 for host in nodes):
+    if request.gang and any(by_domain(capacity, request, host, 1, rule) > 0 for host in nodes):
         fit = reach(capacity, request)
         text = f"needs {_needed(request)} on one NUMA node for each of {request.members} members; {fit} fit"
         return Reason(rule=rule, text=text, path=path)
@@ -153,6 +154,11 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
         text += f"{row.text(max(part[i] for part in frees[node]))} on one NUMA node"
     found = f"; {reach(capacity, request)} of {request.members} members fit" if request.gang else ""
     return Reason(rule=rule, text=f"needs {_needed(request, i)} on one NUMA node; {text}{found}", path=path)
+
+
+_OF_DOMAINS = {
+    NUMA_RULE: _numa, "numa_node_suffices": _numa, LINK_RULE: of_links.reason, "linked_gpus_suffice": of_links.reason,
+}  # fmt: skip
 
 
 def _needed(request: WorkloadRequest, only: int | None = None) -> str:
@@ -271,21 +277,6 @@ def fits_here(snapshot: Snapshot, capacity: FreeCapacity, request: WorkloadReque
     return tuple(found)
 
 
-def splits(snapshot: Snapshot, placement: Placement, workload: str) -> tuple[Reason, ...]:
-    """Which of its replicas lie on several NUMA nodes of their node."""
-    found = []
-    for a in placement.going():
-        known = a.workload == workload and a.node in snapshot.nodes
-        if known and (parts := snapshot.stack.hardware_of(a.node).apart(a.cards, a.cpus)):
-            where = " and ".join(map(str, parts))
-            ran = ": it ran so before `numa: single`, and is not stopped for it"
-            ran = ran if snapshot.stack.workloads[workload].place.numa else ""
-            found.append(
-                Reason(rule="split", text=f"{a.name} is split over NUMA nodes {where} of {a.node}{ran}", path=f"nodes.{a.node}")
-            )
-    return tuple(found)
-
-
 def closed(snapshot: Snapshot, node: str) -> Reason:
     """A node's state as a fact."""
     it = snapshot.stack.nodes[node]
@@ -331,7 +322,7 @@ def _in_the_way(capacity: FreeCapacity, rule: str, among: Iterable[str], places:
 
 def _amounts(other: WorkloadRequest, rule: str, count: int) -> Iterator[str]:
     """What `count` replicas hold of the resource that a rule bounds."""
-    budget = BUDGETS.get(NODE[GPUS].rule if rule == NUMA_RULE else rule)
+    budget = BUDGETS.get(NODE[GPUS].rule if rule in DOMAINS else rule)
     if budget is None or not count:
         return
     if budget.row is None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from swarm_iac.model.device import WHOLE, Device, cards, whole_gpus
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.packing.gpu_domains import apart, closest
 from swarm_iac.solver.packing.numa_nodes import Memory, homes, parts
 from swarm_iac.solver.packing.numa_search import NumaRequest, Search, Seat
 from swarm_iac.solver.packing.shared_gpus import pack
@@ -89,11 +90,11 @@ def assign(
         home, kept = seats[want.name].home, found[want.name]
         more = want.gpus - len(kept)
         if home is not None:
-            picked = (*kept, *_take(gpus, more, (home,), last=before.gpus))
+            picked = (*kept, *_take_gpus(hardware, gpus, more, (home,), kept, before.gpus))
             pinned = _take(cpus, want.cores, (home,), want.pins, before.cpus)
             numa: tuple[int, ...] = (home,)
         else:
-            picked = (*kept, *_take(gpus, more, _nearest(kept, gpus, hardware), last=before.gpus))
+            picked = (*kept, *_take_gpus(hardware, gpus, more, _nearest(kept, gpus, hardware), kept, before.gpus))
             near = (*picked, *cards(want.own))
             pinned = _cores(cpus, want.cores, _spread(near, count, hardware.numa), want.pins, before.cpus)
             numa = memory.widened({*homes(near, count, hardware.numa), *homes(pinned, cores, hardware.numa)}, want.memory)
@@ -129,7 +130,8 @@ def _seats(
     count = hardware.gpus.count
     on = {w.name: homes(cards(w.own), count, hardware.numa) for w in wants}
     mine = {name: tuple(len({*own} & {*part}) for part in parts(count, hardware.numa)) for name, own in had.items()}
-    items = [NumaRequest(w.name, w.gpus, w.cores, w.memory, mine[w.name], on[w.name], w.bound) for w in wants]
+    far = {w.name: tuple(apart(hardware, part, w.gpus) for part in gpus) if w.gpus > 1 and not w.had else () for w in wants}
+    items = [NumaRequest(w.name, w.gpus, w.cores, w.memory, mine[w.name], on[w.name], w.bound, far[w.name]) for w in wants]
     fresh = [sum(i not in before.gpus for i in part) for part in gpus]
     return Search(items, list(map(len, gpus)), fresh, list(map(len, cpus)), memory).best()
 
@@ -227,6 +229,21 @@ def _take(
         if len(picked) == count:
             break
         part = _ordered(free[j], liked, last)[: count - len(picked)]
+        picked += part
+        free[j] = [i for i in free[j] if i not in part]
+    return tuple(sorted(picked))
+
+
+def _take_gpus(
+    hardware: Hardware, free: list[list[int]], count: int, first: tuple[int, ...], near: Iterable[int], last: frozenset[int]
+) -> tuple[int, ...]:
+    """The same of GPUs: of each NUMA node those that are connected best, with each other and with those it has (`near`)."""
+    rest = sorted((j for j in range(len(free)) if j not in first), key=lambda j: (-len(free[j]), j))
+    picked: list[int] = []
+    for j in (*first, *rest):
+        if len(picked) == count:
+            break
+        part = closest(hardware, free[j], min(count - len(picked), len(free[j])), (*near, *picked), last=last)
         picked += part
         free[j] = [i for i in free[j] if i not in part]
     return tuple(sorted(picked))

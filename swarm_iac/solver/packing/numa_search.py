@@ -34,6 +34,7 @@ class NumaRequest:
     had: Counts
     on: tuple[int, ...] = ()
     bound: bool = True
+    far: Counts = ()  # how far apart its GPUs would be on each NUMA node, by their links; empty where that is all the same
 
     @property
     def more(self) -> int:
@@ -87,13 +88,16 @@ class Search:
         return {one.name: self.found.get(one.name, Seat()) for one in self.items}
 
     def _homes(self, one: NumaRequest) -> list[int]:
-        """The NUMA nodes that could hold all of it now: those that nobody has to leave first, then the fullest."""
+        """The NUMA nodes that could hold all of it now: best links, then those that nobody has to leave, then the fullest."""
         fits = [
             j for j in range(len(self.gpus))
             if one.within(j) and self.gpus[j] >= one.taken(j) and self.cpus[j] >= one.cores
             if self.memory.fits((j,), one.memory)
         ]  # fmt: skip
-        return sorted(fits, key=lambda j: (-one.had[j], max(0, one.more - self.fresh[j]), self.gpus[j], self.cpus[j], j))
+        far = one.far or (0,) * len(self.gpus)
+        return sorted(
+            fits, key=lambda j: (-one.had[j], far[j], max(0, one.more - self.fresh[j]), self.gpus[j], self.cpus[j], j)
+        )
 
     def _splits(self, one: NumaRequest) -> Iterator[Counts]:
         """How many of its GPUs it may keep on each NUMA node, where it is not within one: on few of them first."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
@@ -89,42 +90,56 @@ def _name_replicas(
 
 
 def _equip(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
-    """Who has to be on one NUMA node comes first: others may have what is left."""
-    if snapshot.singles and any(snapshot.requests[name].single for name, _, _ in new):
-        singles = _on_one(snapshot, node, held, new)
+    """Who is bound to a NUMA node, or to linked GPUs, comes first: others may have what is left."""
+    if snapshot.local and any(snapshot.requests[name].local for name, _, _ in new):
+        singles, linked = _in_domains(snapshot, node, held, new)
         try:
-            rest = [one for one in new if not snapshot.requests[one[0]].single]
-            return (
-                _devices(snapshot, node, [*held, *singles], rest, loose)
-                if singles
-                else _devices(snapshot, node, held, new, loose)
-            )
+            rest = [one for one in new if not snapshot.requests[one[0]].single] if singles else new
+            return _devices(snapshot, node, [*held, *singles], rest, loose, linked)
         except ValueError:  # parts of GPUs fit beside them in no way; who is split then is placed elsewhere
             pass
     return _devices(snapshot, node, held, new, loose)
 
 
-def _on_one(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New]) -> list[Allocation]:
-    """The new replicas that have to be on one NUMA node, each on one; none where not all find one."""
+def _in_domains(
+    snapshot: Snapshot, node: str, held: list[Allocation], new: list[New]
+) -> tuple[list[Allocation], dict[str, tuple[Device, ...]]]:
+    """The new replicas that have to be on one NUMA node, each on one, and the GPUs of others that have to be linked, by name.
+
+    None where not all find theirs.
+    """
     hardware = snapshot.stack.hardware_of(node)
     wider = fixed(hardware, held)
     stay = [a.model_copy(update={"numa": wider[a.name]}) if a.name in wider else a for a in held]
-    singles = sorted((one for one in new if snapshot.requests[one[0]].single), key=lambda one: one[:2])
-    requests = [snapshot.requests[name] for name, _, _ in singles]
-    spare = [was for name, _, was in new if was and not snapshot.requests[name].single]
-    for before in ([was for _, _, was in singles], [None] * len(singles)):
+    bound = sorted((one for one in new if snapshot.requests[one[0]].local), key=lambda one: one[:2])
+    requests = [snapshot.requests[name] for name, _, _ in bound]
+    spare = [was for name, _, was in new if was and not snapshot.requests[name].local]
+    for before in ([was for _, _, was in bound], [None] * len(bound)):
         found = seats_for(Parts(snapshot, hardware, stay), requests, before, spare)
         if found is not None:
-            ones = zip(singles, found, strict=True)
-            return [_allocation(snapshot, name, index, node, devices) for (name, index, _), devices in ones]
-    return []
+            ones = [(name, index, own) for (name, index, _), own in zip(bound, found, strict=True)]
+            single = [one for one in ones if snapshot.requests[one[0]].single]
+            linked = {f"{name}-{index}": own.gpus for name, index, own in ones if not snapshot.requests[name].single}
+            return [_allocation(snapshot, name, index, node, own) for name, index, own in single], linked
+    return [], {}
 
 
-def _devices(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
+def _devices(
+    snapshot: Snapshot,
+    node: str,
+    held: list[Allocation],
+    new: list[New],
+    loose: set[str],
+    linked: Mapping[str, tuple[Device, ...]] = MappingProxyType({}),
+) -> list[Allocation]:
+    """`linked`: the GPUs that some of the new ones have already, by name."""
     hardware = snapshot.stack.hardware_of(node)
     cpus = {i for a in held for i in a.cpus}
     wholes = {i for a in held if not snapshot.requests[a.workload].in_pieces for i in a.cards}
-    left = hardware.gpus.count - sum(snapshot.requests[name].need[GPUS] for name, _, _ in new)
+    wholes |= {one.index for own in linked.values() for one in own}
+    left = hardware.gpus.count - sum(
+        snapshot.requests[name].need[GPUS] for name, index, _ in new if f"{name}-{index}" not in linked
+    )
     stands = {a.name: a for a in held if snapshot.requests[a.workload].shared}
     shares = {f"{name}-{index}": snapshot.requests[name].share for name, index, _ in new if snapshot.requests[name].shared}
     before = Used(*snapshot.stood.get(node, ()))
@@ -142,7 +157,7 @@ def _devices(snapshot: Snapshot, node: str, held: list[Allocation], new: list[Ne
     gpus = wholes | cut | set(cards.values()) | {a.cards[0] for a in stands.values() if a.name not in cards}
     same, new = _as_before(snapshot, hardware, stay, new, gpus, cpus)
     stay |= same
-    own = {label: (gpu(cards[label], share),) for label, share in shares.items()} | instances
+    own = {label: (gpu(cards[label], share),) for label, share in shares.items()} | instances | dict(linked)
     wants = tuple(_want(snapshot, name, index, was, own) for name, index, was in new)
     devices = assign(hardware, Used(frozenset(gpus), frozenset(cpus)), wants, stay.values(), before)
     return [*stay.values(), *(_allocation(snapshot, name, index, node, devices[f"{name}-{index}"]) for name, index, _ in new)]

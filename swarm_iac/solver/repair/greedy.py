@@ -16,7 +16,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits, suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload, fixed_by
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 
@@ -55,7 +55,7 @@ class Overqualification:
         self.snapshot = snapshot
         self.known: dict[tuple[bool, str | None, int, str | None, int], int] = {}
         self.rows: dict[tuple[bool, str | None, int], Ints] = {}
-        self.labelled: dict[tuple[tuple[str, str], ...], Ints] = {}
+        self.labelled: dict[tuple[tuple[tuple[str, str], ...], bool], Ints] = {}
 
     def of(self, request: WorkloadRequest, host: NodeCapacity) -> int:
         """`overqualification(snapshot, request, host)`."""
@@ -75,14 +75,20 @@ class Overqualification:
         return self.rows[key]
 
     def reserved(self, request: WorkloadRequest, nodes: list[NodeCapacity], kinds: Ints) -> Ints:
-        """For every node how many labels it has that others ask for, and this workload does not: theirs is to come first."""
-        if request.select not in self.labelled:
+        """For every node how many labels it has that others ask for, and this workload does not: theirs is to come first. The
+        same of links that others require.
+        """
+        like = (request.select, request.linked)
+        if like not in self.labelled:
+            ones = self.snapshot.requests.values() if self.snapshot.linked and not request.linked else ()
+            linked = {(one.asked, one.on_one, one.joined): one for one in ones if one.linked}.values()
             asked = {pair for other in self.snapshot.requests.values() for pair in other.select} - set(request.select)
             count = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
             for kind, host in {int(kind): host for kind, host in zip(kinds, nodes, strict=True)}.items():
                 count[kind] = sum(host.labels.get(key) == value for key, value in asked)
-            self.labelled[request.select] = count[kinds]
-        return self.labelled[request.select]
+                count[kind] += any(suits_but_state(one, host) for one in linked)
+            self.labelled[like] = count[kinds]
+        return self.labelled[like]
 
 
 def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda request: -request.gpus) -> Pairs:
@@ -156,6 +162,7 @@ class _Pass:
             request.chain,
             request.models,
             request.single,
+            request.linked,
         )
         homes = self.homes.get(request.name, []) if not self.done[request.name] else []
         if like in self.full and not homes:

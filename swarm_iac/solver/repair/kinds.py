@@ -32,7 +32,7 @@ def simple(request: WorkloadRequest) -> bool:
     instances lie: they count them as parts of GPUs, which no less of fit a card.
     """
     several = request.members > 1 and (request.gang or request.together or request.by_rack)
-    return not (request.single or request.profile or request.others or several)
+    return not (request.local or request.profile or request.others or several)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def kinds_of(
         alike = (
             -request.priority if priorities else 0, request.need, request.usage, request.share, request.asked,
             tuple([scope for scope in request.chain if scope in limited]), request.per_node, request.power, request.single,
-            request.models,
+            request.linked, request.models,
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(request)
     groups = list(by_kind.values())

@@ -84,7 +84,7 @@ class _Weights:
         if other.gang:
             return STOPPED * other.members
         if other.name not in self.known:
-            alike = (other.need, other.share, other.asked, other.single)
+            alike = (other.need, other.share, other.asked, other.single, other.linked)
             if alike not in self.capacities:
                 nodes = self.capacity.snapshot.nodes.values()
                 self.capacities[alike] = any(suits(other, host) and self.capacity.fits(other, host) for host in nodes)

@@ -1,6 +1,6 @@
-"""Who has to be on one NUMA node and came out on several? And where does it go instead?
+"""Who has to be on one NUMA node, or on linked GPUs, and came out otherwise? And where does it go instead?
 
-What places replicas counts them by `single`, so this finds nobody but where that is more than can be had: parts of GPUs,
+What places replicas counts them by `single_numa`, so this finds nobody but where that is more than can be had: parts of GPUs,
 memory that is bound to sets of NUMA nodes, and a search for devices that gave up.
 """
 
@@ -9,22 +9,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.restoring import restored
-from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixed_by, repair_task
 
 
 def split(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:
-    """Those of `single` that are on several NUMA nodes, and do not merely stay as they were: where they run, they may."""
+    """Those that are not in one domain, as they have to be, and do not merely stay as they were: where they run, they may."""
     at_home = {name: a.node for name, a in classified.stay.items()}
     return [
         a for a in ones
-        if snapshot.requests[a.workload].single and at_home.get(a.name) != a.node
-        if len(a.numa) > 1 or snapshot.stack.hardware_of(a.node).split(a.cards, a.cpus)
+        if snapshot.requests[a.workload].local and at_home.get(a.name) != a.node
+        if _astray(snapshot.requests[a.workload], snapshot.stack.hardware_of(a.node), a)
     ]  # fmt: skip
+
+
+def _astray(request: WorkloadRequest, hardware: Hardware, a: Allocation) -> bool:
+    """Is it on several NUMA nodes, or on GPUs that are not linked, where it must not be?"""
+    over = request.single and (len(a.numa) > 1 or bool(hardware.split(a.cards, a.cpus)))
+    return over or (request.linked and not hardware.linked(a.cards))
 
 
 def unsplit(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:

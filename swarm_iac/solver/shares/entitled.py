@@ -185,7 +185,7 @@ def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[
     kinds: dict[tuple[object, ...], list[WorkloadRequest]] = defaultdict(list)
     for request in snapshot.requests.values():
         if request.gpus:
-            kinds[request.asked, request.on_one, request.need, request.gpus].append(request)
+            kinds[request.asked, request.on_one, request.linked, request.need, request.gpus].append(request)
     firsts = [ones[0] for ones in kinds.values()]
     known: dict[int, frozenset[int]] = {}
     nodes: dict[frozenset[int], list[NodeCapacity]] = defaultdict(list)

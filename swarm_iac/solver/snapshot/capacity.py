@@ -55,10 +55,10 @@ class FreeCapacity:
 
     def __init__(self, snapshot: Snapshot, *, numa: bool = True) -> None:
         self.snapshot = snapshot
-        #: Replicas of those that have to be on one NUMA node, by node and workload; None where that is not looked at.
-        self.single: dict[str, Counter[str]] | None = {} if numa and snapshot.singles else None
+        #: Replicas of those that are bound to a NUMA node or linked GPUs, by node and workload; None where nobody looks at it.
+        self.local: dict[str, Counter[str]] | None = {} if numa and snapshot.local else None
         #: Who has its devices already, if it is there.
-        self.seats: Mapping[str, tuple[Allocation, ...]] = {} if self.single is None else snapshot.seats
+        self.seats: Mapping[str, tuple[Allocation, ...]] = {} if self.local is None else snapshot.seats
         self.free = {name: list(host.capacity) for name, host in snapshot.nodes.items()}
         self.scopes = {name: list(values) for name, values in snapshot.scopes.items()}
         self.racks = {name: list(values) for name, values in snapshot.racks.items()}
@@ -84,7 +84,7 @@ class FreeCapacity:
         """An independent copy."""
         other = FreeCapacity.__new__(FreeCapacity)
         other.snapshot = self.snapshot
-        other.single = None if self.single is None else {name: Counter(values) for name, values in self.single.items()}
+        other.local = None if self.local is None else {name: Counter(values) for name, values in self.local.items()}
         other.seats = self.seats
         other.free = {name: list(values) for name, values in self.free.items()}
         other.scopes = {name: list(values) for name, values in self.scopes.items()}
@@ -111,16 +111,18 @@ class FreeCapacity:
         fit = min(fit, self.by_ceiling(request), self.by_rack(request, host), self.by_groups(request, host))
         if request.models:
             fit = min(fit, self.by_model(request, host.model))
-        return max(self.by_numa(request, host, fit), 0)
+        return max(self.by_domain(request, host, fit), 0)
 
-    def by_numa(self, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
-        """Of `fit` that the node has capacity for in all, how many leave each that asks for one NUMA node on one."""
-        if self.single is None or fit <= 0 or len(host.parts) == 1:
+    def by_domain(self, request: WorkloadRequest, host: NodeCapacity, fit: int) -> int:
+        """Of `fit` that the node has capacity for in all, how many leave each that is bound to a NUMA node, or to linked GPUs,
+        in one.
+        """
+        if self.local is None or fit <= 0 or (len(host.parts) == 1 and not host.links):
             return fit
-        if not request.single:
+        if not request.local:
             # Who is new takes what is left on any NUMA node; only who has its devices already may be in the way.
             seats = sum(a.workload == request.name for a in self.seats.get(host.name, ()))
-            if not self.single.get(host.name) or seats <= self.counts[request.name][host.name]:
+            if not self.local.get(host.name) or seats <= self.counts[request.name][host.name]:
                 return fit
         return single_numa.most(self, request, host, fit)
 
@@ -130,7 +132,7 @@ class FreeCapacity:
         return (
             all(need <= left for need, left in zip(request.need, free, strict=True))
             and (not request.in_pieces or self.shares(request, host.name, 1) > 0)
-            and self.by_numa(request, host, 1) > 0
+            and self.by_domain(request, host, 1) > 0
         )
 
     def shares(self, request: WorkloadRequest, node: str, limit: int = PIECES) -> int:
@@ -223,8 +225,8 @@ class FreeCapacity:
             del counts[host.name]
         if request.name in self.snapshot.grouped:
             self._regroup(request, host, count)
-        if self.single is not None and request.single:
-            ones = self.single.setdefault(host.name, Counter())
+        if self.local is not None and request.local:
+            ones = self.local.setdefault(host.name, Counter())
             ones[request.name] += count
             if not ones[request.name]:
                 del ones[request.name]

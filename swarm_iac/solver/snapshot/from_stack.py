@@ -36,9 +36,11 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
         requests = {name: replace(request, teams=teams[request.user]) for name, request in requests.items()}
     if foes := foes_of(stack):
         requests = {name: replace(request, foes=foes.get(name, ())) for name, request in requests.items()}
-    singles = any(request.single for request in requests.values())
+    local, linked = (any(getattr(one, key) for one in requests.values()) for key in ("local", "linked"))
     capacities = _Capacities(stack)
-    nodes = {name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=singles) for name in sorted(stack.nodes)}
+    nodes = {
+        name: _capacity_of_node(stack, stack.nodes[name], capacities, parts=local, links=linked) for name in sorted(stack.nodes)
+    }
     ended = _ended_of(stack, last)
     requests = _less(requests, ended)
     running = _wanted_of(requests, nodes, last, ended)
@@ -73,7 +75,7 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
         ended=ended,
         models=models,
     )
-    return replace(snapshot, seats=_seats(snapshot)) if snapshot.singles and running else snapshot
+    return replace(snapshot, seats=_seats(snapshot)) if snapshot.local and running else snapshot
 
 
 def _by_model(
@@ -217,6 +219,7 @@ def request_of(name: str, workload: Workload, chain: tuple[str, ...] = (), limit
         profile=each.gpus.profile if each.gpus.count else "",
         movable=workload.movable,
         single=workload.place.numa == "single" and bool(each.gpus.count or need[CORES]),
+        linked=workload.place.links == "required" and each.gpus.whole and each.gpus.count > 1,
         chain=chain,
     )
 
@@ -235,7 +238,7 @@ class _Capacities(dict[tuple[str, str | None], tuple[int, ...]]):
         return self[key]
 
 
-def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool) -> NodeCapacity:
+def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool, links: bool) -> NodeCapacity:
     hardware = stack.hardware_of(node.name)
     return NodeCapacity(
         name=node.name,
@@ -249,6 +252,7 @@ def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, part
         capacity=capacities.of(node, hardware),
         power=int(stack.tuning_of(node.name).gpu_power or 0),
         parts=hardware.parts if parts else (),
+        links=hardware.nvlink if links else (),
         mig=hardware.mig,
     )
 

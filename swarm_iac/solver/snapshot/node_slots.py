@@ -50,7 +50,7 @@ class Slots:
 
     def suits(self, request: WorkloadRequest) -> Mask:
         """Whom the node suits, its state aside. Worked out once for nodes and for workloads that are alike."""
-        key = (request.asked, request.on_one)
+        key = (request.asked, request.on_one, request.joined)
         if key not in self._suits:
             known = np.zeros(max(self._first, default=-1) + 1, dtype=np.bool_)
             for kind, host in self._first.items():

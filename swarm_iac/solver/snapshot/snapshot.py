@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.links import Groups
 from swarm_iac.model.gpus.mig import Profile, profiles_of
 from swarm_iac.model.place.groups import AWAY_FROM, LEVELS, Group, Level
 from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
+from swarm_iac.solver.packing.gpu_domains import Domain
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import (
     ALL_GPUS,
@@ -82,6 +84,7 @@ class WorkloadRequest:
     #: By kind of group, the workloads that are kept away from it, or it from them.
     foes: tuple[tuple[Level, frozenset[str]], ...] = ()
     single: bool = False  # has each replica to be on one NUMA node?
+    linked: bool = False  # has each replica several GPUs, which have to be joined by NVLink?
     teams: tuple[str, ...] = ()  # of its user, and those around it, where a taint names teams
     #: The scopes whose limits count its replicas: its user, the teams around that which have limits, the cluster.
     chain: tuple[str, ...] = ()
@@ -151,6 +154,16 @@ class WorkloadRequest:
         return self.share < WHOLE or bool(self.profile)
 
     @property
+    def local(self) -> bool:
+        """Is each replica bound to a NUMA node, or to linked GPUs?"""
+        return self.single or self.linked
+
+    @property
+    def joined(self) -> int:
+        """GPUs of a replica that have to be joined; 0 where they need not."""
+        return self.gpus if self.linked else 0
+
+    @property
     def on_one(self) -> tuple[int, ...]:
         """GPUs, cores and memory that one NUMA node has to have for a replica; empty where they may be on several."""
         return (self.gpus, self.need[CORES], self.need[MEMORY]) if self.single else ()
@@ -170,8 +183,9 @@ class NodeCapacity:
     gpu_memory: int
     capacity: tuple[int, ...]
     power: int
-    #: GPUs, cores and memory of each NUMA node; empty where no workload asks for one.
+    #: GPUs, cores and memory of each NUMA node; empty where no workload is bound to one, or to linked GPUs.
     parts: tuple[tuple[int, int, int], ...] = ()
+    links: Groups = ()  # of GPUs that are joined by NVLink; empty where no workload is bound to such
     mig: bool = False  # may its GPUs be cut?
 
     @property
@@ -191,8 +205,8 @@ class NodeCapacity:
 
     @property
     def numa(self) -> tuple[object, ...]:
-        """What `numa_node_suffices` looks at."""
-        return (self.parts, self.capacity) if self.parts else ()
+        """What `numa_node_suffices` and `linked_gpus_suffice` look at."""
+        return (self.parts, self.links, self.capacity) if self.parts else ()
 
     def power_of(self, request: WorkloadRequest) -> int:
         """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
@@ -237,7 +251,7 @@ class Snapshot:
     ended: tuple[Allocation, ...] = ()
     #: Limits on the GPUs of single models: of whom, of which model, how many thousandths.
     models: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody asks for one NUMA node.
+    #: What runs and may stay where it is, by node: it keeps its devices. Empty where nobody is bound to a domain.
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     #: What teams are due; None where GPUs are not shared by teams.
     shares: Entitlements | None = None
@@ -291,9 +305,14 @@ class Snapshot:
         return {}
 
     @functools.cached_property
-    def singles(self) -> bool:
-        """Has any workload to be on one NUMA node?"""
-        return any(request.single for request in self.requests.values())
+    def local(self) -> bool:
+        """Is any workload bound to one NUMA node, or to linked GPUs?"""
+        return any(request.local for request in self.requests.values())
+
+    @functools.cached_property
+    def linked(self) -> bool:
+        """Is any workload bound to linked GPUs?"""
+        return any(request.linked for request in self.requests.values())
 
     @functools.cached_property
     def milli(self) -> bool:
@@ -322,7 +341,7 @@ class Snapshot:
         return max(kinds, key=LEVELS.index, default="node")
 
     @functools.cached_property
-    def packings(self) -> dict[object, tuple[int, ...] | None]:
+    def packings(self) -> dict[object, tuple[Domain, ...] | None]:
         """What `single.homes_of` knows already."""
         return {}
 
@@ -339,6 +358,7 @@ class Snapshot:
                     one.gpu_memory,
                     one.capacity,
                     one.parts,
+                    one.links,
                     one.mig,
                     one.tainted,
                     *(one.labels.get(key) for key in sorted(labels)),

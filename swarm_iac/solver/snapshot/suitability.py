@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from swarm_iac.model.device import share_text
+from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.where import GROUP_RULES, Where
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
@@ -62,6 +63,28 @@ def numa_node_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return any(all(need[i] <= part[i] for i in left) for part in host.parts)
 
 
+def linked_gpus_suffice(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """x[w,n] = 0 unless one group g of linked GPUs of n has gpus_w ≤ |g|, for w with `links: required`
+
+    With `numa: single` as well: ≤ |g ∩ j| on a NUMA node j that has the cores and the memory. What the whole node, or each NUMA
+    node, has too little of is not told by this rule.
+    """
+    need = request.joined
+    if not need or need > host.capacity[GPUS] or not numa_node_suffices(request, host):
+        return True
+    return any(size >= need for size in domain_sizes(request, host))
+
+
+def domain_sizes(request: WorkloadRequest, host: NodeCapacity) -> list[int]:
+    """GPUs of each group of linked ones; with `numa: single` on each NUMA node that has the cores and the memory."""
+    if not request.single:
+        return [len(group) for group in host.links]
+    rest = [i for i, each in enumerate(request.on_one) if i and each <= host.capacity[(GPUS, CORES, MEMORY)[i]]]
+    parts = [numa_part(host.capacity[GPUS], len(host.parts), j) for j in range(len(host.parts))]
+    able = [own for own, part in zip(parts, host.parts, strict=True) if all(request.on_one[i] <= part[i] for i in rest)]
+    return [sum(i in own for i in group) for group in host.links for own in able]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeRule:
     """A rule on a workload and a node, whatever runs there."""
@@ -110,6 +133,10 @@ def _uncut_anywhere(_: Snapshot, request: WorkloadRequest) -> str:
     return f"needs MIG instances {each} and the nodes that would do may not cut their GPUs so"
 
 
+def _unlinked(request: WorkloadRequest, host: NodeCapacity) -> str:
+    return "NVLink between fewer GPUs" if host.links else "no NVLink declared"
+
+
 def _untolerated(snapshot: Snapshot, request: WorkloadRequest) -> str:
     nodes = snapshot.nodes.values()
     counts = Counter(taint for host in nodes if _matches(request, host) for taint in keeping_off(request, host))
@@ -151,6 +178,10 @@ FIT = (
         fits=numa_node_suffices, path="place.numa", judged="replicas_are_on_one_numa_node",
         leaves="with NUMA nodes as large", lacks="NUMA nodes that are too small",
     ),
+    NodeRule(
+        fits=linked_gpus_suffice, path="place.links", judged="gpus_of_a_replica_are_linked",
+        leaves="with as many linked GPUs", lacks=_unlinked,
+    ),
 )  # fmt: skip
 #: The keys of `place`, by the names of their rules.
 PLACE = {one.rule: one.key for one in GROUP_RULES} | {
@@ -171,7 +202,12 @@ def open_to(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 def suits_but_state(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """Would it suit if the node were ready?"""
-    return _matches(request, host) and taints_are_tolerated(request, host) and numa_node_suffices(request, host)
+    return _matches(request, host) and taints_are_tolerated(request, host) and domain_suffices(request, host)
+
+
+def domain_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """Has an empty node a NUMA node, or linked GPUs, for who is bound to such?"""
+    return numa_node_suffices(request, host) and linked_gpus_suffice(request, host)
 
 
 def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -181,25 +217,27 @@ def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return True
 
 
+#: What holds for who is new alone.
+_OF_NEW = (node_is_ready, taints_are_tolerated, numa_node_suffices, linked_gpus_suffice)
 #: What holds for those that stay as well.
-_LASTING = tuple(one.fits for one in FIT if one.fits not in (node_is_ready, taints_are_tolerated, numa_node_suffices))
+_LASTING = tuple(one.fits for one in FIT if one.fits not in _OF_NEW)
 
 
 def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May a replica that is placed there stay? Also over several NUMA nodes, and beside a taint: nobody is stopped by a rule
-    that came later.
+    """May a replica that is placed there stay? Also over several NUMA nodes, without links, and beside a taint: nobody is
+    stopped by a rule that came later.
     """
     return host.state in ("ready", "cordon") and _matches(request, host)
 
 
 def could_stand(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """Could it be placed there, be it new or from before?"""
-    return _matches(request, host) and (bool(host.taints) or numa_node_suffices(request, host))
+    return _matches(request, host) and (bool(host.taints) or domain_suffices(request, host))
 
 
 def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozenset[str]]:
     """For each node the rules above that keep the workload from it. Worked out once for nodes and workloads that are alike."""
-    key = (request.asked, request.on_one)
+    key = (request.asked, request.on_one, request.joined)
     if key not in snapshot.hindering:
         known: dict[tuple[object, ...], frozenset[str]] = {}
         found = snapshot.hindering[key] = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from swarm_iac.errors import Problem
-from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.hardware import Hardware, numa_part
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.resources.row import LimitKey, Resource
 from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
@@ -223,6 +223,15 @@ def _machines(
     if not problems and workload.place.numa and not any(_on_one(shape, workload) for shape in able.values()):
         path = f"{base}.place.numa"
         problems.append(Problem(source.place(path), path, _too_small(workload, able), "ask for less, or leave `numa` out"))
+    if not problems and workload.place.links and not any(_on_links(shape, workload) for shape in able.values()):
+        path, largest = f"{base}.place.links", max(size for shape in able.values() for size in (0, *_linked(shape, workload)))
+        on = " on one NUMA node" if workload.place.numa else ""
+        message = f"no node has {gpus.count} GPUs that NVLink joins{on}: " + (
+            f"the largest group has {largest}{on}" if largest else "`links` of their hardware declares none"
+        )
+        out = "`links` or `numa`" if on else "`links`"
+        hint = f"ask for less, or leave {out} out" if largest else "declare `links` in `hardware` (`swarm discover` writes it)"
+        problems.append(Problem(source.place(path), path, message, hint))
     if not problems and not any(
         all(p.each * together <= has.amount(shape) for p, has in of_machines) for shape in able.values()
     ):
@@ -237,7 +246,21 @@ def holds(shape: Hardware, workload: Workload) -> bool:
     gpus = workload.each.gpus
     suits = not gpus.count or not (gpus.model or gpus.memory) or _same_gpu(workload, shape)
     enough = all(part.each <= there.amount(shape) for part in _parts(workload) if (there := part.row.capacity))
-    return suits and enough and _on_one(shape, workload)
+    return suits and enough and _on_one(shape, workload) and _on_links(shape, workload)
+
+
+def _on_links(shape: Hardware, workload: Workload) -> bool:
+    """Has it a group of linked GPUs for a replica that has to be on such?"""
+    need = workload.each.gpus.count
+    return workload.place.links is None or need < 2 or any(size >= need for size in _linked(shape, workload))
+
+
+def _linked(shape: Hardware, workload: Workload) -> list[int]:
+    """GPUs of each group of linked ones, with `numa: single` on each NUMA node."""
+    if workload.place.numa is None:
+        return [len(group) for group in shape.nvlink]
+    parts = [numa_part(shape.gpus.count, shape.numa, j) for j in range(shape.numa)]
+    return [sum(i in part for i in group) for group in shape.nvlink for part in parts]
 
 
 def _on_one(shape: Hardware, workload: Workload) -> bool:

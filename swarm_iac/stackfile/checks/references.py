@@ -309,6 +309,9 @@ class _Checker:
         if each.gpus.profile and workload.place.numa is not None:
             hint = "ask for whole GPUs, or leave `numa` out"
             self.say(f"{path}.place.numa", "MIG instances cannot be bound to one NUMA node yet", hint)
+        if each.gpus.count and not each.gpus.whole and workload.place.links is not None:
+            what = "MIG instances are" if each.gpus.profile else "a part of a GPU is"
+            self.say(f"{path}.place.links", f"{what} not joined by NVLink", "ask for whole GPUs, or leave `links` out")
         if not workload.movable and each.gpus.count and not each.gpus.whole:
             hint = "ask for a whole GPU, or leave `movable` out"
             self.say(f"{path}.movable", "a part of a GPU changes its card when others need that, so it is movable", hint)

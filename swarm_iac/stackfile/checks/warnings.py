@@ -87,6 +87,9 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         if one.place.numa and not (one.each.gpus.count or one.each.pinned):
             words = "has no effect: it has no GPUs and no pinned cores, so it is bound to no NUMA node"
             yield f"{path}.place.numa", words, "add `pinned: true`, or leave `numa` out"
+        if one.place.links and one.each.gpus.count < 2:
+            words = "has no effect: a replica of fewer than two GPUs has none to be linked"
+            yield f"{path}.place.links", words, "leave `links` out"
         for row in _POOLS:
             if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"

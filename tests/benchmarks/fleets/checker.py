@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
@@ -224,6 +225,12 @@ def parts(total: int, numa: int) -> list[range]:
     return [range(j * total // numa, (j + 1) * total // numa) for j in range(numa)]
 
 
+def joined(hardware: Hardware) -> list[set[int]]:
+    """Groups of GPUs that NVLink joins, each with each."""
+    groups = hardware.links.nvlink
+    return [{*range(hardware.gpus.count)}] if groups == "all" else [{*group} for group in groups]
+
+
 def lies(stack: Stack, a: Allocation) -> set[int]:
     """The NUMA nodes of its GPUs and cores."""
     h = stack.hardware_of(a.node)
@@ -244,6 +251,10 @@ def _devices(stack: Stack, node: str, ones: list[Allocation], kept: frozenset[st
         asked = stack.workloads[a.workload].place.numa and a.name not in kept
         if asked and len(lies(stack, a) | {*a.numa}) > 1:
             yield Finding("numa single", f"{a.name} is on several NUMA nodes of {node}", frozenset({a.name}))
+        required = stack.workloads[a.workload].place.links and len(a.gpus) > 1 and a.name not in kept
+        if required and not any({*a.cards} <= group for group in joined(hardware)):
+            text = f"{a.name} has GPUs {list(a.cards)} of {node}, which are not joined"
+            yield Finding("links", text, frozenset({a.name}))
     for gpu, owners in cards.items():
         ones_there = [one for a in {a.name: a for a in owners}.values() for one in a.gpus if one.index == gpu]
         slices = [place for one in ones_there if one.profile for place in range(one.start, one.start + one.size)]

@@ -1,6 +1,6 @@
-"""Where else may workloads be? Sites, taints, what is not moved, and who is kept from whom, drawn from streams of their own: all else stays as it was drawn.
+"""Where else may workloads be? Sites, taints, what is not moved, who is kept from whom, and linked GPUs, drawn from streams of their own: all else stays as it was drawn.
 
-Fleets of seeds below FIRST stay as they were: some are kept for what was answered wrong on them once.
+Fleets of seeds below FIRST, and of links below LINKED, stay as they were: some are kept for what was answered wrong on them.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.benchmarks.fleets.draw import chance, weighted
+from tests.benchmarks.fleets import ranges
+from tests.benchmarks.fleets.draw import chance, read_shape, weighted
+from tests.benchmarks.fleets.draw_workloads import gpus_of, within_numa
 from tests.benchmarks.fleets.written import Data, Drawn
 
-FIRST = 200_000
+FIRST, LINKED = 200_000, 400_000
 #: How often a fleet has a feature.
-SITES, TAINTS, FIRM, AWAY = 0.3, 0.3, 0.3, 0.3
+SITES, TAINTS, FIRM, AWAY, LINKS = 0.3, 0.3, 0.3, 0.3, 0.6
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
 
 
@@ -41,7 +43,16 @@ def more(drawn: Drawn, seed: int) -> Drawn:
     if chance(rng, AWAY) and len(data["workloads"]) > 1:
         for _ in range(len(data["workloads"]) // 6 + 1):
             _away(rng, drawn)
+    _links(random.Random(f"links {seed}"), data, seed)
     return drawn
+
+
+def _links(rng: random.Random, data: Data, seed: int) -> None:
+    if seed >= LINKED and chance(rng, LINKS):
+        for shape in data["hardware"].values():
+            _joined(rng, shape)
+        for one in _some(rng, data, 0.8):
+            _linked(rng, data, one)
 
 
 def _some(rng: random.Random, data: Data, often: float) -> list[Data]:
@@ -66,6 +77,8 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         one["place"]["away_from"] = {kind: names for kind, names in named.items() if names}
     if away and len(drawn.data["workloads"]) > 1:
         edits[_away] = 2
+    if any("links" in shape for shape in drawn.data["hardware"].values()):
+        edits |= {_relinked: 1, **({_bound: 2} if drawn.data["workloads"] else {})}
     return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
 
 
@@ -174,3 +187,62 @@ def _away(rng: random.Random, drawn: Drawn) -> str:
     away = rng.choice([chosen, {"node": chosen}, {"rack": chosen}])
     works[name]["place"] = works[name].get("place", {}) | {"away_from": away}
     return f"{name}: away from {away}"
+
+
+def _joined(rng: random.Random, shape: Data) -> None:
+    """Some of its GPUs are joined: by a switch, by bridges in order or across, or in groups of any size. Some behind one PCIe switch."""
+    count = read_shape(shape)["gpus"]
+    shape.pop("links", None)
+    if count < 2 or chance(rng, 0.2):
+        return
+    size = rng.choice([2, 2, 4, 3])
+    order = rng.choice([[*range(count)], [*range(0, count, 2), *range(1, count, 2)], rng.sample(range(count), count)])
+    groups = [order[i : i + size] for i in range(0, count, size)]
+    links: Data = {"nvlink": "all" if chance(rng, 0.3) else [group for group in groups if len(group) > 1]}
+    if chance(rng, 0.3):
+        links["pcie"] = [[i, i + 1] for i in range(0, count - 1, 2)]
+    shape["links"] = links
+
+
+def _most(data: Data, one: Data, *, single: bool = False) -> int:
+    """The largest group of linked GPUs on a machine that would do for it otherwise; `single`: on one NUMA node."""
+    each, asked = one["each"], one["each"].get("gpus", 0)
+    named = asked if isinstance(asked, dict) else {"model": str(asked).partition(" x ")[2]}
+    needs = {"vcpus": ranges.least(each["vcpus"]), "memory": ranges.least(each["memory"])}
+    needs["gpu_memory"] = ranges.least(named.get("memory", 0))
+    found = 0
+    for name in {entry["hardware"] for entry in data["nodes"].values()}:
+        shape, groups = read_shape(data["hardware"][name]), data["hardware"][name].get("links", {}).get("nvlink", [])
+        if named.get("model", "") in ("", shape["model"]) and all(need <= shape[key] for key, need in needs.items()):
+            count, numa = shape["gpus"], shape["numa"] if single else 1
+            parts = [range(j * count // numa, (j + 1) * count // numa) for j in range(numa)]
+            every = [range(count)] if groups == "all" else groups
+            found = max([found, *(sum(i in part for i in group) for group in every for part in parts)])
+    return found
+
+
+def _linked(rng: random.Random, data: Data, one: Data) -> str:
+    """It requires linked GPUs, where some machine has so many."""
+    if "select" in one.get("place", {}) or not 2 <= gpus_of(one) <= _most(data, one):
+        return ""
+    one["place"] = one.get("place", {}) | {"links": "required"}
+    shapes = [read_shape(shape) for shape in data["hardware"].values()]
+    if chance(rng, 0.3) and within_numa(one, shapes) and gpus_of(one) <= _most(data, one, single=True):
+        one["place"]["numa"] = "single"
+    return f"place {one['place']}"
+
+
+def _relinked(rng: random.Random, drawn: Drawn) -> str:
+    """The links of a shape are declared otherwise."""
+    name = rng.choice(list(drawn.data["hardware"]))
+    _joined(rng, drawn.data["hardware"][name])
+    return f"{name}: links {drawn.data['hardware'][name].get('links', 'none')}"
+
+
+def _bound(rng: random.Random, drawn: Drawn) -> str:
+    """A workload requires linked GPUs, or does so no more."""
+    name = rng.choice(list(drawn.data["workloads"]))
+    one = drawn.data["workloads"][name]
+    if one.get("place", {}).pop("links", None):
+        return f"{name}: no links required"
+    return f"{name}: {said}" if (said := _linked(rng, drawn.data, one)) else ""

@@ -43,7 +43,7 @@ def filled(seed: int, machines: int) -> Drawn:
             break
         name, one = workload(rng, data, f"{len(data['workloads']):04d}", gpus=lack_gpus, park=park)
         members = one.get("gang") or int(str(one.get("replicas", 1)).split("..", maxsplit=1)[0])
-        if single and chance(numa, 0.4) and _within_numa(one, shapes):
+        if single and chance(numa, 0.4) and within_numa(one, shapes):
             one["place"] = one.get("place", {}) | {"numa": "single"}
         if grouped and chance(groups, 0.15):
             one["place"] = one.get("place", {}) | _beside(groups, one.get("place", {}), members)
@@ -259,7 +259,7 @@ def _gb(one: Data, key: str) -> int:
     return int(one["each"].get(key, "0 GB").partition("..")[0].partition(" ")[0])
 
 
-def _within_numa(one: Data, shapes: list[Data]) -> bool:
+def within_numa(one: Data, shapes: list[Data]) -> bool:
     """Has it devices, and some machine a NUMA node for all of one replica?"""
     each, gpus = one["each"], gpus_of(one)
     cores = each["vcpus"] if each.get("pinned") else 0
@@ -294,4 +294,4 @@ def _place(rng: random.Random, one: Data, entry: Data, members: int) -> None:
         one["place"] = place
 
 
-__all__ = ["LABELS", "beyond", "ceiling", "filled", "gpus_of", "workload"]
+__all__ = ["LABELS", "beyond", "ceiling", "filled", "gpus_of", "within_numa", "workload"]

@@ -18,6 +18,7 @@ from tests.benchmarks.fleets.checker import (
     around,
     ceilings,
     held,
+    joined,
     parts,
     place,
     size,
@@ -167,11 +168,14 @@ class Free:
         # The fullest card that still has room, so that parts lie close.
         open_ = sorted((g for g in range(hardware.gpus.count) if loads[g] + share <= 1000), key=lambda g: (-loads[g], g))
         free = [c for c in range(int(hardware.vcpus) // 1000) if c not in self.cores[node]] if cores else []
-        if workload.place.numa and (gpus or cores):
-            return self._on_one(workload, node, open_, free)
-        if len(open_) < gpus or len(free) < cores:
-            return None
-        return tuple(open_[:gpus]), tuple(free[:cores])
+        groups = joined(hardware) if workload.place.links and gpus > 1 else [{*open_}]
+        for cards in ([g for g in open_ if g in group] for group in groups):
+            if workload.place.numa and (gpus or cores):
+                if found := self._on_one(workload, node, cards, free):
+                    return found
+            elif len(cards) >= gpus and len(free) >= cores:
+                return tuple(cards[:gpus]), tuple(free[:cores])
+        return None
 
     def _on_one(
         self, workload: Workload, node: str, open_: list[int], free: list[int]

@@ -257,7 +257,7 @@ def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> 
     if one.node == a.node:
         could = sum(free.cards[a.node][g] + int(workload.each.gpus.share) <= 1000 for g in a.cards)
         kept = len({*one.cards} & {*a.cards})
-        if kept < min(could, len(one.gpus)) and not workload.place.numa:
+        if kept < min(could, len(one.gpus)) and not (workload.place.numa or workload.place.links):
             text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.cards)}, then {list(one.cards)}"
             yield Finding("needless device shift", text, frozenset({a.name}))
     elif workload.gang is None and workload.place.within is None:
@@ -297,6 +297,7 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
             workload.each.gpu_power,
             tuple(sorted(where.select.items())),
             tuple(sorted(where.tolerate.items())),
+            (where.numa, where.links),
             workload.user,
         )
         named = any(name in each for one in stack.workloads.values() for each in one.place.away_from.values())

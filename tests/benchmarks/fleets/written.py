@@ -77,7 +77,7 @@ class Drawn:
             if names:
                 gpus = one.each.gpus.model_copy(update={"profile": names[turn % len(names)], "memory": None})
                 each = one.each.model_copy(update={"gpus": gpus, "gpu_power": None, "gpu_clock": None})
-                place = one.place.model_copy(update={"numa": None})
+                place = one.place.model_copy(update={"numa": None, "links": None})
                 workloads[name] = one.model_copy(update={"each": each, "place": place, "movable": True})
         return stack.model_copy(update={"hardware": hardware, "workloads": workloads})
 

@@ -7,12 +7,14 @@ from typing import Any, Dict, List
 
 from ..concerns import gpus
 from ..machine.run import Context
+from . import links
 
 
 def facts(context: Context, cards: gpus.Cards, unread: List[str]) -> Dict[str, Any]:
     """Facts. What a driver fails to tell of them is named in `unread`."""
     name = os.uname()
     memory = next((line for line in (context.read("/proc/meminfo") or "").splitlines() if line.startswith("MemTotal:")), "x 0")
+    linked = links.peers(cards, unread)
     governors = context.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors") or ""
     return {
         "hostname": name.nodename,
@@ -20,7 +22,7 @@ def facts(context: Context, cards: gpus.Cards, unread: List[str]) -> Dict[str, A
         "cpus": os.cpu_count() or 0,
         "memory": int(memory.split()[1]) * 1024,
         "numa": _numa(context),
-        "gpus": [card.facts(unread) for card in cards.by_index.values()],
+        "gpus": [{**card.facts(unread), **linked.get(index, {})} for index, card in cards.by_index.items()],
         "driver": cards.driver,
         "disks": _disks(context),
         "interfaces": _interfaces(context),

@@ -1,4 +1,4 @@
-"""Do those that have to be on one NUMA node find one?"""
+"""Do those that have to be on one NUMA node, or on linked GPUs, find such?"""
 
 from __future__ import annotations
 
@@ -8,28 +8,37 @@ from collections.abc import Callable
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
+from swarm_iac.solver.packing.gpu_domains import Cells, Domain, unions
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.single_numa import Parts, homes_of, item_of, seated
 
+#: Sets of domains that are counted on one node. Machines have a few; NUMA nodes across groups could have any number.
+UNIONS = 100
 
-def single_fits_numa_node(fleet: FleetModel) -> None:
-    """For every node n, NUMA node j of it and r of GPUs, cores and memory:
 
-        Σ_{w single} r_w · y[w,n,j] + Σ_{a of n that may stay} r_a,j · here[a] ≤ r_n,j,  Σ_j y[w,n,j] = new replicas of w on n
+def replicas_fit_domains(fleet: FleetModel) -> None:
+    """For every node n, domain d of it (a NUMA node, or linked GPUs), NUMA node j, and r of cores and memory:
+
+        Σ_{w bound, d on j} r_w · y[w,n,d] + Σ_{a of n that may stay} r_a,j · here[a] ≤ r_n,j,  Σ_d y[w,n,d] = new replicas of w
+
+    and for every union S of domains that overlap (`gpu_domains.Pool`):
+
+        Σ_{w bound, d ⊆ S} gpus_w · y[w,n,d] + Σ_{a of n that may stay} |gpus_a ∩ S| · here[a] ≤ GPUs of S
 
     here[a] = 1 where enough of a's workload are on n for a to be among them: it keeps its devices. Others that are new lie
-    over several NUMA nodes where they have to. Parts of GPUs count with their cores and memory.
+    over several domains where they have to. Parts of GPUs count with their cores and memory. Beyond UNIONS sets S are left out,
+    as are those parts: who comes out split because of it is placed again (`unsplitting.py`).
     """
-    if not fleet.task.snapshot.singles:
+    if not fleet.task.snapshot.local:
         return
     for node, names in fleet.by_node.items():
-        fixed = {*(fleet.task.base.single or {}).get(node, ())}
-        if len(fleet.node(node).parts) > 1 and (fixed or any(fleet.request(name).single for name in names)):
+        host, fixed = fleet.node(node), {*(fleet.task.base.local or {}).get(node, ())}
+        if (len(host.parts) > 1 or host.links) and (fixed or any(fleet.request(name).local for name in names)):
             _Node(fleet, node, names, fixed).add()
 
 
 class _Node:
-    """The NUMA nodes of one node."""
+    """The domains of one node."""
 
     def __init__(self, fleet: FleetModel, node: str, names: list[str], fixed: set[str]) -> None:
         self.fleet, self.node = fleet, node
@@ -40,7 +49,7 @@ class _Node:
         self.free = Parts(snapshot, self.hardware, self.held)
         self.movable = [a for a in seats if a not in self.held and a.workload in names]
         self.counts = Counter(a.workload for a in self.held)
-        self.singles = sorted({name for name in names if fleet.request(name).single} | fixed)
+        self.singles = sorted({name for name in names if fleet.request(name).local} | fixed)
         self.names = names
         matter = {*self.singles, *(a.workload for a in self.movable)}
         self.matter = [name for name in names if name in matter]
@@ -55,16 +64,31 @@ class _Node:
             base = fleet.task.base.counts[name][self.node] - self.counts[name]
             stay = [var for a, var in zip(self.movable, here, strict=True) if a.workload == name]
             top = base + (fleet.tops[name, self.node] if name in self.names else 0)
-            for j in range(self.hardware.numa):
-                homes[name, j] = fleet.new(0, top, f"numa[{name},{self.node},{j}]", self._laid(name, j))
+            domains = self._domains(name)
+            for j in range(len(domains)):
+                homes[name, j] = fleet.new(0, top, f"domain[{name},{self.node},{j}]", self._laid(name, j))
             x = fleet.x[name, self.node] if name in self.names else 0
-            model.add(sum(homes[name, j] for j in range(self.hardware.numa)) >= base + x - sum(stay))
+            if not domains and not stay:  # nobody comes to a node without linked GPUs
+                if name in self.names:
+                    model.add(fleet.x[name, self.node] <= 0)
+                continue
+            model.add(sum(homes[name, j] for j in range(len(domains))) >= base + x - sum(stay))
+        stands = list(zip(self.movable, here, strict=True))
+        bound = [(var, fleet.request(name).need, self._domains(name)[j]) for (name, j), var in homes.items()]
         for j in range(self.hardware.numa):
-            sizes = len(self.free.gpus[j]), len(self.free.cpus[j]), self.free.memory.left(j)
-            for i, size in zip((GPUS, CORES, MEMORY), sizes, strict=True):
-                terms = [(homes[name, j], fleet.request(name).need[i]) for name in self.singles]
-                terms += [(var, self._on(a, j, i)) for a, var in zip(self.movable, here, strict=True)]
-                fleet.at_most(terms, size)
+            for i, size in ((CORES, len(self.free.cpus[j])), (MEMORY, self.free.memory.left(j))):
+                terms = [(var, need[i]) for var, need, domain in bound if domain.numa == j]
+                fleet.at_most(terms + [(var, self._on(a, j, i)) for a, var in stands], size)
+        every = frozenset(range(len(self.free.cells)))
+        for union in unions((domain.cells for _, _, domain in bound), UNIONS):
+            if union != every or len(every) == 1:
+                terms = [(var, need[GPUS]) for var, need, domain in bound if domain.cells <= union]
+                size = sum(len(self.free.cells[c]) for c in union)
+                fleet.at_most(terms + [(var, self._gpus(a, union)) for a, var in stands], size)
+
+    def _domains(self, name: str) -> tuple[Domain, ...]:
+        request = self.fleet.request(name)
+        return self.free.domains.of(request.single, request.linked)
 
     def _here(self, a: Allocation) -> cp_model.IntVar:
         """1 where so many of its workload are on the node that it is among them."""
@@ -79,11 +103,16 @@ class _Node:
         return var
 
     def _on(self, a: Allocation, j: int, i: int) -> int:
-        """What it holds of one NUMA node."""
+        """The cores, or the memory, that it holds of one NUMA node."""
         if i == MEMORY:
             return int(a.memory) if a.numa == (j,) else 0
-        own, of = (a.cards, self.free.all_gpus[j]) if i == GPUS else (a.cpus, self.free.all_cpus[j])
-        return 0 if i == GPUS and self.fleet.request(a.workload).in_pieces else sum(one in of for one in own)
+        return sum(one in self.free.all_cpus[j] for one in a.cpus)
+
+    def _gpus(self, a: Allocation, cells: Cells) -> int:
+        """The whole GPUs that it holds of some cells."""
+        if self.fleet.request(a.workload).in_pieces:
+            return 0
+        return sum(one in self.free.domains.cells[c] for c in cells for one in a.cards)
 
     def _laid(self, name: str, j: int) -> Callable[[Values], int]:
         def count(values: Values) -> int:
@@ -92,7 +121,7 @@ class _Node:
         return count
 
     def _homes(self, values: Values) -> Counter[tuple[str, int]]:
-        """How many new ones of each workload lie on each NUMA node; all on the first where they find none."""
+        """How many new ones of each workload lie in each of its domains; all in the first where they find none."""
         fleet = self.fleet
         on = {name: values[fleet.x[name, self.node].index] for name in self.matter}
         key = tuple(on.values())
@@ -105,6 +134,9 @@ class _Node:
             new = [name for name in self.singles for _ in range(base[name][self.node] + on.get(name, 0) - held[name])]
             new.sort(key=lambda name: item_of(fleet.request(name)), reverse=True)
             free = Parts(fleet.task.snapshot, self.hardware, seats)
-            homes = homes_of(free, [item_of(fleet.request(name)) for name in new]) or (0,) * len(new)
-            self.known[key] = Counter(zip(new, homes, strict=True))
+            homes = homes_of(free, [item_of(fleet.request(name)) for name in new])
+            places = [0] * len(new)
+            if homes is not None:
+                places = [self._domains(name).index(home) for name, home in zip(new, homes, strict=True)]
+            self.known[key] = Counter(zip(new, places, strict=True))
         return self.known[key]

@@ -14,7 +14,7 @@ Rule = Callable[[FleetModel], None]
 #: What the sum of a resource does not say, added right after it.
 BESIDE: dict[int, tuple[Rule, ...]] = {
     GPUS: (mig.instances_fit_cards, gpu_parts.parts_fit_cards),  # in this order: both take cards
-    MEMORY: (numa.single_fits_numa_node,),
+    MEMORY: (numa.replicas_fit_domains,),
 }
 
 
