@@ -10,7 +10,7 @@ from tests.cli.typed import ROOT, swarm
 from tests.examples.test_examples import steady
 from tests.review.fleet import made
 
-EXAMPLE = ROOT / "examples" / "17-pull-request"
+EXAMPLE = ROOT / "examples" / "18-pull-request"
 
 
 def without_names(text: str) -> str:
