@@ -283,6 +283,9 @@ def test_one_that_is_never_applied_is_skipped_by_name_and_judged_with_the_next(f
     fleet.machines.status = 0
     assert fleet.merges().apply(back) == (back,)
     assert recorded(fleet) == f"{back} applied" and fleet.machines.now == back
+    assert fleet.merges().apply(bad) == ()
+    shown = fleet.lab.status(bad, APPLIED)
+    assert shown and shown.state is State.FAILURE, "that it was skipped is not written over"
 
 
 def test_one_that_was_begun_can_be_skipped(fleet: Operated) -> None:
