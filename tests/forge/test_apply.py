@@ -222,12 +222,15 @@ def test_a_rebased_pull_request_of_several_commits_is_applied_once(fleet: Operat
     assert fleet.merges().apply(last) == () and recorded(fleet) == f"{last} applied"
 
 
-def test_a_push_before_a_rebased_one_is_no_part_of_it(fleet: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["rebase", "squash"])
+def test_a_push_before_a_rebased_one_is_no_part_of_it(fleet: Operated, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Squashed, the pull request and two pushes are as many commits as it had."""
     number, _ = of_two_commits(fleet, between=False)
     bo = fleet.lab.people["bo"]
     bo.begin("main")
-    direct = bo.push("main", {"policies/mine.yaml": "x: 1\n"})
-    last = fleet.lab.people["ada"].merge(number, "rebase")
+    for text in ("x: 1\n", "x: 2\n"):
+        direct = bo.push("main", {"policies/mine.yaml": text})
+    last = fleet.lab.people["ada"].merge(number, how)
     with pytest.raises(Refused, match=r"made by no pull request, and it changes policies/mine\.yaml"):
         fleet.merges().apply(last)
     with monkeypatch.context() as bent:  # as if a status had changed between two looks
@@ -283,6 +286,9 @@ def test_one_that_is_never_applied_is_skipped_by_name_and_judged_with_the_next(f
     fleet.machines.status = 0
     assert fleet.merges().apply(back) == (back,)
     assert recorded(fleet) == f"{back} applied" and fleet.machines.now == back
+    assert fleet.merges().apply(bad) == ()
+    shown = fleet.lab.status(bad, APPLIED)
+    assert shown and shown.state is State.FAILURE, "that it was skipped is not written over"
 
 
 def test_one_that_was_begun_can_be_skipped(fleet: Operated) -> None:

@@ -250,10 +250,10 @@ class Merges:
             (tree / name).write_bytes((self.root / name).read_bytes())
 
     def _report(self, commit: str) -> None:
-        """Show on the forge that a merge is applied, once. The forge may be away: that it is applied is recorded elsewhere."""
+        """Show on the forge that a merge is applied, once; what was skipped stays so. The forge may be away: see the record."""
         try:
             shown = self.forge.statuses(commit, APPLIED)
-            if not shown or shown[-1].state is not State.SUCCESS:
+            if not shown or shown[-1].state not in (State.SUCCESS, State.FAILURE):
                 self.forge.set_status(commit, APPLIED, State.SUCCESS, f"applied to {self.stack}")
         except SwarmError as error:
             self.say(f"{commit[:12]} is applied, and the forge does not show it yet; the next run will: {error.message}")
