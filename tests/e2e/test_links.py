@@ -30,7 +30,9 @@ def bridged(restored: Fleet) -> Iterator[Sharing]:
     restored.node(WHERE, f"awk '{awk}' {INVENTORY}.before > {INVENTORY}")
     sharing = Sharing(restored)
     sharing.text["hardware"]["bridged"] = sharing.text["hardware"]["h100"] | {"links": {"nvlink": PAIRS}}
-    sharing.text["nodes"][WHERE]["hardware"] = "bridged"
+    nodes = sharing.text["nodes"]
+    both = nodes.pop("gpu-[01-02]")
+    nodes |= {WHERE: both | nodes[WHERE] | {"hardware": "bridged"}, "gpu-02": both}
     try:
         yield sharing
     finally:

@@ -19,9 +19,12 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.exact.rules.numa import UNIONS
+from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.packing.gpu_domains import Pool, closest, unions
 from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.kinds import kinds_of
 from swarm_iac.solver.repair.unsplitting import split
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import classify, repair_task
 from tests.solver.fleets import stack_of
@@ -151,6 +154,8 @@ def test_who_is_alike_in_all_but_links_is_not_taken_for_it(
         assert next(goal.bound for goal in found.proof.goals if goal.name == "normal_placed_gpus") == 16
         snapshot = snapshot_of(stack, Placement())
         assert sum(greedy(repair_task(snapshot, classify(snapshot))).values()) == 4, "and at first sight"
+        assert possible(snapshot) == {free: 4 - joined, bound: joined}
+        assert len(kinds_of(FreeCapacity(snapshot), sorted(names), priorities=False)[0]) == 2
 
 
 def test_who_restarts_where_it_was_gets_linked_gpus() -> None:
