@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 from pydantic import AwareDatetime, Field
 
 from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Issue, Login, PullRequest, State, Status
+from swarm_iac.forge.issues import GitHubIssues
 from swarm_iac.forge.reviews import last_words
 from swarm_iac.forge.web import Reply, Web, form
 
@@ -59,13 +60,6 @@ class _Comment(Reply):
     body: str
 
 
-class _Issue(Reply):
-    number: int = Field(ge=1)
-    user: _User | None = None
-    body: str | None = None
-    pull_request: dict[str, object] | None = None
-
-
 class _Status(Reply):
     id: int
     created_at: AwareDatetime
@@ -79,7 +73,7 @@ class _Asset(Reply):
     browser_download_url: str = Field(max_length=500)
 
 
-class Gitea:
+class Gitea(GitHubIssues):
     """A repository `OWNER/NAME` on the Gitea at `root`. Forgejo answers alike, and was not tried."""
 
     kind = "gitea"
@@ -165,23 +159,7 @@ class Gitea:
 
     def issues(self, by: str) -> tuple[Issue, ...]:
         """See Forge."""
-        found = self._all(f"{self._at}/issues", _Issue, type="issues", state="open", created_by=by)
-        ours = (_issue(one) for one in found if one.pull_request is None)
-        return tuple(sorted((one for one in ours if one.by and one.by.lower() == by.lower()), key=lambda one: one.number))
-
-    def open_issue(self, title: str, body: str) -> Issue:
-        """See Forge."""
-        path = f"{self._at}/issues"
-        return _issue(self._web.checked(path, _Issue, self._web.send("POST", path, title=title, body=body)))
-
-    def edit_issue(self, issue: Issue, body: str) -> None:
-        """See Forge."""
-        self._web.send("PATCH", f"{self._at}/issues/{issue.number}", again=True, body=body)
-
-    def close_issue(self, issue: Issue, word: str) -> None:
-        """See Forge."""
-        self._web.send("POST", f"{self._at}/issues/{issue.number}/comments", body=word)
-        self._web.send("PATCH", f"{self._at}/issues/{issue.number}", again=True, state="closed")
+        return self._written_by(by, size="limit", type="issues", created_by=by)
 
     def _all(self, path: str, what: type[_Some], **query: object) -> Iterator[_Some]:
         return self._web.all(path, what, size="limit", **query)
@@ -194,7 +172,3 @@ def _pull(one: _Pull) -> PullRequest:
         number=one.number, author=one.user.login, base=one.base.ref, head=one.head.sha, fork=not ours,
         open=one.state == "open", merged=one.merge_commit_sha if one.merged else None,
     )  # fmt: skip
-
-
-def _issue(one: _Issue) -> Issue:
-    return Issue(number=one.number, by=one.user.login if one.user else None, body=one.body or "")

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field
 
 from swarm_iac.errors import Refused
 from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Issue, Login, PullRequest, State, Status
+from swarm_iac.forge.issues import GitHubIssues
 from swarm_iac.forge.reviews import last_words
 from swarm_iac.forge.web import Reply, Web
 
@@ -56,13 +57,6 @@ class _Comment(Reply):
     body: str | None = None
 
 
-class _Issue(Reply):
-    number: int = Field(ge=1)
-    user: _User | None = None
-    body: str | None = None
-    pull_request: dict[str, object] | None = None
-
-
 class _Status(Reply):
     id: int
     created_at: AwareDatetime
@@ -72,7 +66,7 @@ class _Status(Reply):
     description: str | None = None
 
 
-class GitHub:
+class GitHub(GitHubIssues):
     """A repository `OWNER/NAME`, used by the interface at `root`. `bot`: the account, where the token cannot ask for it."""
 
     kind = "github"
@@ -156,24 +150,8 @@ class GitHub:
         return None
 
     def issues(self, by: str) -> tuple[Issue, ...]:
-        """See Forge. A pull request is an issue, too."""
-        found = self._web.all(f"{self._at}/issues", _Issue, state="open", creator=by)
-        ours = (_issue(one) for one in found if one.pull_request is None)
-        return tuple(sorted((one for one in ours if one.by and one.by.lower() == by.lower()), key=lambda one: one.number))
-
-    def open_issue(self, title: str, body: str) -> Issue:
         """See Forge."""
-        path = f"{self._at}/issues"
-        return _issue(self._web.checked(path, _Issue, self._web.send("POST", path, title=title, body=body)))
-
-    def edit_issue(self, issue: Issue, body: str) -> None:
-        """See Forge."""
-        self._web.send("PATCH", f"{self._at}/issues/{issue.number}", again=True, body=body)
-
-    def close_issue(self, issue: Issue, word: str) -> None:
-        """See Forge."""
-        self._web.send("POST", f"{self._at}/issues/{issue.number}/comments", body=word)
-        self._web.send("PATCH", f"{self._at}/issues/{issue.number}", again=True, state="closed")
+        return self._written_by(by, creator=by)
 
 
 def _pull(one: _Pull) -> PullRequest:
@@ -183,7 +161,3 @@ def _pull(one: _Pull) -> PullRequest:
         number=one.number, author=one.user.login if one.user else _GONE, base=one.base.ref, head=one.head.sha, fork=not ours,
         open=one.state == "open", merged=one.merge_commit_sha if one.merged_at else None,
     )  # fmt: skip
-
-
-def _issue(one: _Issue) -> Issue:
-    return Issue(number=one.number, by=one.user.login if one.user else None, body=one.body or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Literal
 
@@ -56,7 +55,7 @@ def within(groups: Iterable[Collection[int]], gpus: Collection[int]) -> bool:
 
 
 def partition(peers: Sequence[Collection[int]]) -> Groups:
-    """Groups in which each two GPUs are joined, from the GPUs that each of them is joined with; the largest first.
+    """Groups in which each two GPUs are joined, from the GPUs that each of them is joined with. The largest is taken first.
 
     A machine may have GPUs that are joined with two others that are not joined with each other: such a GPU is in one group.
     """
@@ -78,9 +77,3 @@ def _clique(first: int, joined: Sequence[set[int]], left: set[int]) -> Group:
         group.append(best)
         could = could & joined[best]
     return tuple(sorted(group))
-
-
-def unjoined(groups: Groups, peers: Sequence[Collection[int]]) -> tuple[int, int] | None:
-    """The first two GPUs of a group that are not joined with each other."""
-    pairs = (pair for group in groups for pair in itertools.combinations(group, 2))
-    return next(((i, j) for i, j in pairs if max(i, j) >= len(peers) or j not in peers[i] or i not in peers[j]), None)

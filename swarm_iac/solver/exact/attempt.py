@@ -42,7 +42,8 @@ def attempt(
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
-    `gpus` bounds each priority; `again` fills one whose search was not proven in another way. Returns what was found, the
+    `gpus` bounds each priority; `again` fills one whose search was not proven in another way; `known` is what an
+    earlier search of the same task found (`search`). Returns what was found, the
     counts of all replicas, and whether candidates were left out.
     """
     if len(task.free) * len(task.nodes or snapshot.nodes) > LARGE and len(snapshot.nodes) > 3 * WIDEST:

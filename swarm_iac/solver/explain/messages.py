@@ -16,6 +16,7 @@ from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_position
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.layout import (
     BUDGETS,
     CORES,
@@ -31,7 +32,6 @@ from swarm_iac.solver.snapshot.layout import (
     Budget,
 )
 from swarm_iac.solver.snapshot.scopes import excepted
-from swarm_iac.solver.snapshot.single_numa import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import GpuCount, Watts

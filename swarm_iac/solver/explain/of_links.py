@@ -7,7 +7,7 @@ from swarm_iac.solver.explain.able import able
 from swarm_iac.solver.explain.counting import EVERY, reach
 from swarm_iac.solver.explain.domains import LINK_RULE, by_domain
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.single_numa import Parts, seated
+from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import domain_sizes
 

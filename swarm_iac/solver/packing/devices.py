@@ -9,7 +9,7 @@ possible: cores from the homes of its GPUs, in proportion, and memory from those
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE, Device, cards, whole_gpus
@@ -91,7 +91,7 @@ def assign(
         more = want.gpus - len(kept)
         if home is not None:
             picked = (*kept, *_take_gpus(hardware, gpus, more, (home,), kept, before.gpus))
-            pinned = _take(cpus, want.cores, (home,), want.pins, before.cpus)
+            pinned = _take_cores(cpus, want.cores, (home,), want.pins, before.cpus)
             numa: tuple[int, ...] = (home,)
         else:
             picked = (*kept, *_take_gpus(hardware, gpus, more, _nearest(kept, gpus, hardware), kept, before.gpus))
@@ -219,34 +219,33 @@ def _take(
     free: list[list[int]],
     count: int,
     first: tuple[int, ...],
-    liked: tuple[int, ...] = (),
-    last: frozenset[int] = frozenset(),
+    best: Callable[[list[int], int, list[int]], list[int]],
 ) -> tuple[int, ...]:
-    """Remove and return `count` indices: from the NUMA nodes named first; liked ones, then the lowest, those of `last` last."""
+    """Remove and return `count` indices: from the NUMA nodes named first, of each the `best` so many beside those picked."""
     rest = sorted((j for j in range(len(free)) if j not in first), key=lambda j: (-len(free[j]), j))
     picked: list[int] = []
     for j in (*first, *rest):
         if len(picked) == count:
             break
-        part = _ordered(free[j], liked, last)[: count - len(picked)]
+        part = best(free[j], min(count - len(picked), len(free[j])), picked)
         picked += part
         free[j] = [i for i in free[j] if i not in part]
     return tuple(sorted(picked))
+
+
+def _take_cores(
+    free: list[list[int]], count: int, first: tuple[int, ...], liked: tuple[int, ...], last: frozenset[int]
+) -> tuple[int, ...]:
+    """Liked ones of each NUMA node, then the lowest, those of `last` last."""
+    return _take(free, count, first, lambda part, most, _: _ordered(part, liked, last)[:most])
 
 
 def _take_gpus(
     hardware: Hardware, free: list[list[int]], count: int, first: tuple[int, ...], near: Iterable[int], last: frozenset[int]
 ) -> tuple[int, ...]:
-    """The same of GPUs: of each NUMA node those that are connected best, with each other and with those it has (`near`)."""
-    rest = sorted((j for j in range(len(free)) if j not in first), key=lambda j: (-len(free[j]), j))
-    picked: list[int] = []
-    for j in (*first, *rest):
-        if len(picked) == count:
-            break
-        part = closest(hardware, free[j], min(count - len(picked), len(free[j])), (*near, *picked), last=last)
-        picked += part
-        free[j] = [i for i in free[j] if i not in part]
-    return tuple(sorted(picked))
+    """Of each NUMA node those that are connected best, with each other and with those it has (`near`)."""
+    has = tuple(near)
+    return _take(free, count, first, lambda part, most, picked: closest(hardware, part, most, (*has, *picked), last=last))
 
 
 def _ordered(free: list[int], liked: tuple[int, ...], last: frozenset[int]) -> list[int]:
@@ -271,4 +270,4 @@ def _cores(
         free[j] = [i for i in free[j] if i not in part]
         gpus -= of[j]
     near = tuple(sorted(of, key=lambda j: (-of[j], j)))
-    return tuple(sorted((*picked, *_take(free, count - len(picked), near, liked, last))))
+    return tuple(sorted((*picked, *_take_cores(free, count - len(picked), near, liked, last))))

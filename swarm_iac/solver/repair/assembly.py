@@ -21,8 +21,8 @@ from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, fixed,
 from swarm_iac.solver.packing.mig_instances import Held, Wish, seats, with_devices
 from swarm_iac.solver.packing.numa_nodes import Memory, homes
 from swarm_iac.solver.repair.gpu_reassignment import on_their_card
+from swarm_iac.solver.snapshot.domain_seats import Parts, seats_for
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
-from swarm_iac.solver.snapshot.single_numa import Parts, seats_for
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
 

@@ -1,6 +1,6 @@
 """Who has to be on one NUMA node, or on linked GPUs, and came out otherwise? And where does it go instead?
 
-What places replicas counts them by `single_numa`, so this finds nobody but where that is more than can be had: parts of GPUs,
+What places replicas counts them by `domain_seats`, so this finds nobody but where that is more than can be had: parts of GPUs,
 memory that is bound to sets of NUMA nodes, and a search for devices that gave up.
 """
 

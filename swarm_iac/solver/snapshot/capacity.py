@@ -13,7 +13,7 @@ from swarm_iac.model.device import WHOLE, gpu
 from swarm_iac.model.place.groups import LEVELS, Group, Level
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.mig_instances import CutCards, Held
-from swarm_iac.solver.snapshot import single_numa
+from swarm_iac.solver.snapshot import domain_seats
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import mig_profile_exists
@@ -124,7 +124,7 @@ class FreeCapacity:
             seats = sum(a.workload == request.name for a in self.seats.get(host.name, ()))
             if not self.local.get(host.name) or seats <= self.counts[request.name][host.name]:
                 return fit
-        return single_numa.most(self, request, host, fit)
+        return domain_seats.most(self, request, host, fit)
 
     def fits(self, request: WorkloadRequest, host: NodeCapacity) -> bool:
         """Does the node have capacity for one more, whatever is wanted and wherever its others stand?"""

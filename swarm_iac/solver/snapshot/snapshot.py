@@ -342,7 +342,7 @@ class Snapshot:
 
     @functools.cached_property
     def packings(self) -> dict[object, tuple[Domain, ...] | None]:
-        """What `single.homes_of` knows already."""
+        """What `domain_seats.homes_of` knows already."""
         return {}
 
     @functools.cached_property

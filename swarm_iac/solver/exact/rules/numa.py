@@ -9,8 +9,8 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.packing.gpu_domains import Cells, Domain, unions
+from swarm_iac.solver.snapshot.domain_seats import Parts, homes_of, item_of, seated
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
-from swarm_iac.solver.snapshot.single_numa import Parts, homes_of, item_of, seated
 
 #: Sets of domains that are counted on one node. Machines have a few; NUMA nodes across groups could have any number.
 UNIONS = 100
