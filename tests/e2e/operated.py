@@ -79,9 +79,7 @@ class Operated:
         """A pull request that is posted green."""
         person = self.people[who]
         person.begin(branch)
-        text = (person.at / STACK).read_text()
-        assert old in text
-        (person.at / STACK).write_text(text.replace(old, new))
+        person.edit(STACK, old, new)
         solve(person.at)
         number, _ = person.opened(branch)
         return number

@@ -92,9 +92,7 @@ def test_a_snapshot_written_there_is_used_by_a_check_that_reaches_nothing(operat
         ("elsewhere", "memory: 100 MB", "memory: 110 MB", False), ("there", "memory: 300 MB", "memory: 310 MB", True),
     ):  # fmt: skip
         bo.begin(branch)
-        text = (bo.at / STACK).read_text()
-        assert old in text
-        (bo.at / STACK).write_text(text.replace(old, new))
+        bo.edit(STACK, old, new)
         solve(bo.at)
         number, _ = bo.opened(branch)
         said = checked(bo.at, file)

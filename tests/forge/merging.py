@@ -74,9 +74,7 @@ class Operated:
         """A pull request that changes a line of the stack, with its lock."""
         person = self.lab.people[who]
         person.begin(branch)
-        text = (person.at / STACK).read_text()
-        assert old in text
-        (person.at / STACK).write_text(text.replace(old, new))
+        person.edit(STACK, old, new)
         solve(person.at)
         number, head = person.opened(branch)
         self.lab.bot.set_status(head, approved.CONTEXT, State.SUCCESS, "checked")

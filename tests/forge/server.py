@@ -203,6 +203,12 @@ class Person:
         self.git("fetch", "-q", "origin")
         self.git("checkout", "-q", "-B", branch, f"origin/{base}")
 
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Put one text in the place of another, which has to be in the file."""
+        text = (self.at / name).read_text()
+        assert old in text
+        (self.at / name).write_text(text.replace(old, new))
+
     def push(self, branch: str, files: Mapping[str, str], *force: str) -> str:
         """Commit these files and push; the commit, once the forge knows it."""
         for name, text in files.items():

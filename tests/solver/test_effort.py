@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
 import pytest
 
@@ -10,8 +11,15 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
+from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE
+from swarm_iac.solver.exact.search import Found, Score
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.tasks import Pairs, classify, full_task
+from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 
@@ -58,3 +66,27 @@ def test_a_change_of_a_large_fleet_ends_when_its_effort_is_used_up(monkeypatch: 
     assert cut.proof.parameters["rounds"] < answer.proof.parameters["rounds"]
     assert part <= 0.7 * whole
     assert rounds(monkeypatch, whole / 2) == (part, cut), "effort is counted, not timed"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_an_earlier_search_proved_counts_until_a_goal_is_worse_and_is_not_proven_twice(seed: int) -> None:
+    """A bound holds beside what the goals before it reached: where one of these is worse, more may be possible."""
+    before, now = crowded(seed)
+    snapshot = snapshot_of(now, solve(before).placement)
+    most, task = possible(snapshot), full_task(snapshot, classify(snapshot))
+
+    def searched(start: Pairs | None, left: float, known: list[Score] | None = None) -> tuple[Found, Pairs]:
+        return attempt(snapshot, task, most, start, True, Watch(), left=left, known=known)[:2]
+
+    whole, counts = searched(None, 30.0)
+    assert all(value == bound for _, value, bound in whole.scores), "small enough to be proven"
+    again, same = searched(counts, 30.0, whole.scores)
+    assert same == counts and again.spent < whole.spent
+    assert [score[1:] for score in again.scores] == [score[1:] for score in whole.scores]
+
+    with_it, without = searched(Counter(), 0.0, whole.scores)[0], searched(Counter(), 0.0)[0]
+    worse = False
+    for (aim, value, bound), (_, _, counted), (_, best, _) in zip(with_it.scores, without.scores, whole.scores, strict=True):
+        assert bound == (counted if worse else best), aim.name
+        worse = worse or aim.sense * value < aim.sense * best
+    assert worse
