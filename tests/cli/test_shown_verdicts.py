@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from swarm_iac.cli.merging import rebased
 from swarm_iac.cli.merging.posting import Shown, post
 from swarm_iac.cli.merging.verdicts import judged, judged_on
 from swarm_iac.errors import Refused, SwarmError
@@ -107,3 +108,22 @@ def test_a_stale_lock_is_not_green_since_its_merge_would_hold_all_others(tmp_pat
     fleet.git("remote", "add", "origin", str(fleet.folder))
     shown = judged(fleet.folder, "origin", Kept(pull(head)), "bot", pull(head), tip)
     assert not shown.ok and "swarm solve" in shown.comment, shown.summary
+
+
+@pytest.mark.parametrize(("most", "many"), [(3, 4), (3, 1)])
+def test_a_squashed_pull_request_is_one_commit_however_many_it_had(
+    most: int, many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of too many commits ended in a traceback, and held every merge after it."""
+    monkeypatch.setattr(rebased, "MOST", most)
+    fleet = made(tmp_path / "fleet", DEV.read_text() + RIGHTS)
+    tip = fleet.git("rev-parse", "main")
+    fleet.branch("change")
+    for number in range(many):
+        fleet.write("notes.md", f"{number}\n")
+        head = fleet.commit()
+    fleet.git("checkout", "-q", "main")
+    fleet.git("merge", "-q", "--squash", "change")
+    squashed, forge = fleet.commit(), Kept(pull(head))
+    status = Status(context="swarm", state=State.SUCCESS, by="bot", at=datetime.datetime.now(datetime.UTC), description="fine")
+    assert rebased.start(fleet.folder, "origin", forge, pull(head), squashed, status) == tip

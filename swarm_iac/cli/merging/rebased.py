@@ -56,7 +56,9 @@ def _rebased(root: Path, remote: str, forge: Forge, pull: PullRequest, commit: s
         if repository.comes_after(root, commit, pull.head):
             return ()
         many = repository.count(root, commit, pull.head)
-        chain = repository.last(root, commit, many) if many <= MOST else ()
+        if many > MOST:
+            return ()
+        chain = repository.last(root, commit, many)
         with opened(root, repository.parent(root, chain[0]), pull.head) as commits:
             return chain if commits.merged() == repository.tree(root, commit) else ()
     return ()
