@@ -71,3 +71,12 @@ def test_a_driver_that_does_not_tell_breaks_no_link(machine: Path, nvml: Any, mo
 def test_a_link_that_is_declared_and_down_is_named(peers: tuple[Group, ...], words: tuple[str, ...]) -> None:
     cards = tuple(GpuFacts(index=i, pci="", uuid="", model="H100", memory=1, nvlink=own) for i, own in enumerate(peers))
     assert differences(Facts(cpus=1, gpus=cards), Declared(gpus=3, gpu_model="H100", cpus=1, nvlink=((0, 1, 2),))) == words
+
+
+def test_a_card_in_mig_mode_reaches_no_other_and_breaks_no_declared_link() -> None:
+    """Else a node whose cards are linked would get no new work once one of them is cut."""
+    peers = ((), (2,), (1,))
+    cards = tuple(
+        GpuFacts(index=i, pci="", uuid="", model="H100", memory=1, nvlink=own, mig=not i) for i, own in enumerate(peers)
+    )
+    assert differences(Facts(cpus=1, gpus=cards), Declared(gpus=3, gpu_model="H100", cpus=1, nvlink=((0, 1, 2),))) == ()

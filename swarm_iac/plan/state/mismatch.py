@@ -49,8 +49,11 @@ def allowed(verb: Verb, ours: bool) -> bool:
 
 
 def _unjoined(facts: Facts, wanted: Declared) -> str:
-    """The first two GPUs that NVLink is declared to join and does not. A card that cannot tell is not judged."""
-    peers = {card.index: card.nvlink for card in facts.gpus}
+    """The first two GPUs that NVLink is declared to join and does not.
+
+    A card that cannot tell is not judged, nor one in MIG mode: it reaches no other one as long as it is cut.
+    """
+    peers = {card.index: card.nvlink for card in facts.gpus if not card.mig}
     pairs = (pair for group in wanted.nvlink for pair in itertools.combinations(group, 2))
     known = ((i, j) for i, j in pairs if peers.get(i) is not None and peers.get(j) is not None)
     lost = [(i, j) for i, j in known if j not in (peers[i] or ()) or i not in (peers[j] or ())]
