@@ -19,6 +19,7 @@ from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves
+from swarm_iac.solver.repair.unsplitting import split_pairs, unsplit
 from swarm_iac.solver.snapshot.capacity import capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload, fixed_by, full_task, repair_task
@@ -37,6 +38,8 @@ STOPPING = 4.0
 #: With fewer pairs of a workload and a node a search over all proves what it finds: less comes before it. Nor ever more than so
 #: much deterministic time.
 PROVEN, MOST_BEFORE = 1000, 2.0
+#: So often all is searched again where somebody came out split that must not be.
+AGAIN = 2
 #: What a search found, the replicas of all workloads, and whether candidates were left out.
 Answer = tuple[Found, Pairs, bool]
 
@@ -45,6 +48,45 @@ def complete(counts: Pairs, most: dict[str, int]) -> bool:
     """Is all placed that any placement could place?"""
     placed = by_workload(counts)
     return all(placed[name] >= count for name, count in most.items())
+
+
+def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Answer:
+    """The whole of a small fleet, with nobody split who has to be on one NUMA node, or on linked GPUs.
+
+    A search counts their devices, and not quite exactly (`unsplitting.py`). Who came out split goes elsewhere beside all
+    others, or waits. From there all is searched again, with no place for it where it was split. The best of these is the
+    answer, and what the first search proved bounds it, since that had no place barred.
+    """
+    if snapshot.running:
+        found = first = changed(snapshot, classified, most, watch)
+    else:
+        found = first = from_nothing(snapshot, repair_task(snapshot, classified), most, watch)
+    whole: list[Answer] = []
+    barred = frozenset[tuple[str, str]]()
+    while pairs := split_pairs(snapshot, classified, found[1]):
+        start = unsplit(snapshot, classified, found[1], watch.ended)
+        whole.append(_beside(snapshot, classified, most, start, first, watch))
+        if len(whole) > AGAIN or watch.stopped or pairs <= barred:
+            return max(whole, key=_values)
+        watch.phase("searching again, since replicas came out split over NUMA nodes or links")
+        barred |= pairs
+        found = _all_at_once(replace(snapshot, barred=barred), classified, most, start, watch, in_all(snapshot, CHANGE))
+    return max((*whole, _beside(snapshot, classified, most, found[1], first, watch)), key=_values) if whole else first
+
+
+def _beside(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], counts: Pairs, first: Answer, watch: Watch
+) -> Answer:
+    """Another placement as an answer, with the bounds of the first search where they hold for it.
+
+    That may have had less to decide, and counts who stops among those alone: its bounds up to there are of the same sums.
+    """
+    gpus = PriorityBounds(snapshot, most, columns(snapshot, watch), classified)
+    found, _, _ = attempt(snapshot, full_task(snapshot, classified), most, counts, True, Watch(), left=0, gpus=gpus)
+    upto = next(i for i, (aim, _, _) in enumerate(found.scores) if aim.settles)
+    proven = {score[0].name: score for score in first[0].scores}
+    known = [proven.get(score[0].name, score) for score in found.scores[:upto]]
+    return replace(found, scores=stricter(found.scores[:upto], known) + found.scores[upto:]), counts, first[2]
 
 
 def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Watch) -> Answer:
@@ -106,8 +148,13 @@ def _better(snapshot: Snapshot, task: Task, most: dict[str, int], best: Answer, 
     """The better of an answer and another placement, which is measured only; `proven` are bounds that hold for both."""
     if other == best[1]:
         return best
-    found, _, cut = attempt(snapshot, task, most, other, True, Watch(), enough=lambda scores: True)
+    found, _, cut = _measured(snapshot, task, most, other)
     return max(best, (replace(found, scores=stricter(found.scores, proven)), other, cut), key=_values)
+
+
+def _measured(snapshot: Snapshot, task: Task, most: dict[str, int], counts: Pairs) -> Answer:
+    """A placement as an answer, bounded by counting."""
+    return attempt(snapshot, task, most, counts, True, Watch(), enough=lambda scores: True)
 
 
 def _all_at_once(

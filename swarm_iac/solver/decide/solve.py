@@ -32,7 +32,7 @@ from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import still_bounded, with_failures, with_shares_of
-from swarm_iac.solver.decide.small import changed, complete, from_nothing
+from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.exact.search import EFFORT, Found, never
@@ -238,12 +238,10 @@ def _best(
         found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=large, left=left, enough=never)
     elif not snapshot.running and (large or len(snapshot.nodes) > scale.nodes):
         return _filled(snapshot, classified, most, watch)
-    elif not snapshot.running:
-        found, counts, cut = from_nothing(snapshot, repair_task(snapshot, classified), most, watch)
     elif large:
         return _cleared(snapshot, classified, most, watch)
     else:
-        found, counts, cut = changed(snapshot, classified, most, watch)
+        found, counts, cut = decided(snapshot, classified, most, watch)
     placement = _placement(snapshot, classified, counts, watch)
     return Solution(
         placement=placement,

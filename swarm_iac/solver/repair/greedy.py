@@ -271,6 +271,8 @@ def candidates(task: Task, request: WorkloadRequest) -> list[NodeCapacity]:
             continue
         if task.pairs is not None and (request.name, host.name) not in task.pairs:
             continue
+        if (request.name, host.name) in task.snapshot.barred and not task.home(request.name, host.name):
+            continue
         if suits(request, host) or (task.home(request.name, host.name) and may_stay(request, host)):
             found.append(host)
     return found

@@ -28,6 +28,13 @@ def split(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]
     ]  # fmt: skip
 
 
+def split_pairs(snapshot: Snapshot, classified: Classified, counts: Pairs) -> frozenset[tuple[str, str]]:
+    """The pairs of a workload and a node of those that this placement splits."""
+    if not snapshot.local:
+        return frozenset()
+    return frozenset((a.workload, a.node) for a in split(snapshot, classified, assemble(snapshot, classified, counts)))
+
+
 def _astray(request: WorkloadRequest, hardware: Hardware, a: Allocation) -> bool:
     """Is it on several NUMA nodes, or on GPUs that are not linked, where it must not be?"""
     over = request.single and (len(a.numa) > 1 or bool(hardware.split(a.cards, a.cpus)))

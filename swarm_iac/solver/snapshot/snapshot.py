@@ -255,6 +255,8 @@ class Snapshot:
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     #: What teams are due; None where GPUs are not shared by teams.
     shares: Entitlements | None = None
+    #: Pairs of a workload and a node where a new replica came out split that must not be: none goes there any more.
+    barred: frozenset[tuple[str, str]] = frozenset()
 
     @functools.cached_property
     def stood(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:

@@ -1,9 +1,10 @@
 """Does the solver answer well on fleets as people have them, and on the edits that they make? Prints a table.
 
     python -m tests.benchmarks.fleets --seed N --machines M [--changes K] [--fleets F] [--jobs J] [--save DIR] [--twice]
-        [--proven] [--ends P] [--json]
+        [--proven] [--ends P] [--rows FILE] [--json]
     python -m tests.benchmarks.fleets --file STACK [--seed N] [--changes K] [...]
     python -m tests.benchmarks.fleets --replay DIR/seed3-edit2 [...]
+    python -m tests.benchmarks.fleets --table FILE [FILE ...]
 
 Each seed is a fleet, written as a stack file and read by the product, that is solved from nothing and then through K edits,
 each from the placement before. `--machines` is a number or a range, `5-60`. Every answer is judged by `limits`, by a checker
@@ -11,7 +12,8 @@ written from docs/stack-file.md alone, and for changes that nothing asks for. Ti
 with that fleet, from nothing, and draws edits of it.
 
 A seed gives the same fleet and edits whatever the solver answers. `--save` keeps each bad case as a stack file with its lock
-and a `case.json`, which `--replay` solves and judges again. The exit code is 1 after an error or a broken rule.
+and a `case.json`, which `--replay` solves and judges again. `--rows` writes each solve to a file as soon as it is done, and a run that
+was ended goes on with the seeds that are not in it; `--table` prints the table of such files. The exit code is 1 after an error or a broken rule.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def main() -> int:
     asked = _parser().parse_args()
     rows: list[Row] = []
     try:
-        for row in _replayed(asked.replay) if asked.replay else _drawn(asked):
+        for row in _asked(asked):
             rows.append(row)
     except KeyboardInterrupt:
         print("\nended by hand; what was solved so far:", file=sys.stderr)
@@ -46,6 +48,12 @@ def main() -> int:
     else:
         print("\n".join(lines(told)))
     return int(bad(told))
+
+
+def _asked(asked: argparse.Namespace) -> Iterator[Row]:
+    if asked.table:
+        return (json.loads(line) for file in asked.table for line in file.read_text().splitlines())
+    return _replayed(asked.replay) if asked.replay else _drawn(asked)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--replay", type=Path, nargs="+", help="folders of saved cases")
     parser.add_argument("--twice", action="store_true", help="solve each again: is the answer the same?")
     parser.add_argument("--proven", action="store_true", help="bound what has a gap by a thorough search (a minute each)")
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE", help="append each fleet's solves as lines of JSON; go on from there"
+    )
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="only print the table of such files")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -75,7 +87,10 @@ def _range(text: str) -> tuple[int, int]:
 
 def _drawn(asked: argparse.Namespace) -> Iterator[Row]:
     rest = (asked.machines, asked.changes, asked.save, asked.twice, asked.proven, asked.file, asked.ends)
-    orders = [Order(asked.seed + i, *rest) for i in range(asked.fleets)]
+    known = [json.loads(line) for line in asked.rows.read_text().splitlines()] if asked.rows and asked.rows.exists() else []
+    yield from known
+    whole = {row["seed"] for row in known}
+    orders = [Order(asked.seed + i, *rest) for i in range(asked.fleets) if asked.seed + i not in whole]
     begin, count, wrong = time.monotonic(), 0, 0
 
     def tell(row: Row) -> None:
@@ -84,14 +99,23 @@ def _drawn(asked: argparse.Namespace) -> Iterator[Row]:
         where = f"seed {row['seed']} edit {row['edit']}: {row['what'][:50]}"
         _progress(f"{count} solves, {wrong} with problems, {time.monotonic() - begin:.0f} s; {where}")
 
+    def keep(rows: list[Row]) -> None:
+        if asked.rows:
+            with asked.rows.open("a") as file:
+                file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
+
     if asked.jobs <= 1:
         for order in orders:
+            rows = []
             for row in run(order):
                 tell(row)
+                rows.append(row)
                 yield row
+            keep(rows)
         return
     with ProcessPoolExecutor(asked.jobs, multiprocessing.get_context("spawn")) as pool:
         for future in as_completed([pool.submit(rows_of, order) for order in orders]):
+            keep(future.result())
             for row in future.result():
                 tell(row)
                 yield row

@@ -223,9 +223,10 @@ def _most(data: Data, one: Data, *, single: bool = False) -> int:
 
 def _linked(rng: random.Random, data: Data, one: Data) -> str:
     """It requires linked GPUs, where some machine has so many."""
-    if "select" in one.get("place", {}) or not 2 <= gpus_of(one) <= _most(data, one):
+    place = one.get("place", {})
+    if "select" in place or not 2 <= gpus_of(one) <= _most(data, one, single=place.get("numa") == "single"):
         return ""
-    one["place"] = one.get("place", {}) | {"links": "required"}
+    one["place"] = place | {"links": "required"}
     shapes = [read_shape(shape) for shape in data["hardware"].values()]
     if chance(rng, 0.3) and within_numa(one, shapes) and gpus_of(one) <= _most(data, one, single=True):
         one["place"]["numa"] = "single"

@@ -235,7 +235,15 @@ def _by_model(data: Data, one: Data, members: int) -> int:
     asked = one["each"]["gpus"]
     named = asked.get("model", "") if isinstance(asked, dict) else str(asked).partition(" x ")[2]
     models = named.split("|") if named else [read_shape(shape)["model"] for shape in data["hardware"].values()]
-    chain = [data["limits"].get(level, {}) for level in ("user", "team", "cluster")]
+    mine = [each for each in data["limits"].get("except", []) if each.get("user") == one["user"]]
+    user = {
+        "gpus_by_model": {
+            model: most
+            for each in (data["limits"].get("user", {}), *mine)
+            for model, most in each.get("gpus_by_model", {}).items()
+        }
+    }
+    chain = [user, *(data["limits"].get(level, {}) for level in ("user", "team", "cluster"))]
     chain += [team.get("limits", {}) for team in data["teams"].values()]
     for limits in (each["gpus_by_model"] for each in chain if "gpus_by_model" in each):
         if all(model in limits for model in models):
