@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
-from swarm_iac.model.device import whole_gpus
+from swarm_iac.model.device import gpu, whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping, why
@@ -70,6 +70,28 @@ def test_with_two_free_on_each_socket_it_waits_and_says_so() -> None:
     sound(stack, found.placement)
     plain = fleet(works | {"new": each(4, 24, pinned=True)}, ONE)
     assert "new-0" in solve(plain, last).placement.by_name()
+
+
+def test_where_parts_lie_on_both_numa_nodes_another_node_is_freed() -> None:
+    """A search counts no cards of parts, so it sees two whole GPUs on one NUMA node of n1; there is one on each."""
+    shapes = {"h": {"gpus": "4 x H100", "numa": 2, "vcpus": 64, "memory": "256 GB"}}
+    shapes["s"] = {"gpus": "1 x H100", "vcpus": 64, "memory": "256 GB"}
+    nodes = {"n1": {"hardware": "h"}, "n2": {"hardware": "h"}, "n3": {"hardware": "s"}}
+    works = {name: each(gpus, 4) for name, gpus in (("p", "0.5 x H100"), ("q", "0.5 x H100"), ("m", 1), ("n", 1))}
+    held = solve(stack_of(nodes, works, hardware=shapes)).placement.by_name()
+    places = {"p-0": ("n1", gpu(0, 500)), "q-0": ("n1", gpu(2, 500)), "m-0": ("n2", gpu(0)), "n-0": ("n2", gpu(2))}
+    last = Placement(
+        allocations=tuple(
+            held[name].model_copy(update={"node": node, "gpus": (one,), "numa": (one.index // 2,)})
+            for name, (node, one) in places.items()
+        )
+    )
+    stack = stack_of(nodes, works | {"new": each(2, 4, **SINGLE)}, hardware=shapes, solve={"moves": 1})
+    found = solve(stack, last)
+    assert not found.placement.unplaced
+    assert found.placement.by_name()["new-0"].node == "n2"
+    assert [move.name for move in found.moves if move.target] in (["m-0"], ["n-0"])
+    sound(stack, found.placement)
 
 
 def test_a_node_with_small_numa_nodes_never_suits() -> None:
