@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-#: Where Debian's package puts it; nothing is downloaded.
-CHROMIUM = "/usr/bin/chromium"
+from tests.browser import browser
+
+__all__ = ["Open", "Opened", "browser", "show"]
 
 
 @dataclass
@@ -25,16 +25,6 @@ class Opened:
 
 
 Open = Callable[..., Opened]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """For one module: as long as it is there Playwright's loop runs, and no other test could begin one."""
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
