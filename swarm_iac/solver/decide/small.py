@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -35,6 +36,8 @@ FEWER = 0.2
 OVER_ALL, BEFORE, AFTER = 0.85, 0.1, 0.15
 #: Where something that runs would stop, and nothing shows that it has to, all at once is tried again with so much more.
 STOPPING = 4.0
+#: On a wide fleet a search over all has no more deterministic time than this.
+WIDEST = 5.0
 #: With fewer pairs of a workload and a node a search over all proves what it finds: less comes before it. Nor ever more than so
 #: much deterministic time.
 PROVEN, MOST_BEFORE = 1000, 2.0
@@ -50,7 +53,9 @@ def complete(counts: Pairs, most: dict[str, int]) -> bool:
     return all(placed[name] >= count for name, count in most.items())
 
 
-def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Answer:
+def decided(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, wide: bool = False
+) -> Answer:
     """The whole of a small fleet, with nobody split who has to be on one NUMA node, or on linked GPUs.
 
     A search counts their devices, and not quite exactly (`unsplitting.py`). Who came out split goes elsewhere beside all
@@ -60,7 +65,7 @@ def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     if snapshot.running:
         found = first = changed(snapshot, classified, most, watch)
     else:
-        found = first = from_nothing(snapshot, repair_task(snapshot, classified), most, watch)
+        found = first = from_nothing(snapshot, repair_task(snapshot, classified), most, watch, wide=wide)
     whole: list[Answer] = []
     barred = frozenset[tuple[str, str]]()
     while pairs := split_pairs(snapshot, classified, found[1]):
@@ -89,15 +94,22 @@ def _beside(
     return replace(found, scores=stricter(found.scores[:upto], known) + found.scores[upto:]), counts, first[2]
 
 
-def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Watch) -> Answer:
-    """A small fleet on which nothing runs: from a greedy placement, and where a search is not proven by columns as well."""
+def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Watch, *, wide: bool = False) -> Answer:
+    """A small fleet on which nothing runs: from a greedy placement, and where a search is not proven by columns as well.
+
+    `wide`: it has many nodes, of which columns fill most alike before the search.
+    """
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
-    left = in_all(snapshot, FROM_NOTHING)
+    left = min(in_all(snapshot, FROM_NOTHING), WIDEST if wide and snapshot.stack.solve.effort != "thorough" else math.inf)
     if watch.stopped or complete(counts, most):
         return attempt(snapshot, task, most, counts, True, watch, left=left)
     effort = snapshot.stack.solve.effort
     counts = max((counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one))
+    if wide:
+        watch.phase("filling nodes by columns")
+        filled = fill(task, counts, effort, columns(snapshot, watch)).counts
+        counts = max(counts, filled, key=lambda one: total(snapshot, one))
     watch.phase("improving the placement")
     before = min(MOST_BEFORE, left * BEFORE) * min(1.0, len(task.free) * len(snapshot.nodes) / PROVEN)
     counts = improved(snapshot, counts, before, watch.ended)

@@ -64,8 +64,8 @@ COUNTED = 100
 
 @dataclass(frozen=True)
 class Scale:
-    """From where on a fleet is large. `pairs`: up to so many (workload, node) all is decided at once; `nodes`: above so many,
-    too, an empty fleet is filled by columns.
+    """From where on a fleet is large. `pairs`: up to so many (workload, node) all is decided at once; `nodes`: above so many
+    columns fill an empty fleet first.
     """
 
     pairs: int = 60_000
@@ -236,12 +236,10 @@ def _best(
         task = replace(full_task(snapshot, classified), budget=moves)
         left = in_all(snapshot, FROM_NOTHING)
         found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=large, left=left, enough=never)
-    elif not snapshot.running and (large or len(snapshot.nodes) > scale.nodes):
-        return _filled(snapshot, classified, most, watch)
     elif large:
-        return _cleared(snapshot, classified, most, watch)
+        return (_cleared if snapshot.running else _filled)(snapshot, classified, most, watch)
     else:
-        found, counts, cut = decided(snapshot, classified, most, watch)
+        found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes)
     placement = _placement(snapshot, classified, counts, watch)
     return Solution(
         placement=placement,
