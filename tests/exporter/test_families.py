@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 
@@ -22,7 +23,7 @@ NUMBERS = st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=True, allow_inf
 @given(st.dictionaries(st.sampled_from(["allocation", "workload", "user", "team"]), TEXTS), NUMBERS)
 def test_any_label_and_value_is_read_back(labels: dict[str, str], value: float) -> None:
     read = parse(families.render([("swarm_allocation_processes", dict(labels), value)]))
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         assert not read.series, "what is no number is absent"
         return
     ((name, found),) = read.series
@@ -60,3 +61,12 @@ def test_promtool_has_nothing_against_any_family() -> None:
         ["promtool", "check", "metrics"], input=families.render(every), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_rate_is_of_a_counter_that_grew() -> None:
+    counter, gauge = "swarm_allocation_cpu_seconds_total", "swarm_allocation_memory_bytes"
+    a, b = {"allocation": "a-0", "mode": "user"}, {"allocation": "b-0", "mode": "user"}
+    before = [(counter, a, 10.0), (gauge, a, 5.0), (counter, b, 9.0)]
+    now = [(counter, a, 15.0), (gauge, a, 50.0), (counter, b, 1.0), (counter, {"allocation": "new-0"}, 7.0)]
+    assert families.rates(before, now, 5) == [(counter, a, 1.0)], "b began anew, and who is new has grown by nobody knows what"
+    assert families.rates(before, now, 0) == []

@@ -17,14 +17,20 @@ _MOST = 8 << 20
 
 def samples(folder: str = FOLDER, root: str = "/", now: float = -1) -> List[Sample]:
     """All values that are young enough, and how old each collector's are. `now`: on the monotonic clock, which all processes share. [s]"""
+    return _answered(folder, root, now)[0]
+
+
+def _answered(folder: str, root: str, now: float) -> Tuple[List[Sample], List[Sample]]:
+    """The samples, and by how much counters grow in a second."""
     now = time.monotonic() if now < 0 else now
+    rates: List[Sample] = []
     found: List[Sample] = [("swarm_exporter_info", {"program": installed(root)}, 1)]
     cpu = {"server": time.process_time()}
     for name in COLLECTORS:
         label = {"collector": name}
         found.append(("swarm_exporter_collector_max_age_seconds", label, TIMES[name].most))
         try:
-            began, took, failures, used, values = _read(os.path.join(folder, f"{name}.json"))
+            began, took, failures, used, values, grew = _read(os.path.join(folder, f"{name}.json"))
         except (OSError, ValueError, KeyError, TypeError):
             found.append(("swarm_exporter_collector_fresh", label, 0))
             continue
@@ -38,17 +44,21 @@ def samples(folder: str = FOLDER, root: str = "/", now: float = -1) -> List[Samp
         ]
         cpu["sampler"] = max(used, cpu.get("sampler", 0.0))
         found += values if fresh else []
-    return found + [("swarm_exporter_cpu_seconds_total", {"process": name}, used) for name, used in cpu.items()]
+        rates += grew if fresh else []
+    cpus: List[Sample] = [("swarm_exporter_cpu_seconds_total", {"process": name}, used) for name, used in cpu.items()]
+    return found + cpus, rates
 
 
-def _read(path: str) -> Tuple[float, float, int, float, List[Sample]]:
+def _read(path: str) -> Tuple[float, float, int, float, List[Sample], List[Sample]]:
     with open(path, encoding="utf-8") as file:
         found: Dict[str, Any] = json.loads(file.read(_MOST))
-    return float(found["began"]), float(found["took"]), int(found["failures"]), float(found["cpu"]), checked(found["samples"])
+    samples, rates = checked(found["samples"]), checked(found.get("rates") or [])
+    return float(found["began"]), float(found["took"]), int(found["failures"]), float(found["cpu"]), samples, rates
 
 
 def asked(folder: str = FOLDER, root: str = "/") -> Dict[str, Any]:
-    """The same for `swarm top`, over ssh: {samples: [[name, labels, value]]}; `error` where this node measures nothing."""
+    """The same for `swarm top`, over ssh: {samples, rates: [[name, labels, value]]}; `error` where nothing is measured here."""
     if not os.path.isdir(folder):
-        return {"samples": [], "error": "no sampler runs here"}
-    return {"samples": [list(one) for one in samples(folder, root)]}
+        return {"samples": [], "rates": [], "error": "nothing is measured here: no sampler runs"}
+    found, grew = _answered(folder, root, -1)
+    return {"samples": [list(one) for one in found], "rates": [list(one) for one in grew]}

@@ -125,6 +125,18 @@ def render(samples: Iterable[Sample]) -> str:
     return "\n".join(found) + "\n" if found else ""
 
 
+def rates(before: Iterable[Sample], now: Iterable[Sample], seconds: float) -> List[Sample]:
+    """Of each counter, by how much it grew in a second between two samples. One that is new, or began anew, has none."""
+    counters = {name for name, family in FAMILIES.items() if family.kind == "counter"}
+    known = {(name, tuple(sorted(labels.items()))): value for name, labels, value in before if name in counters}
+    found: List[Sample] = []
+    for name, labels, value in now if seconds > 0 else ():
+        was = known.get((name, tuple(sorted(labels.items())))) if name in counters else None
+        if was is not None and value >= was:
+            found.append((name, labels, (value - was) / seconds))
+    return found
+
+
 def checked(found: Any) -> List[Sample]:
     """The samples of a file that the sampler wrote. ValueError for what is none."""
     if not isinstance(found, list):

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 from ..machine.run import Context, NodeError
 from . import labels as holders
 from . import of_allocations, of_directories, of_gpus, of_network, of_units
-from .families import Sample
+from .families import Sample, rates
 
 #: Where the sampler leaves its files; systemd makes it, for the sampler and the server alone.
 FOLDER = "/run/swarm-sampler"
@@ -61,15 +61,23 @@ def sample(root: str = "/", folder: str = FOLDER) -> int:
 
 
 def _keep(context: Context, name: str, collect: Collect, folder: str) -> None:
-    failures = 0
+    last = Last(0, [], 0)
     while True:
         began = time.monotonic()
-        failures += not once(context, name, collect, folder, failures)
+        last = once(context, name, collect, folder, last)
         time.sleep(max(0.5, TIMES[name].seconds - (time.monotonic() - began)))
 
 
-def once(context: Context, name: str, collect: Collect, folder: str, failures: int) -> bool:
-    """One sample into its file; False where it failed, and then the file is left as it is, to grow old."""
+class Last(NamedTuple):
+    """The sample before. `began`: on the monotonic clock [s]; `failures`: of all until now."""
+
+    began: float
+    samples: List[Sample]
+    failures: int
+
+
+def once(context: Context, name: str, collect: Collect, folder: str, last: Last) -> Last:
+    """One sample into its file. Where it fails, the file is left as it is, to grow old."""
     began = time.monotonic()
     try:
         found = collect(holders.read(context))
@@ -78,8 +86,12 @@ def once(context: Context, name: str, collect: Collect, folder: str, failures: i
     except Exception as error:  # one collector's surprise must not end it: the next sample may be well
         _say(f"{name}: {type(error).__name__}: {error}")
     else:
-        return _write(folder, name, {"began": began, "took": time.monotonic() - began, "failures": failures, "samples": found})
-    return False
+        told = {"began": began, "took": time.monotonic() - began, "failures": last.failures, "samples": found}
+        # For `swarm top`, which reads once: Prometheus makes its own of two scrapes.
+        told["rates"] = rates(last.samples, found, began - last.began)
+        if _write(folder, name, told):
+            return Last(began, found, last.failures)
+    return last._replace(failures=last.failures + 1)
 
 
 def _say(words: str) -> None:
