@@ -305,5 +305,6 @@ class Stack(Value):
 
 
 __all__ = [
-    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeCeiling", "NodeState", "Solve", "Stack", "Team", "Telemetry", "Tuning",
+    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeCeiling", "NodeState", "Solve", "Stack", "Team",
+    "Telemetry", "Tuning",
 ]  # fmt: skip
