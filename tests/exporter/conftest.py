@@ -60,7 +60,7 @@ class Measured:
         """Leave labels, as a step does."""
         path = self.root / "run/swarm-telemetry/labels.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = {"fleet": "lab", "interface": "", "instances": instances or {}, "allocations": allocations}
+        told = {"interface": "", "instances": instances or {}, "allocations": allocations}
         path.write_text(json.dumps(told))
 
     def cgroup(self, name: str, **files: str) -> Path:

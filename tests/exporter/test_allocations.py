@@ -69,7 +69,7 @@ def test_without_labels_nothing_is_measured_of_anybody(l40s: Measured) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"fleet": 1}', '{"fleet": "a", "interface": "", "instances": {}, "allocations": {"a-0": 5}}']
+    "text", ["[]", "{", '{"interface": 1}', '{"interface": "", "instances": {}, "allocations": {"a-0": 5}}']
 )
 def test_labels_that_are_torn_are_refused(l40s: Measured, text: str) -> None:
     l40s.label({})

@@ -14,7 +14,7 @@ from swarm_iac.cli.nightly.applied import surveyed
 from swarm_iac.decision import decide
 from swarm_iac.errors import StaleLock
 
-_FAMILIES = {
+FAMILIES = {
     "swarm_node_differences": "Values of the node that differ from what was applied last; absent for one that did not answer.",
     "swarm_node_unreachable": "1 if the node did not answer ssh.",
     "swarm_lock_behind": "1 if the lock is older than the stack file: what is asked for there has no placement.",
@@ -47,7 +47,7 @@ def behind(root: Path, stack: str) -> bool:
 
 
 def _lines(rows: list[Row]) -> Iterator[str]:
-    for name, text in _FAMILIES.items():
+    for name, text in FAMILIES.items():
         yield f"# HELP {name} {text}"
         yield f"# TYPE {name} gauge"
         for each, labels, value in rows:

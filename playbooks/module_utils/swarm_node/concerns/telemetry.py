@@ -20,7 +20,7 @@ from ..machine.run import Change, Context, NodeError, differences
 from . import devices, traffic
 
 GROUP = "swarm-telemetry"
-#: For the sampler: {fleet, interface, instances, allocations}; its folder lets the group's members in, and their files be the group's.
+#: For the sampler: {interface, instances, allocations}; its folder lets the group's members in, and their files be the group's.
 LABELS = "/run/swarm-telemetry/labels.json"
 SERVER = "swarm-exporter.service"
 #: Not below `swarm.slice`, where only allocations are.
@@ -232,7 +232,7 @@ def _labels(context: Context, recorded: Dict[str, Any]) -> Dict[str, Any]:
         }  # fmt: skip
     instances = {one["uuid"]: plain for plain, one in ledger.instances().items() if one.get("uuid")}
     interface = str(ledger.get("interface") or "")
-    return {"fleet": ledger.data.get("fleet", ""), "interface": interface, "instances": instances, "allocations": allocations}
+    return {"interface": interface, "instances": instances, "allocations": allocations}
 
 
 def _group(context: Context) -> int:

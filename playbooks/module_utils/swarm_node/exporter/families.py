@@ -37,7 +37,6 @@ def _own(kind: str, text: str, *labels: str) -> Family:
 
 
 FAMILIES: Mapping[str, Family] = {
-    "swarm_node_info": Family("gauge", ("fleet",), "Always 1; the fleet that this node belongs to."),
     # -- GPUs
     "swarm_gpu_info": _card("gauge", "Always 1; what the card is.", "uuid", "model", "pci"),
     "swarm_gpu_up": _card("gauge", "1 while the card answers, 0 when it has fallen off the bus or does not answer."),

@@ -25,7 +25,6 @@ class Holder(NamedTuple):
 class Labels(NamedTuple):
     """All that the file says. `interface`: the one that is shaped; `instances`: MIG instances by NVML's name, MIG-…."""
 
-    fleet: str = ""
     interface: str = ""
     instances: Dict[str, device.Device] = {}
     holders: Dict[str, Holder] = {}
@@ -40,7 +39,7 @@ def read(context: Context) -> Labels:
         found = json.loads(text)
         instances = {str(uuid): device.gpu(plain) for uuid, plain in found["instances"].items()}
         holders = {str(name): _holder(name, one) for name, one in found["allocations"].items()}
-        return Labels(str(found["fleet"]), str(found["interface"]), instances, holders)
+        return Labels(str(found["interface"]), instances, holders)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{LABELS}: {error}") from None
 
