@@ -19,14 +19,14 @@ ADA = {"workload": "train", "user": "ada", "team": "vision"}
 BO = {"workload": "chat", "user": "bo", "team": "speech"}
 
 
-def node(name: str, samples: Rows, rates: Rows = []) -> Measured:
+def node(name: str, samples: Rows, rates: Rows | None = None) -> Measured:
     def families(rows: Rows) -> Mapping[str, tuple[tuple[Mapping[str, str], float], ...]]:
         found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
         for family, labels, value in rows:
             found.setdefault(family, []).append((labels, value))
         return {family: tuple(each) for family, each in found.items()}
 
-    return Measured(name, families(samples), families(rates))
+    return Measured(name, families(samples), families(rates or []))
 
 
 def held(gpu: str, part: float, whose: dict[str, str], allocation: str) -> tuple[str, dict[str, str], float]:
