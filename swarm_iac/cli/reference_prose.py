@@ -271,8 +271,8 @@ claim over others: those who may change `limits.cluster` have to approve it, unl
 
 TELEMETRY = """\
 Each node then has an exporter for Prometheus, whose values bear the names of those who hold what is measured; `swarm top` reads
-them over ssh. `telemetry: {}` is enough for that. The port answers `scrapers` and nobody else; [telemetry](telemetry.md) says what
-is measured and what it costs.
+them over ssh. `telemetry: {}` is enough for that. The port answers `scrapers` and nobody else; [telemetry](telemetry.md) says
+what is measured and what it costs.
 
     telemetry: {scrapers: [10.0.0.5]}
 """
