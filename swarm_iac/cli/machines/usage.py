@@ -16,7 +16,7 @@ WORKLOAD_HEADS = ("workload", "user", "team", "runs", "GPUs", "busy", "CPUs", "m
 
 
 @dataclass
-class Usage:
+class InUse:
     """What one node, team or workload uses. None: nobody could tell.
 
     `gpus`: cards held, parts as much as they are; `busy`: how busy those are, from 0 to 1; `cpus`: used [CPUs]; `memory`,
@@ -51,7 +51,7 @@ class Usage:
 class NodeUsage:
     """What one node's cards and allocations use. `total`: its cards. [W], [°C], [bytes]"""
 
-    held: Usage = field(default_factory=Usage)
+    held: InUse = field(default_factory=InUse)
     total: int | None = None
     power: float | None = None
     power_limit: float | None = None
@@ -71,8 +71,8 @@ class FleetUsage:
     """All of it."""
 
     nodes: Mapping[str, NodeUsage]
-    teams: Mapping[str, Usage]
-    workloads: Mapping[str, Usage]
+    teams: Mapping[str, InUse]
+    workloads: Mapping[str, InUse]
 
     @property
     def dark(self) -> tuple[str, ...]:
@@ -87,19 +87,19 @@ class FleetUsage:
         }
 
 
-Count = Callable[[Usage], None]
+Count = Callable[[InUse], None]
 
 
 def usage(measured: Iterable[Measured]) -> FleetUsage:
     """The sums. A node that is dark adds nothing to any, and is named."""
     nodes: dict[str, NodeUsage] = {}
-    teams: dict[str, Usage] = {}
-    workloads: dict[str, Usage] = {}
+    teams: dict[str, InUse] = {}
+    workloads: dict[str, InUse] = {}
     for one in sorted(measured, key=lambda one: one.node):
         node = nodes[one.node] = _node(one)
         for labels, count in _held(one):
             team, workload = labels.get("team") or "no team", labels.get("workload") or "?"
-            sums = [node.held, teams.setdefault(team, Usage(team=team)), workloads.setdefault(workload, Usage())]
+            sums = [node.held, teams.setdefault(team, InUse(team=team)), workloads.setdefault(workload, InUse())]
             sums[2].user, sums[2].team = labels.get("user", ""), labels.get("team", "")
             for each in sums:
                 each.allocations.add(labels.get("allocation", "?"))
@@ -168,11 +168,11 @@ def _directories(one: Measured) -> Iterator[tuple[Mapping[str, str], Count]]:
             yield labels, partial(_full, value / size)
 
 
-def _add(key: str, value: float, each: Usage) -> None:
+def _add(key: str, value: float, each: InUse) -> None:
     setattr(each, key, (getattr(each, key) or 0) + value)
 
 
-def _hold(part: float, busy: float | None, each: Usage) -> None:
+def _hold(part: float, busy: float | None, each: InUse) -> None:
     """A card, or a part of one, and how busy it is. What is not known counts for nothing in the mean."""
     each.gpus += part
     if busy is not None and part > 0:
@@ -180,11 +180,11 @@ def _hold(part: float, busy: float | None, each: Usage) -> None:
         each.known += part
 
 
-def _full(ratio: float, each: Usage) -> None:
+def _full(ratio: float, each: InUse) -> None:
     each.full = max(each.full or 0, ratio)
 
 
-def _state(state: str, each: Usage) -> None:
+def _state(state: str, each: InUse) -> None:
     each.states[state] = each.states.get(state, 0) + 1
 
 
@@ -192,7 +192,7 @@ def _key(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
     return labels.get("allocation"), labels.get("directory")
 
 
-def _waits(resource: str, value: float, each: Usage) -> None:
+def _waits(resource: str, value: float, each: InUse) -> None:
     if each.waits is None or value > each.waits:
         each.waits, each.waits_for = min(value, 1.0), resource
 

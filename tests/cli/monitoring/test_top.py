@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from swarm_iac import observe
-from swarm_iac.cli.machines.usage import Usage, usage
+from swarm_iac.cli.machines.usage import InUse, usage
 from swarm_iac.observe import Measured
 from tests.cli.typed import swarm
 
@@ -77,12 +77,12 @@ def test_sums_are_by_node_team_and_workload() -> None:
     assert (train.waits, train.waits_for) == (0.4, "io"), "that some wait for memory does not hold all up"
     assert train.states == {"active": 1, "failed": 1} and train.allocations == {"train-0", "train-1", "train-2"}
     assert (train.user, train.team, train.out, train.into) == ("ada", "vision", 125_000, None)
-    assert found.workloads["chat"] == Usage(user="bo", team="speech", gpus=0.25, busy=0.4, allocations={"chat-0"}, known=0.25)
+    assert found.workloads["chat"] == InUse(user="bo", team="speech", gpus=0.25, busy=0.4, allocations={"chat-0"}, known=0.25)
 
 
 def test_a_dark_node_adds_nothing() -> None:
     found = usage([DARK])
-    assert not found.teams and found.nodes["n3"].held == Usage() and found.nodes["n3"].total is None
+    assert not found.teams and found.nodes["n3"].held == InUse() and found.nodes["n3"].total is None
 
 
 @pytest.fixture
