@@ -30,7 +30,7 @@ def leave(folder: Path, name: str = "gpus", age: float = 0, samples: Any = (ONE,
 
 def values(folder: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
-    for name, labels, value in answer.samples(str(folder)):
+    for name, labels, value in answer.Files(str(folder)).samples():
         found.setdefault(name + labels.get("collector", ""), []).append(value)
     return found
 
@@ -64,6 +64,18 @@ def test_every_collector_is_told_of(tmp_path: Path) -> None:
     shown = values(tmp_path)
     assert [shown[f"swarm_exporter_collector_fresh{name}"] for name in COLLECTORS] == [[0]] * len(COLLECTORS)
     assert set(TIMES) == set(COLLECTORS)
+
+
+def test_text_and_values_are_the_same_and_follow_the_files(tmp_path: Path) -> None:
+    files = answer.Files(str(tmp_path))
+    for value in (1.0, 2.0):
+        leave(tmp_path, samples=[[ONE[0], ONE[1], value]])
+        leave(tmp_path, "units", samples=[["swarm_allocation_restarts_total", {"allocation": "a-0"}, value]])
+        page = parse(files.page())
+        assert page.series["swarm_gpu_power_watts", frozenset({("gpu", "0")})] == value
+        assert {(name, frozenset(labels.items())) for name, labels, _ in files.samples()} == set(page.series)
+    (tmp_path / "gpus.json").unlink()
+    assert "swarm_gpu_power_watts" not in files.page(), "what was read before is not shown for ever"
 
 
 def talk(folder: Path, scrapers: list[str], say: Callable[[int], Awaitable[Any]]) -> Any:

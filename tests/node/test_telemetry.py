@@ -134,7 +134,7 @@ def test_units_have_no_right_but_to_look(machine: Path, commands: list[str]) -> 
     )
     assert not any("nvidia" in line or devices.GROUP in line for line in server)
     limits = (machine / UNITS / telemetry.SLICE).read_text().splitlines()
-    assert {"CPUQuota=20%", "MemoryMax=256M", "MemorySwapMax=0", "TasksMax=64"} <= set(limits)
+    assert {"CPUQuota=50%", "MemoryMax=256M", "MemorySwapMax=0", "TasksMax=64"} <= set(limits)
     assert not telemetry.SLICE.startswith("swarm-"), "below swarm.slice are allocations alone"
 
 

@@ -74,7 +74,7 @@ CONCERNS = (
     ),
     Concern("units", verbs={"start": 600, "stop": 180, "health": 180}, each={"unit": _UNIT}, check=shape.unit),
     # Last, for it looks at all of them, and opens the cards by the group of `devices`.
-    Concern("telemetry", verbs={"telemetry": 420}, node={"telemetry": _TELEMETRY}, check=shape.telemetry),
+    Concern("telemetry", verbs={"telemetry": 540}, node={"telemetry": _TELEMETRY}, check=shape.telemetry),
 )
 
 

@@ -34,7 +34,7 @@ _SLICE = """\
 Description=swarm: what measures this node
 
 [Slice]
-CPUQuota=20%
+CPUQuota=50%
 CPUWeight=20
 MemoryMax=256M
 MemorySwapMax=0
@@ -97,7 +97,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=notify
-TimeoutStartSec=60
+TimeoutStartSec=150
 ExecStart=%s
 PrivateDevices=yes
 ProtectProc=invisible
@@ -141,8 +141,16 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     for unit in UNITS:
         if unit in written or SLICE in written:
             context.act(["systemctl", "stop", unit], timeout=60, ok=(0, 5))
-        systemd.start(context, unit)
+        _start(context, unit)
     return changes
+
+
+def _start(context: Context, unit: str) -> None:
+    """NodeError with the last words of its journal. Longer than systemd waits: its word is what counts."""
+    try:
+        context.act(["systemctl", "start", unit], timeout=180)
+    except NodeError as error:
+        raise NodeError(f"{error}\n{systemd.journal(context, unit)}".strip()) from None
 
 
 def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
@@ -175,7 +183,7 @@ def renewed(context: Context) -> List[Change]:
     if recorded is None or context.check:
         return []
     changes = apply(context, "", {"telemetry": recorded})
-    context.act(["systemctl", "restart", *UNITS], timeout=120)
+    context.act(["systemctl", "restart", *UNITS], timeout=240)
     return changes
 
 

@@ -13,8 +13,8 @@ import os
 import socket
 from typing import Any, List, Tuple, Union
 
-from .answer import samples
-from .families import CONTENT_TYPE, render
+from .answer import Files
+from .families import CONTENT_TYPE
 from .sampler import FOLDER
 
 #: From the connection to the end of the answer, and the most that a request may be. [s], [bytes]
@@ -30,7 +30,7 @@ class Server:
 
     def __init__(self, scrapers: List[str], folder: str = FOLDER, root: str = "/") -> None:
         self.allowed: List[Network] = [ipaddress.ip_network(one, strict=False) for one in scrapers or _LOOPBACK]
-        self.folder, self.root = folder, root
+        self.files = Files(folder, root)
         self.open = 0
 
     def may(self, peer: str) -> bool:
@@ -77,7 +77,7 @@ class Server:
             return ("405 Method Not Allowed", plain, b"GET /metrics\n") if method else ("400 Bad Request", plain, b"")
         if path != "/metrics":
             return "404 Not Found", plain, b"GET /metrics\n"
-        return "200 OK", CONTENT_TYPE, render(samples(self.folder, self.root)).encode()
+        return "200 OK", CONTENT_TYPE, self.files.page().encode()
 
     async def listen(self, port: int) -> asyncio.AbstractServer:
         """Loopback alone without scrapers, else every address of this machine."""
