@@ -138,4 +138,4 @@ def test_nothing_is_left_of_it(measured: Fleet) -> None:
         )
         assert "No such" in measured.node(node, f"{left} /run/swarm-telemetry 2>&1 >/dev/null; true")
         assert measured.node(node, f"{left} /run/swarm-telemetry /run/swarm-sampler 2>/dev/null; true") == ""
-        assert measured.node(node, "getent group swarm-telemetry; true") == ""
+        assert measured.node(node, "getent group swarm-telemetry; getent passwd swarm-sampler; true") == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import json
 import os
+import pwd
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Context, "run", run)
     monkeypatch.setattr(telemetry, "_group", lambda context: os.getgid())
+    monkeypatch.setattr(telemetry, "_user", lambda context: None)
     monkeypatch.setattr(devices, "group", lambda context: os.getgid())
     return ran
 
@@ -124,11 +126,13 @@ def test_units_have_no_right_but_to_look(machine: Path, commands: list[str]) -> 
     do(machine, WANT)
     texts = {unit: (machine / UNITS / unit).read_text().splitlines() for unit in telemetry.UNITS}
     for unit, lines in texts.items():
-        assert {"CapabilityBoundingSet=", "DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict"} <= set(lines), unit
+        assert {"CapabilityBoundingSet=", "NoNewPrivileges=yes", "ProtectSystem=strict"} <= set(lines), unit
         assert not any(line.startswith(("AmbientCapabilities", "ReadWritePaths", "User=root")) for line in lines), unit
         assert f"Slice={telemetry.SLICE}" in lines and "IPAddressDeny=any" in lines
     assert "RestrictAddressFamilies=AF_UNIX AF_NETLINK" in texts[telemetry.SAMPLER], "who opens cards sees no network"
+    assert "User=swarm-sampler" in texts[telemetry.SAMPLER]
     server = texts[telemetry.SERVER]
+    assert "DynamicUser=yes" in server
     assert "PrivateDevices=yes" in server and "IPAddressAllow=10.0.0.5/32 fd00:1::/64" in server, (
         "who sees the network opens no card"
     )
@@ -204,26 +208,36 @@ def test_a_card_is_let_go_of_while_it_is_cut(machine: Path, commands: list[str])
         assert not commands, "where nothing is measured, nobody is asked to let go"
 
 
-def test_the_group_is_made_once_and_removed_where_it_was_made(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_and_group_are_made_once_and_removed_where_they_were_made(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     known: dict[str, int] = {}
 
-    def getgrnam(name: str) -> SimpleNamespace:
+    def get(name: str) -> SimpleNamespace:
         if name not in known:
             raise KeyError(name)
         return SimpleNamespace(gr_gid=known[name])
 
     def run(self: Context, argv: list[str], **_: Any) -> str:
         made.append(" ".join(argv))
-        if argv[0] == "groupadd":
+        if argv[0] in ("groupadd", "useradd"):
             known[argv[-1]] = 4711
         return ""
 
-    monkeypatch.setattr(grp, "getgrnam", getgrnam)
+    monkeypatch.setattr(grp, "getgrnam", get)
+    monkeypatch.setattr(pwd, "getpwnam", get)
     monkeypatch.setattr(Context, "run", run)
     with ledger.opened(check=False, root=str(machine)) as book:
         book.guard(**GUARD)
         context = Context(book, root="/")
-        context.check = False
-        assert telemetry._group(context) == telemetry._group(context) == 4711
-        assert made == ["groupadd --system swarm-telemetry"] and book.original("telemetry_group") == "absent"
+        for _ in range(2):
+            assert telemetry._group(context) == 4711
+            telemetry._user(context)
+        assert [line.split()[0] for line in made] == ["groupadd", "useradd"] and made[1].endswith(
+            "--gid swarm-telemetry swarm-sampler"
+        )
+        made.clear()
+        telemetry.restore(Context(book, root=str(machine)), "", {})
+        assert made == ["userdel swarm-sampler", "groupdel swarm-telemetry"] and not book.originals("telemetry_")
+        made.clear()
+        telemetry.restore(Context(book, root=str(machine)), "", {})
+        assert made == [], "what was there before us stays"

@@ -56,7 +56,7 @@ _TELEMETRY = {"port": int, "scrapers": list, "teams": dict}
 #: accounts that own what is on it. The boot unit is given back last: a machine that loses power half-way is then still put
 #: right at boot.
 CONCERNS = (
-    Concern("boot_unit", verbs={"prepare": 300}),
+    Concern("boot_unit", verbs={"prepare": 540}),
     Concern("settings", verbs={"settings": 300}, node={"settings": {"sysctl": dict}}),
     Concern("gpus", verbs={"gpus": 180}, node={"gpus": dict}, check=shape.gpu_indices),
     Concern("accounts"),

@@ -11,6 +11,7 @@ import grp
 import ipaddress
 import json
 import os
+import pwd
 import shutil
 from typing import Any, Dict, List, Optional
 
@@ -20,6 +21,9 @@ from ..machine.run import Change, Context, NodeError, differences
 from . import devices, traffic
 
 GROUP = "swarm-telemetry"
+#: Of the sampler. A name in /etc/passwd, and no account of systemd's own: where libnss-systemd is missing, the system's bus answers
+#: nobody whose name it does not find, and nothing would be known of units.
+USER = "swarm-sampler"
 #: For the sampler: {interface, instances, allocations}; its folder lets the group's members in, and their files be the group's.
 LABELS = "/run/swarm-telemetry/labels.json"
 SERVER = "swarm-exporter.service"
@@ -42,7 +46,6 @@ TasksMax=64
 """
 _CLOSED = f"""\
 Slice={SLICE}
-DynamicUser=yes
 Group={GROUP}
 UMask=0027
 Restart=always
@@ -51,6 +54,8 @@ CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=yes
+PrivateTmp=yes
+RemoveIPC=yes
 ProtectKernelTunables=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
@@ -75,6 +80,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStart={_RUN} sample
+User={USER}
 RuntimeDirectory=swarm-sampler
 RuntimeDirectoryMode=0750
 SupplementaryGroups={devices.GROUP}
@@ -99,6 +105,7 @@ StartLimitIntervalSec=0
 Type=notify
 TimeoutStartSec=150
 ExecStart=%s
+DynamicUser=yes
 PrivateDevices=yes
 ProtectProc=invisible
 MemoryDenyWriteExecute=yes
@@ -131,6 +138,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     texts = _texts(wanted)
     if not context.check:
         _group(context)
+        _user(context)
         devices.group(context)
     written = [unit for unit, text in texts.items() if context.write(f"{systemd.UNITS}/{unit}", text)]
     linked = [_enable(context, unit) for unit in UNITS]
@@ -254,6 +262,15 @@ def _group(context: Context) -> int:
         return grp.getgrnam(GROUP).gr_gid
 
 
+def _user(context: Context) -> None:
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        context.ledger.save_original("telemetry_user", "absent")
+        account = ["--system", "--no-create-home", "--home-dir", "/", "--shell", "/usr/sbin/nologin", "--gid", GROUP, USER]
+        context.act(["useradd", *account])
+
+
 def _link(unit: str) -> str:
     return f"{systemd.UNITS}/multi-user.target.wants/{unit}"
 
@@ -270,7 +287,7 @@ def _enable(context: Context, unit: str) -> bool:
 
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
-    """Both services, their files, the labels and the group are gone."""
+    """Both services, their files, the labels, the user and the group are gone."""
     there = [unit for unit in (*UNITS, SLICE) if os.path.lexists(context.path(f"{systemd.UNITS}/{unit}"))]
     folder = os.path.dirname(LABELS)
     if there:
@@ -284,7 +301,9 @@ def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     if not context.check:
         context.ledger.confirm()
         shutil.rmtree(context.path(folder), ignore_errors=True)
-        if context.ledger.has_original("telemetry_group"):
-            context.act(["groupdel", GROUP], ok=(0, 6))
-            context.ledger.forget_original("telemetry_group")
+        # The user first: nobody removes a group that is somebody's own.
+        for what, command in (("user", ["userdel", USER]), ("group", ["groupdel", GROUP])):
+            if context.ledger.has_original(f"telemetry_{what}"):
+                context.act(command, ok=(0, 6))
+                context.ledger.forget_original(f"telemetry_{what}")
     return [{"path": "telemetry", "old": recorded.get("telemetry"), "new": None}] if there else []
