@@ -143,7 +143,7 @@ def _held(one: Measured) -> Iterator[tuple[Mapping[str, str], Count]]:
     for direction, key in (("out", "out"), ("in", "into")):
         for labels, value in one.grew("swarm_allocation_network_bytes_total", direction=direction):
             yield labels, partial(_add, key, value)
-    # Of the CPU the kernel counts no time in which all tasks of a cgroup wait.
+    # All tasks of a job rarely wait for a CPU at the same time, and one that does is enough to hold it up.
     for resource, waiting in (("memory", "full"), ("io", "full"), ("cpu", "some")):
         for labels, value in one.grew("swarm_allocation_pressure_seconds_total", resource=resource, waiting=waiting):
             yield labels, partial(_waits, resource, value)
