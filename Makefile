@@ -17,6 +17,7 @@ help:
 	echo "make test       all but the long tests, on a sandbox of its own"
 	echo "make test-forge pull requests on a forge of one's own (built once, about 6 minutes) and the sandbox"
 	echo "make test-full  everything: every fault and operator's procedure end to end, and the long counts"
+	echo "make promtool   fetch promtool, which tests of metrics and alerts use where it is there"
 	echo "make wheel      build dist/*.whl"
 
 # ---- setting up -------------------------------------------------------------------------------------------------------
@@ -55,11 +56,18 @@ lint: .venv/ready
 	mypy
 	lint-imports --no-cache | tail -n 1
 
+# Prometheus's own check of rules and metrics, out of its Debian package: installed as a package it would start a server.
+promtool: .venv/bin/promtool
+.venv/bin/promtool: .venv/ready
+	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && cd "$$work"
+	apt-get -qq download prometheus 2>/dev/null || { $(SUDO) apt-get -qq update && apt-get -qq download prometheus; }
+	dpkg-deb -x prometheus_*.deb . && install -m 755 usr/bin/promtool usr/bin/prometheus $(CURDIR)/.venv/bin/
+
 check: lint
 	@eval "$$(swarm env)"
 	pytest -n logical -m 'not e2e and not slow and not engine and not forge'
 
-test: lint
+test: lint .venv/bin/promtool
 	@eval "$$(swarm env)"
 	pytest -n logical -m 'not e2e and not slow and not forge'
 	if python -m tests.forge.server; then
@@ -71,7 +79,7 @@ test-forge: .venv/ready
 	@eval "$$(swarm env)"
 	pytest -m forge
 
-test-full: .venv/ready
+test-full: .venv/bin/promtool
 	@eval "$$(swarm env)"
 	$(MAKE) lint
 	SWARM_MUTATIONS=10000 HYPOTHESIS_PROFILE=full pytest
@@ -83,4 +91,4 @@ requirements:
 wheel: .venv/ready
 	@rm -rf dist && python -m build --quiet --wheel --no-isolation && ls dist
 
-.PHONY: help setup up down lint check test test-forge test-full requirements wheel
+.PHONY: promtool help setup up down lint check test test-forge test-full requirements wheel

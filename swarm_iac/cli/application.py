@@ -8,14 +8,25 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from swarm_iac.cli.commands import answers, apply, forges, inspection, operator, pull_requests, sandbox, scheduled, stack_files
+from swarm_iac.cli.commands import (
+    answers,
+    apply,
+    forges,
+    inspection,
+    measured,
+    operator,
+    pull_requests,
+    sandbox,
+    scheduled,
+    stack_files,
+)
 
 #: Command groups, in the order of a first day. Every command is in exactly one; a test checks that.
 GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
     "Pull requests": ("pr", "rights", "drift", "snapshot"),
-    "Look at the fleet": ("status", "ps", "limits", "shares", "logs", "shell", "history", "assert"),
+    "Look at the fleet": ("status", "ps", "top", "metrics", "limits", "shares", "logs", "shell", "history", "assert"),
     "Work on nodes": ("drain", "undrain", "cordon", "uncordon", "lost", "ready"),
     "Set up": ("init", "discover", "adopt", "demo", "sandbox", "env", "toolchain", "program"),
 }
@@ -64,6 +75,6 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_whole)
-    for module in (apply, stack_files, answers, forges, pull_requests, scheduled, inspection, operator, sandbox):
+    for module in (apply, stack_files, answers, forges, pull_requests, scheduled, inspection, measured, operator, sandbox):
         module.register(app)
     return app

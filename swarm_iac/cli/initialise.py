@@ -41,23 +41,34 @@ _FORGES = {
     "gitlab": {"gitlab-ci.yaml": ".gitlab-ci.yml"},
 }
 
+#: For a Prometheus and a Grafana that watch the fleet.
+_MONITORING = {
+    "prometheus.yml": "monitoring/prometheus.yml",
+    "records.yml": "monitoring/rules/records.yml",
+    "alerts.yml": "monitoring/rules/alerts.yml",
+    "grafana.json": "monitoring/grafana/fleet.json",
+}
+
 _NEXT = "For pull requests: docs/forges.md says which account, secrets and branch protection belong to it."
 
 
-def make(folder: Path, forge: str = "") -> tuple[str, ...]:
+def make(folder: Path, forge: str = "", *, monitoring: bool = False) -> tuple[str, ...]:
     """Create the repository in `folder` and describe it; `forge`: with the files for its pull requests.
 
-    In a fleet repository only those are added. Raises SwarmError if the folder is neither empty nor one, or a file exists.
+    In a fleet repository only those are added, and with `monitoring` those for Prometheus, which a new one has anyway. Raises
+    SwarmError if the folder is neither empty nor one, or a file exists.
     """
     added = _FORGES[forge] if forge else {}
-    if forge and (folder / "Pulumi.yaml").is_file():
+    if (forge or monitoring) and (folder / "Pulumi.yaml").is_file():
+        added = {**added, **(_MONITORING if monitoring else {})}
         for target in added.values():
             if (folder / target).exists():
                 raise SwarmError(f"{folder / target} exists", hint="remove or rename it; nothing was written")
-        return (*_write(folder, added), _NEXT)
+        return (*_write(folder, added), *([_NEXT] if forge else ()))
     if folder.exists() and any(folder.iterdir()):
-        raise SwarmError(f"{folder} is not empty", hint="name a new folder, or a fleet repository with --forge")
-    _write(folder, {**_FILES, **added})
+        hint = "name a new folder, or a fleet repository with --forge or --monitoring"
+        raise SwarmError(f"{folder} is not empty", hint=hint)
+    _write(folder, {**_FILES, **_MONITORING, **added})
     (folder / "bin" / "pulumi-resource-swarm").chmod(0o755)
     (folder / "stacks").mkdir()
     (folder / "stacks" / "dev.yaml").write_text(_first_stack())

@@ -77,7 +77,7 @@ def _entries(value: Schema) -> Schema:
 
 
 def _resolved(schema: Schema, value: Schema) -> Schema:
-    shape: Schema = schema["$defs"][value["$ref"].rpartition("/")[2]]
+    shape: Schema = schema["$defs"][_reference(value)]
     return shape
 
 
@@ -147,6 +147,8 @@ def _text(part: Schema) -> str:
         return "a date, `2027-01-31`"
     if r"\.\." in pattern:
         return "a range, `2..6`"
+    if "10.0.0.5" in part.get("examples", ()):
+        return "an address or network"
     most = f" of at most {part['maxLength']:,} characters" if "maxLength" in part else ""
     return _NAMES.get(pattern) or f"text{most}"
 

@@ -269,7 +269,16 @@ of somebody else in their team, whatever the paths say. `own` includes no higher
 claim over others: those who may change `limits.cluster` have to approve it, unless a rule names `workloads.*.priority` itself.
 """
 
+TELEMETRY = """\
+Each node then has an exporter for Prometheus, whose values bear the names of those who hold what is measured; `swarm top` reads
+them over ssh. `telemetry: {}` is enough for that. The port answers `scrapers` and nobody else; [telemetry](telemetry.md) says
+what is measured and what it costs.
+
+    telemetry: {scrapers: [10.0.0.5]}
+"""
+
 SECTIONS = {
+    "telemetry": TELEMETRY,
     "rights": RIGHTS,
     "teams": TEAMS,
     "nodes": NODES,

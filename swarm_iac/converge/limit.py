@@ -14,6 +14,7 @@ _MOST: Mapping[Verb, int] = {
     Verb.SETTINGS: 600,  # memory is compacted for huge pages
     Verb.GPUS: 300,
     Verb.STORAGE: 3600,  # a file system is made
+    Verb.TELEMETRY: 600,
     Verb.SLICE: 300,
     Verb.DIRECTORIES: 1800,
     Verb.TRAFFIC: 300,

@@ -14,6 +14,7 @@ WORDS: Mapping[Verb, str] = {
     Verb.SETTINGS: "Set sysctls, huge pages and the governor",
     Verb.GPUS: "Set persistence, clock and power of GPUs through NVML",
     Verb.STORAGE: "Make the file system of a blank disk, and mount it",
+    Verb.TELEMETRY: "Set up what measures the node",
     Verb.SLICE: "Make the cgroup of an allocation, with its devices",
     Verb.DIRECTORIES: "Make scratch and cache directories with their quota",
     Verb.TRAFFIC: "Class the bandwidth of allocations",

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 #: Names reach paths, unit names and cgroups, so they are bound tightly.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=40)]
@@ -43,6 +53,27 @@ Moment = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_MOMENT.pattern}$", "examples": ["2027-01-31T08:00Z"]}),
 ]
 
+
+#: A network with fewer bits than that is almost every machine there is.
+_LEAST_BITS = 8
+
+
+def _network(text: str) -> str:
+    """An address or a network in its shortest form. Raises ValueError for what is none, or is everybody."""
+    try:
+        found = ipaddress.ip_network(text, strict=True)
+    except ValueError:
+        words = "write 10.0.0.5, 10.1.0.0/16 or fd00:1::/64, without bits of a host"
+        raise ValueError(f"{text[:60]!r} is no address or network; {words}") from None
+    if found.prefixlen < _LEAST_BITS:
+        raise ValueError(f"{text[:60]!r} is almost every machine there is; name those that are meant")
+    return str(found.network_address) if found.num_addresses == 1 else str(found)
+
+
+#: An address, or a network.
+Network = Annotated[
+    str, AfterValidator(_network), WithJsonSchema({"type": "string", "maxLength": 60, "examples": ["10.0.0.5"]})
+]
 
 #: Key → its name in former versions, under which files and states are still read.
 FORMER = {"renamed_from": "formerly", "reason": "why"}

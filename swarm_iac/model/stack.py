@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from swarm_iac.model.base import Account, Moment, Name, Value, with_former
+from swarm_iac.model.base import Account, Moment, Name, Network, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import TaintField
@@ -204,6 +204,18 @@ class Solve(Value):
     )
 
 
+class Telemetry(Value):
+    """What measures each node: an exporter for Prometheus, which `swarm top` reads as well."""
+
+    port: int = Field(default=9418, ge=1024, le=65535, description="TCP port of the exporter.")
+    scrapers: tuple[Network, ...] = Field(
+        default=(),
+        max_length=32,
+        description="Addresses or networks that may read what is measured, names of teams and users included: "
+        "`[10.0.0.5, 10.1.0.0/16]`. None: the node itself alone.",
+    )
+
+
 @lru_cache(maxsize=256)
 def _beside(shape: Hardware, pages: Bytes) -> Hardware:
     """The kernel takes huge pages from the memory, evenly from all NUMA nodes, and no cgroup gets them."""
@@ -223,6 +235,7 @@ class Stack(Value):
     nodes: dict[Name, Node] = {}
     workloads: dict[Name, Workload] = {}
     solve: Solve = Solve()
+    telemetry: Telemetry | None = Field(default=None, exclude_if=resource.missing)
 
     @model_validator(mode="after")
     def _names_agree(self) -> Stack:
@@ -292,5 +305,6 @@ class Stack(Value):
 
 
 __all__ = [
-    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeCeiling", "NodeState", "Solve", "Stack", "Team", "Tuning",
+    "Ceiling", "Guarantee", "LimitException", "Limits", "Node", "NodeCeiling", "NodeState", "Solve", "Stack", "Team",
+    "Telemetry", "Tuning",
 ]  # fmt: skip

@@ -120,6 +120,18 @@ class AllocationState(Value):
         return device.cards(self.gpus)
 
 
+class TelemetryState(Value):
+    """What measures a node, and whom it names."""
+
+    port: int
+    scrapers: tuple[str, ...] = Field(default=(), description="Addresses or networks; none: the node itself alone.")
+    teams: dict[str, str] = Field(default={}, description="The team of each user who has an allocation on the node.")
+
+
+def _unknown(value: object) -> bool:
+    return value is None
+
+
 class NodeState(Value):
     """All that is managed on one node."""
 
@@ -129,10 +141,7 @@ class NodeState(Value):
     interface_bps: int = Field(default=0, description="Its whole bandwidth. [bit/s]")
     disk: str = Field(default="", description="The disk for scratch and caches; empty: none.")
     allocations: dict[str, AllocationState] = {}
-
-
-def _unknown(value: object) -> bool:
-    return value is None
+    telemetry: TelemetryState | None = Field(default=None, exclude_if=_unknown, description="None: nothing is measured.")
 
 
 class GpuFacts(Value):

@@ -19,6 +19,7 @@ class Verb(StrEnum):
     SETTINGS = "settings"  # sysctl, huge pages, governor
     GPUS = "gpus"  # persistence, clock, power
     STORAGE = "storage"  # the disk itself: make the file system when blank, mount
+    TELEMETRY = "telemetry"  # what measures the node; before what it measures, so that names are known
     SLICE = "slice"  # cgroup, devices
     DIRECTORIES = "directories"  # scratch and cache with quota
     TRAFFIC = "traffic"  # bandwidth classes
@@ -45,6 +46,7 @@ class Step(Value):
     GPUS                          NODE/gpus[/ALLOC] {gpus: {index: …}}: only these GPUs; a null in it is restored
     STORAGE                       NODE/storage      {disk}; empty: restored
     TRAFFIC                       NODE/traffic      {interface, interface_bps}; empty: restored
+    TELEMETRY                     NODE/telemetry    {telemetry}; null: restored
     SLICE, DIRECTORIES, TRAFFIC,  NODE/VERB/ALLOC   {interface, interface_bps, disk, allocations: {ALLOC: whole state}};
     START, HEALTH                                   each verb takes its own part: slice and gpus; scratch and cache; …
     SLICE, TRAFFIC                NODE/VERB/ALLOC/give   the same, with what it keeps while others take what it gives

@@ -2,6 +2,7 @@
 
 from swarm_iac.observe.ended import Ended
 from swarm_iac.observe.history import PastRun, history
+from swarm_iac.observe.measurements import Measured, measurements
 from swarm_iac.observe.observe import observe
 
-__all__ = ["Ended", "PastRun", "history", "observe"]
+__all__ = ["Ended", "Measured", "PastRun", "history", "measurements", "observe"]

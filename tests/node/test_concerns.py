@@ -77,7 +77,7 @@ def test_what_stands_on_something_comes_after_it() -> None:
 
 
 #: The packages of the program, each above those that it may import.
-LAYERS = ("__main__", "program", "concerns", "workload", "records", "table", "shape", "device", "machine")
+LAYERS = ("__main__", "program", "exporter", "concerns", "workload", "records", "table", "shape", "device", "machine")
 
 
 @pytest.mark.parametrize("path", sorted(HOME.rglob("*.py")), ids=lambda path: str(path.relative_to(HOME)))

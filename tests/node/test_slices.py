@@ -159,7 +159,7 @@ def test_users_sessions_have_every_device_but_gpus() -> None:
 
 def test_systemctl_show_of_several_units() -> None:
     text = "Id=a.slice\nDeviceAllow=/dev/nvidia1 rw\nDeviceAllow=/dev/nvidia2 rw\n\nId=b.service\nResult=success\n"
-    assert systemd._parse(text) == {
+    assert systemd.parse(text) == {
         "a.slice": {"Id": "a.slice", "DeviceAllow": "/dev/nvidia1 rw\n/dev/nvidia2 rw"},
         "b.service": {"Id": "b.service", "Result": "success"},
     }

@@ -1,7 +1,8 @@
 """Which question is this program asked?
 
-`observe [SECONDS]`, `step` (a request as JSON on stdin), `claim` (see claim.py), `boot` or `history [LINES]`; JSON on stdout.
-`install`, for root by hand: the digest of what is installed then.
+`observe [SECONDS]`, `step` (a request as JSON on stdin), `claim` (see claim.py), `boot`, `history [LINES]` or `metrics`; JSON on
+stdout. `install`, for root by hand: the digest of what is installed then. `sample` and `serve PORT [SCRAPER …]` are what systemd
+runs where the node is measured; they do not end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any, List
+
+_USAGE = """\
+usage: observe [SECONDS] | step | claim | boot | history [LINES] | metrics | install | sample | serve PORT [SCRAPER …]"""
 
 
 def main(arguments: List[str]) -> int:
@@ -23,8 +27,16 @@ def main(arguments: List[str]) -> int:
 
         hold()
         return 0
-    if verb not in ("observe", "step", "history", "install"):
-        print("usage: observe [SECONDS] | step | claim | boot | history [LINES] | install", file=sys.stderr)
+    if verb == "sample":
+        from .exporter.sampler import sample
+
+        return sample()
+    if verb == "serve" and arguments[1:2] and arguments[1].isdigit():
+        from .exporter.server import serve
+
+        return serve(int(arguments[1]), arguments[2:])
+    if verb not in ("observe", "step", "history", "install", "metrics"):
+        print(_USAGE, file=sys.stderr)
         return 2
     json.dump(_answer(verb, arguments[1:]), sys.stdout)
     return 0
@@ -40,6 +52,10 @@ def _answer(verb: str, words: List[str]) -> Any:
         from .program.step import perform
 
         return perform(json.load(sys.stdin), apart=True)
+    if verb == "metrics":
+        from .exporter.answer import asked
+
+        return asked()
     if verb == "history":
         from .records.audit import lines
 

@@ -82,3 +82,10 @@ def unit(recorded: Dict[str, Any], at: str) -> str:
         return f"{at}unit has no user"
     texts = isinstance(env, dict) and all(isinstance(value, str) for value in env.values())
     return "" if texts else f"{at}unit.env is no mapping of texts"
+
+
+def telemetry(recorded: Dict[str, Any], at: str) -> str:
+    """Who may read what is measured, and whose team each user is in: texts."""
+    found = recorded.get("telemetry") or {}
+    named = [*(found.get("scrapers") or ()), *(found.get("teams") or {}).values()]
+    return "" if all(isinstance(one, str) for one in named) else f"{at}telemetry holds what is no text"

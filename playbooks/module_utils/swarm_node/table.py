@@ -49,12 +49,14 @@ class Concern(NamedTuple):
 _DIRECTORY = {"quota": int, "owner": str, "mode": str}
 _UNIT = {"command": str, "healthy": str, "stop_signal": str, "on_boot": str, "grace_s": int, "time_limit_s": int, "port": int}
 
+_TELEMETRY = {"port": int, "scrapers": list, "teams": dict}
+
 #: What stands on something comes after it, so a boot goes down the list. Release and restore go up: nothing may still run
 #: when its bandwidth, directories and devices go, and its slice goes after them, for it holds what runs; the disk before the
 #: accounts that own what is on it. The boot unit is given back last: a machine that loses power half-way is then still put
 #: right at boot.
 CONCERNS = (
-    Concern("boot_unit", verbs={"prepare": 300}),
+    Concern("boot_unit", verbs={"prepare": 540}),
     Concern("settings", verbs={"settings": 300}, node={"settings": {"sysctl": dict}}),
     Concern("gpus", verbs={"gpus": 180}, node={"gpus": dict}, check=shape.gpu_indices),
     Concern("accounts"),
@@ -71,6 +73,8 @@ CONCERNS = (
         each={"bandwidth": {"out_bps": int, "out_ceil_bps": int, "in_bps": int, "in_ceil_bps": int}},
     ),
     Concern("units", verbs={"start": 600, "stop": 180, "health": 180}, each={"unit": _UNIT}, check=shape.unit),
+    # Last, for it looks at all of them, and opens the cards by the group of `devices`.
+    Concern("telemetry", verbs={"telemetry": 540}, node={"telemetry": _TELEMETRY}, check=shape.telemetry),
 )
 
 

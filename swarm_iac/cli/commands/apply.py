@@ -188,16 +188,20 @@ def init(
     forge: Annotated[
         Literal["github", "gitea", "gitlab"] | None, typer.Option("--forge", help="Also write what its pull requests need.")
     ] = None,
+    monitoring: Annotated[
+        bool, typer.Option("--monitoring", help="Add monitoring/ to an existing fleet repository; a new one has it.")
+    ] = False,
 ) -> None:
     """Create a fleet repository: Pulumi.yaml, program, a first stack and limits.
 
-    With --forge in an existing fleet repository, only the files for pull requests are added.
+    With --forge in an existing fleet repository, only the files for pull requests are added; with --monitoring, those for
+    Prometheus and Grafana.
 
-    Examples: swarm init myfleet && cd myfleet && swarm plan; swarm init . --forge github
+    Examples: swarm init myfleet && cd myfleet && swarm plan; swarm init . --forge github; swarm init . --monitoring
     """
     from swarm_iac.cli.initialise import make
 
-    for line in make(folder, forge or ""):
+    for line in make(folder, forge or "", monitoring=monitoring):
         say(line)
 
 

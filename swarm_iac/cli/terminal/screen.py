@@ -24,6 +24,11 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
+def interactive() -> bool:
+    """Does a person see what is printed, as it changes?"""
+    return sys.stdout.isatty()
+
+
 def say(text: str) -> None:
     """Print progress on stderr, flushed, after earlier results: a log with both has them in order."""
     sys.stdout.flush()

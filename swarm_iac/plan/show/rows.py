@@ -10,7 +10,7 @@ from swarm_iac.model import device
 from swarm_iac.model.base import value_at
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD, Held, SettingsState
-from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed
+from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed, TelemetryState
 from swarm_iac.plan.state import format
 from swarm_iac.printable import printable_all
 from swarm_iac.units import Cpus, Seconds, Watts, span
@@ -61,7 +61,14 @@ def _node(state: NodeState) -> Properties:
         "interface": state.interface,
         "bandwidth": format.bandwidth(state.interface_bps) if state.interface_bps else None,
         "disk": state.disk,
+        "telemetry": _telemetry(state.telemetry),
     })  # fmt: skip
+
+
+def _telemetry(state: TelemetryState | None) -> str | None:
+    if state is None:
+        return None
+    return f"port {state.port}, for {', '.join(state.scrapers) or 'the node itself'}"
 
 
 def _name(key: str) -> str:

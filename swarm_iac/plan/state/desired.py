@@ -20,6 +20,7 @@ from swarm_iac.model.state import (
     Handover,
     NodeState,
     SliceState,
+    TelemetryState,
     UnitState,
 )
 from swarm_iac.model.workload import Workload
@@ -64,6 +65,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
             interface=hardware.interface,
             interface_bps=int(hardware.nic) if hardware.interface else 0,
             disk=hardware.disk,
+            telemetry=_telemetry(stack, allocations),
             allocations={
                 name: _protected(
                     _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name),
@@ -78,6 +80,15 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
         **_rack(stack, name),
     )
+
+
+def _telemetry(stack: Stack, allocations: tuple[Allocation, ...]) -> TelemetryState | None:
+    """With the teams of those alone who have something on the node: nobody else's name is left there."""
+    if stack.telemetry is None:
+        return None
+    users = {stack.workloads[one.workload].user for one in allocations}
+    teams = {user: line[0] for user in sorted(users) if (line := stack.teams_of(user))}
+    return TelemetryState(port=stack.telemetry.port, scrapers=stack.telemetry.scrapers, teams=teams)
 
 
 def _rack(stack: Stack, name: str) -> dict[str, Any]:

@@ -115,6 +115,10 @@ def _node(machine: Machine) -> Iterator[Draft]:
     if network:
         wire = {"interface": new.interface, "interface_bps": new.interface_bps}
         yield Draft(machine.name, Verb.TRAFFIC, changes=network, want=wire)
+    measured = tuple(change for change in changes if change.path.startswith("telemetry"))
+    if measured:
+        telemetry = new.telemetry and new.telemetry.model_dump(mode="json")
+        yield Draft(machine.name, Verb.TELEMETRY, changes=measured, want={"telemetry": telemetry})
 
 
 def _gpus(machine: Machine) -> Iterator[Draft]:

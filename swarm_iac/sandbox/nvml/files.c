@@ -36,6 +36,8 @@ static FILE *open_in(const char *where, const char *name) {
   return fopen(path, "re");
 }
 
+FILE *run_file(const char *name) { return open_in(run_folder(), name); }
+
 static const Model *model_of(const char *key) {
   for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
     if (!strcmp(MODELS[i].key, key)) return &MODELS[i];
@@ -192,7 +194,9 @@ Return mig_change(const Gpu *gpu, void (*change)(Mig *, const void *), const voi
 
 static int is_for(const char *which, const Gpu *gpu) { return !strcmp(which, "*") || (unsigned)atoi(which) == gpu->index; }
 
-Return fault_of(const char *function, const Gpu *gpu) {
+enum { HANGS = -1 };
+
+static Return fault_now(const char *function, const Gpu *gpu) {
   char line[256], which[16], name[96];
   Return result = OK;
   int code;
@@ -202,8 +206,15 @@ Return fault_of(const char *function, const Gpu *gpu) {
     if (sscanf(line, "lost %15s", which) == 1 && is_for(which, gpu)) result = GPU_IS_LOST;
     else if (sscanf(line, "error %95s %15s %d", name, which, &code) == 3 && !strcmp(name, function) && is_for(which, gpu))
       result = code;
+    else if (sscanf(line, "hang %95s %15s", name, which) == 2 && !strcmp(name, function) && is_for(which, gpu)) result = HANGS;
   }
   fclose(file);
+  return result;
+}
+
+Return fault_of(const char *function, const Gpu *gpu) {
+  Return result;
+  while ((result = fault_now(function, gpu)) == HANGS) usleep(20000);
   return result;
 }
 

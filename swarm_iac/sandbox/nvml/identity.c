@@ -62,6 +62,10 @@ static unsigned long long used_by_all(Device device) {
 typedef struct { unsigned long long total, free, used; } Memory;
 Return nvmlDeviceGetMemoryInfo(Device device, Memory *memory) {
   ENTER(device, memory);
+  if (is_mig_device(device)) {
+    *memory = (Memory){.total = mig_memory_mib(device) * MIB, .free = mig_memory_mib(device) * MIB};
+    return OK;
+  }
   memory->total = device->model->memory_mib * MIB;
   memory->used = used_by_all(device) + device->model->reserved_mib * MIB;
   memory->free = memory->total - memory->used;

@@ -272,3 +272,8 @@ Return nvmlDeviceGetComputeInstanceId(Device device, unsigned *id) {
   *id = 0;
   return OK;
 }
+unsigned long long mig_memory_mib(Device device) {
+  Mig mig = mig_of(device);
+  const Profile *profile = of_id(mig.at[device->mig].profile);
+  return profile ? profile->memory_mib : 0;
+}

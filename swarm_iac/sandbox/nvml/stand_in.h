@@ -9,6 +9,8 @@
  *   RUN/mig        cards that are cut, gone at a reboot as well:  mode INDEX  |  at INDEX INSTANCE PROFILE START COMPUTE
  *   RUN/processes  who computes:  INDEX PID USED_MIB
  *   RUN/faults     what is broken:  lost INDEX  |  error FUNCTION INDEX CODE  |  unlinked INDEX       (INDEX '*': every GPU)
+ *                  hang FUNCTION INDEX: the call returns when the line is gone, as one in a driver that hangs
+ *   RUN/xid        Xid errors, one a line as they come:  INDEX NUMBER
  * ETC is /etc/swarm-nvml and RUN is /run/swarm-nvml, or $SWARM_NVML_ETC and $SWARM_NVML_RUN.
  * Whoever may write RUN may set; on a node that is root alone. Values and layouts follow nvml.h of the vendor. */
 #ifndef STAND_IN_H
@@ -54,6 +56,8 @@ typedef struct {
 } PciInfo;
 
 /* files.c */
+#include <stdio.h>
+FILE *run_file(const char *name);
 Return inventory_load(void);
 void inventory_drop(void);
 unsigned gpu_count(void);
@@ -70,6 +74,7 @@ unsigned processes_of(const Gpu *gpu, Process *found, unsigned room);
 
 /* mig.c */
 int is_mig_device(Device device);
+unsigned long long mig_memory_mib(Device device);
 
 /* handles.c */
 Return enter(const char *function, Device device);

@@ -12,7 +12,7 @@ from swarm_iac.model.base import Moment, Name, Value, with_former
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.settings import Tuning
-from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team
+from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team, Telemetry
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.reading.rights import Rights
 from swarm_iac.units import Price
@@ -63,6 +63,9 @@ class StackFile(Value):
     )
     workloads: dict[Name, Workload] = Field(default={}, description="What is to run, by name.")
     solve: Solve = Field(default=Solve(), description="Budgets of one change.")
+    telemetry: Telemetry | None = Field(
+        default=None, description="Measure the nodes between two runs; omitted: nothing is measured. See docs/telemetry.md."
+    )
     rights: Rights = Field(
         default=Rights(), description="Who may change what by a pull request; read from its base. See docs/pull-requests.md."
     )

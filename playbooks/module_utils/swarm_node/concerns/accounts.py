@@ -31,6 +31,7 @@ PRIVILEGED = {
     "adm": "it reads the logs of all users",
     "systemd-journal": "it reads the journals of all users",
     "swarm-gpu": "it opens GPUs outside the slices",
+    "swarm-telemetry": "it reads who holds what on the node",
 }
 #: Where /etc/login.defs does not say it.
 _FIRST_UID = 1000

@@ -72,7 +72,7 @@ def protect(context: Context) -> List[Change]:
     if not cards:
         return []
     changes: List[Change] = []
-    gid = _group(context)
+    gid = group(context)
     for path in cards:
         found = os.stat(context.path(path))
         if (found.st_gid, stat.S_IMODE(found.st_mode)) != (gid, 0o660):
@@ -121,7 +121,8 @@ def _capabilities(context: Context) -> List[str]:
     ]
 
 
-def _group(context: Context) -> int:
+def group(context: Context) -> int:
+    """Number of the group that may open the cards, made where it is missing."""
     try:
         return grp.getgrnam(GROUP).gr_gid
     except KeyError:

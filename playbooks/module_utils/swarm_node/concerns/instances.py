@@ -14,6 +14,7 @@ import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import device
+from ..machine import nvml_users
 from ..machine.run import Change, Context, NodeError
 from . import gpus
 
@@ -211,7 +212,8 @@ def _set_mode(context: Context, card: gpus.Card, *, on: bool) -> None:
     """NodeError where the card does not take it at once: some have to be reset for it, and any must be idle."""
     if on:
         context.ledger.save_original(key(card), 0)
-    status = card.nvml.nvmlDeviceSetMigMode(card.handle, int(on))
+    with nvml_users.released(context):
+        status = card.nvml.nvmlDeviceSetMigMode(card.handle, int(on))
     if status or _cut(card) != on:
         what = "on" if on else "off"
         raise NodeError(f"{card.name}: MIG mode {what} waits for a reset of the card (NVML status {status}); reboot the node")

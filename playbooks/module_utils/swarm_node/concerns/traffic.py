@@ -182,6 +182,12 @@ def rules(listing: str) -> Dict[str, Dict[str, Any]]:
     return found
 
 
+def numbers(context: Context) -> Dict[str, int]:
+    """The class of each recorded allocation that has one."""
+    bound = rules(_listing(context))
+    return {name: bound[unit(name)]["number"] for name in context.ledger.get("allocations") or {} if unit(name) in bound}
+
+
 def _listing(context: Context) -> str:
     return context.run(["nft", "list", "table", "inet", TABLE], ok=(0, 1))
 

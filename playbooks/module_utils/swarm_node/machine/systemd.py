@@ -77,19 +77,19 @@ def words(argv: Iterable[str]) -> str:
 def show(context: Context, unit: str) -> Dict[str, str]:
     """Properties of a unit as systemd has them now. In a context that only reads, our units are asked for at once."""
     if not context.check:
-        return _parse(context.run(["systemctl", "show", unit, "-p", ",".join(("Id", *_SHOWN))])).get(unit, {})
+        return parse(context.run(["systemctl", "show", unit, "-p", ",".join(("Id", *_SHOWN))])).get(unit, {})
     cache: Dict[str, Dict[str, str]] = context.__dict__.setdefault("units_shown", {})
     if not cache:
         ours = sorted(context.ledger.get("allocations") or {})
         stems = ["swarm-" + name.replace("-", "_") for name in ours]
         names = [stem + kind for stem in stems for kind in (".slice", ".service")] or [unit]
-        cache.update(_parse(context.run(["systemctl", "show", *names, "-p", ",".join(("Id", *_SHOWN))])))
+        cache.update(parse(context.run(["systemctl", "show", *names, "-p", ",".join(("Id", *_SHOWN))])))
     if unit not in cache:
-        cache.update(_parse(context.run(["systemctl", "show", unit, "-p", ",".join(("Id", *_SHOWN))])))
+        cache.update(parse(context.run(["systemctl", "show", unit, "-p", ",".join(("Id", *_SHOWN))])))
     return cache.get(unit, {})
 
 
-def _parse(text: str) -> Dict[str, Dict[str, str]]:
+def parse(text: str) -> Dict[str, Dict[str, str]]:
     """Blocks of KEY=VALUE, parted by empty lines; a key may come more than once, then its values stand on lines."""
     found: Dict[str, Dict[str, str]] = {}
     for block in text.split("\n\n"):

@@ -119,6 +119,8 @@ def _foreign(context: Context) -> List[str]:
     ours = {unit_name(name) for name in context.ledger.get("allocations") or {}} | {"swarm-boot", "swarm"}
     if not context.ledger.head():
         ours.discard("swarm-boot")
+    if context.ledger.get("telemetry") is not None:
+        ours |= {"swarm-sampler", "swarm-exporter"}
     found = set()
     for home in ("/etc/systemd/system", "/sys/fs/cgroup/swarm.slice"):
         for name in context.names(home):

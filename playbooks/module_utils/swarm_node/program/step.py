@@ -103,6 +103,14 @@ def _result(one: Dict[str, Any], **values: Any) -> Dict[str, Any]:
     return dict({"id": one["id"], "changed": False, "ok": True, "skipped": False, "message": "", "changes": []}, **values)
 
 
+def _published(context: Context) -> None:
+    """What is measured here bears the names of what is recorded now, whether the step failed or not."""
+    if context.ledger.get("telemetry") is not None:
+        from ..concerns.telemetry import published
+
+        published(context)
+
+
 @contextlib.contextmanager
 def _remembered(context: Context, verb: str, one: Dict[str, Any]) -> Iterator[None]:
     """What a roll-out failed with here stays in the ledger until it succeeds: nobody shall repeat it unawares.
@@ -152,7 +160,10 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
             context = Context(book, check=check, root=root)
             want = dict(one.get("want") or {}, waited=one.get("waited") or 0)
             with _remembered(context, request["verb"], one):
-                changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", want)
+                try:
+                    changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", want)
+                finally:
+                    _published(context)
         result = _result(one, changed=bool(changes), changes=changes)
     except Pending as error:
         result = _result(one, ok=False, pending=True, message=str(error))

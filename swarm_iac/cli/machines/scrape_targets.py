@@ -1,0 +1,50 @@
+"""Where does Prometheus find the exporters of a stack? A file of its file-based service discovery."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from swarm_iac.errors import SwarmError
+from swarm_iac.model.stack import Stack
+from swarm_iac.reach.address import parse
+
+#: In a fleet repository; monitoring/prometheus.yml reads every file there.
+FOLDER = Path("monitoring") / "targets"
+HINT = "add `telemetry: {scrapers: [ADDRESS OF PROMETHEUS]}` to the stack file; see docs/telemetry.md"
+
+
+def targets(stack: Stack, name: str) -> list[dict[str, Any]]:
+    """One entry for each node that is not lost. Raises SwarmError where nothing is measured.
+
+    `instance` is the node's name, so that series keep their name when an address changes.
+    """
+    if stack.telemetry is None:
+        raise SwarmError(f"nothing is measured in {name}", hint=HINT)
+    found = []
+    for node, one in sorted(stack.nodes.items()):
+        if one.state == "lost":
+            continue
+        where = parse(one.ssh)
+        host = "localhost" if where.local else f"[{where.host}]" if ":" in where.host else where.host
+        labels = {
+            "instance": node,
+            "fleet": stack.fleet,
+            "stack": name,
+            "hardware": one.hardware,
+            "rack": one.rack,
+            "site": one.site,
+        }
+        found.append(
+            {
+                "targets": [f"{host}:{stack.telemetry.port}"],
+                "labels": {key: value for key, value in labels.items() if value is not None},
+            }
+        )
+    return found
+
+
+def text(found: list[dict[str, Any]]) -> str:
+    """The file's text."""
+    return json.dumps(found, indent=2) + "\n"
