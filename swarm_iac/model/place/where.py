@@ -13,15 +13,19 @@ from swarm_iac.model.base import Name, Value
 from swarm_iac.model.place.groups import (
     APART,
     AWAY_FROM,
+    BALANCE,
     PER_NODE,
     PER_RACK,
     PER_SITE,
     SPREAD,
     WITHIN,
+    Balance,
     Group,
     GroupRule,
     Level,
+    OrLevel,
     read_away_from,
+    read_balance,
     together,
 )
 from swarm_iac.model.place.taints import ANY, Taint, Tolerated
@@ -63,6 +67,11 @@ class Where(Value):
     per_site: Annotated[int | None, PER_SITE] = Field(
         default=None, ge=1, le=100_000, description="At most so many replicas in one site."
     )
+    balance: Annotated[Balance | None, BeforeValidator(read_balance), OrLevel(), BALANCE] = Field(
+        default=None,
+        description="No rack (or site) has more than one replica more than another one where a replica may be: `rack`, or "
+        "`{over: rack, skew: 2}` for two more. What runs stays.",
+    )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
         description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
@@ -95,6 +104,11 @@ class Where(Value):
     def together(self) -> Level | None:
         """Have all replicas to be in one group of nodes, and in one of which kind?"""
         return together(self.groups)
+
+    @property
+    def even(self) -> Group | None:
+        """Has no group of nodes many more replicas than another one, and what are groups?"""
+        return Group(BALANCE, self.balance) if self.balance else None
 
     @property
     def each_node(self) -> tuple[Hashable, ...]:

@@ -16,7 +16,7 @@ from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import Overqualification
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import hindering, suits
@@ -48,7 +48,7 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
             host
             for host in snapshot.nodes.values()
             if not out[host.name] and host is not was and not capacity.partial(host.name) and not capacity.cuts.get(host.name)
-            if overqualification.of(request, host) <= cost
+            if overqualification.of(request, host) <= cost and _as_even(request, was, host)
             if capacity.most(request, host) > 0 and _home(snapshot, request, host, stand[host.name]) is not None
         ]  # fmt: skip
         to = min(targets, key=lambda b: (not capacity.load[b.name], capacity.free[b.name][GPUS], b.name), default=was)
@@ -61,6 +61,11 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
     found = assemble(snapshot, classified, +other)
     better = len(needless(snapshot, classified, found)) < len(before)
     return whole(snapshot, classified, +other, found) if better else (counts, ones)
+
+
+def _as_even(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
+    """Does it stay in its rack, or site, where it counts by these?"""
+    return request.even is None or group_of(was, request.even.level) == group_of(host, request.even.level)
 
 
 def needless(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:

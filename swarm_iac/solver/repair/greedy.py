@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from swarm_iac.solver.balance.turns import fill_evenly
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
@@ -326,16 +327,9 @@ def _fill(
     picked: Pairs = Counter()
     left = task.free[request.name]
     at_home = True
-    for keep, host in _ordered(task, slots, request, nodes, overqualification):
-        if at_home and not keep:
-            at_home = False
-            stayable = sum(count for (name, _), count in task.stay.items() if name == request.name) if task.stay else 0
-            stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
-            if budget is not None and not request.gang and stayable - stayed > budget:
-                left = min(left, budget - (picked.total() - stayed))  # each of them would be a move
-        if left <= 0 or slots.capacity.by_ceiling(request) <= 0:
-            break
-        fit = min(slots.capacity.most(request, host), left)
+
+    def put(host: NodeCapacity, most: int, *, keep: bool = False) -> int:
+        fit = min(slots.capacity.most(request, host), most) if slots.capacity.by_ceiling(request) > 0 else 0
         if keep or not open_to(request, host):
             fit = min(fit, task.home(request.name, host.name) - picked[request.name, host.name])
         own = task.own_cards(request.name, host.name)
@@ -349,8 +343,32 @@ def _fill(
             slots.take(request, host, fit)
         if fit > 0:
             picked[request.name, host.name] += fit
-            left -= fit
-    return picked
+        return max(0, fit)
+
+    def take_back(host: NodeCapacity) -> bool:
+        if picked[request.name, host.name] > 0:
+            slots.take(request, host, -1)
+            picked[request.name, host.name] -= 1
+            return True
+        return False
+
+    ordered = _ordered(task, slots, request, nodes, overqualification)
+    for keep, host in ordered:
+        if at_home and not keep:
+            at_home = False
+            stayable = sum(count for (name, _), count in task.stay.items() if name == request.name) if task.stay else 0
+            stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
+            if budget is not None and not request.gang and stayable - stayed > budget:
+                left = min(left, budget - (picked.total() - stayed))  # each of them would be a move
+            if request.even:
+                hosts, fit = [host, *(host for _, host in ordered)], np.minimum(nodes.caps, slots.caps(request))
+                caps = {slots.nodes[row].name: int(fit[row]) for row in nodes.rows}
+                fill_evenly(slots, request, hosts, caps, left, put, take_back)
+                break
+        if left <= 0 or slots.capacity.by_ceiling(request) <= 0:
+            break
+        left -= put(host, left, keep=keep)
+    return +picked
 
 
 def _ordered(

@@ -94,16 +94,24 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
             if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
                 yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
-        for group in one.place.groups:
-            if group.level == "site" and not any(node.site for node in stack.nodes.values()):
-                words = f"{group} counts each rack as a site: no node names its site"
-                yield f"{path}.place.{group.of.key}", words, "give the nodes a `site`"
-            most = (group.each or 0) * _places(stack, group.level, one)
-            if 0 < most < one.members:
-                apart = f"on different {group.level}s, and {most} can take them"
-                several = f"with at most {group.each} on one {group.level}, and {most} fit"
-                words = f"{one.members} replicas {apart if group.each == 1 else several}: the rest is always pending"
-                yield f"{path}.place.{group.of.key}", words, f"ask for {most}, or leave `{group.of.key}` out"
+        yield from _grouped(stack, path, one)
+
+
+def _grouped(stack: Stack, path: str, one: Workload) -> Iterator[tuple[str, str, str]]:
+    """What is said of racks or sites, and means little where there are too few."""
+    for group in one.place.groups:
+        if group.level == "site" and not any(node.site for node in stack.nodes.values()):
+            words = f"{group} counts each rack as a site: no node names its site"
+            yield f"{path}.place.{group.of.key}", words, "give the nodes a `site`"
+        if group.of.even and len({stack.group_of(name, group.level) for name in stack.nodes}) < 2:
+            words = f"{group} compares nothing: all nodes are in one {group.level}"
+            yield f"{path}.place.{group.of.key}", words, "leave `balance` out"
+        most = (group.each or 0) * _places(stack, group.level, one)
+        if 0 < most < one.members:
+            apart = f"on different {group.level}s, and {most} can take them"
+            several = f"with at most {group.each} on one {group.level}, and {most} fit"
+            words = f"{one.members} replicas {apart if group.each == 1 else several}: the rest is always pending"
+            yield f"{path}.place.{group.of.key}", words, f"ask for {most}, or leave `{group.of.key}` out"
 
 
 def _tolerations(stack: Stack) -> Iterator[tuple[str, str, str]]:
