@@ -325,7 +325,7 @@ def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[s
             groups[place(stack, node, workload.place.within) if workload.place.within else ""].append(node)
     for group in groups.values():
         put: list[Allocation] = []
-        for node in group:
+        for node in group * (len(missing) if workload.place.balance else 1):  # each rack takes one more after the others
             while len(put) < len(missing) and free.below_ceilings(workload):
                 one = free.put(name, missing[len(put)], node)
                 if one is None:
