@@ -344,8 +344,12 @@ def test_some_drawn_fleets_have_links_and_who_requires_them() -> None:
 def test_some_drawn_fleets_compare_racks_and_older_seeds_stay_as_they_were() -> None:
     stacks = [more(filled(seed, 12), seed).stack() for seed in range(BALANCED, BALANCED + 12)]
     found = [one.place.balance for stack in stacks for one in stack.workloads.values() if one.place.balance]
+    assert {one.place.near for stack in stacks for one in stack.workloads.values()} == {"rack", "site", None}
     assert {one.over for one in found} == {"rack", "site"} and {one.skew > 1 for one in found} == {True, False}
-    assert all("balance" not in text_of(more(filled(seed, 6), seed).data) for seed in (0, FIRST, LINKED, BALANCED - 1))
+    assert all(
+        not {"balance", "near"} & {*text_of(more(filled(seed, 6), seed).data).split()}
+        for seed in (0, FIRST, LINKED, BALANCED - 1)
+    )
 
 
 def test_a_rack_that_is_too_far_ahead_is_seen() -> None:

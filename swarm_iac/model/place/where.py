@@ -72,6 +72,11 @@ class Where(Value):
         description="No rack (or site) has more than one replica more than another one where a replica may be: `rack`, or "
         "`{over: rack, skew: 2}` for two more. What runs stays.",
     )
+    near: Literal["rack", "site"] | None = Field(
+        default=None,
+        description="New replicas come to as few racks (or sites) as possible. A wish: nothing is pending, moved or stopped "
+        "for it, unlike `within`.",
+    )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
         description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
@@ -129,8 +134,12 @@ class Where(Value):
         return all(labels.get(label) == value for label, value in self.select.items())
 
 
+#: Keys that are no rules but goals.
+WISHES = ("near",)
 #: Of each key of `place` that has one, in their order.
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
 )
-_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", "links", *(rule.key for rule in GROUP_RULES)})
+_EACH_NODE = tuple(
+    key for key in Where.model_fields if key not in {"numa", "links", *WISHES, *(rule.key for rule in GROUP_RULES)}
+)

@@ -9,10 +9,10 @@ from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 
 
-def more_skew(request: WorkloadRequest, offer: Callable[[object, int], Relaxation]) -> Iterator[Relaxation]:
+def more_skew(key: str, request: WorkloadRequest, offer: Callable[[object, int], Relaxation]) -> Iterator[Relaxation]:
     """`place.balance` with the smallest skew that would do, if any does; `offer`: an edit of it that is changed so much."""
     balance = request.place.balance
-    if balance is None:
+    if balance is None or key != "balance":
         return
 
     def skewed(skew: int) -> Relaxation:

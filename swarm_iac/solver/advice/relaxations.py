@@ -197,8 +197,7 @@ class Relaxations:
             yield self._request(f"place.{key}.{entry}", None, 700)
         if not isinstance(value, dict) or len(value) > 1:
             yield self._request(f"place.{key}", None, 900 if isinstance(value, dict) else 600)
-        if key == "balance":
-            yield from more_skew(self.request, lambda value, change: self._request("place.balance", value, change))
+        yield from more_skew(key, self.request, lambda value, change: self._request(f"place.{key}", value, change))
 
     @staticmethod
     def _any_model(workload: Workload) -> Each:

@@ -1,4 +1,4 @@
-"""Which racks, or sites, get the next replicas of a workload with `balance`? For a pass that places one workload after the other.
+"""Which racks, or sites, get the next replicas of a workload with `balance`, in a pass over one workload after the other?
 
 First from the emptiest on, as far as the emptiest one that is full allows. What is too much after that is taken back, since
 the budget of a rack or the limit of a user may have left a group less than its nodes have. Then by single steps.

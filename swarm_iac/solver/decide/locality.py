@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.hardware import numa_part
+from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.placement import Allocation, Goal, Placement
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
@@ -65,7 +66,8 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
 
 def _as_even(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
     """Does it stay in its rack, or site, where it counts by these?"""
-    return request.even is None or group_of(was, request.even.level) == group_of(host, request.even.level)
+    levels = {request.even.level if request.even else "node", request.near or "node"} - {"node"}
+    return all(group_of(was, level) == group_of(host, level) for level in LEVELS if level in levels)
 
 
 def needless(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from swarm_iac.solver.balance.nearest import by_nearness
 from swarm_iac.solver.balance.turns import fill_evenly
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
@@ -284,6 +285,7 @@ class _Nodes:
     homes: list[NodeCapacity]
     rows: Ints
     caps: Ints
+    rank: Ints | None = None  # of all nodes: those with less come first
 
 
 def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]) -> list[_Nodes]:
@@ -298,8 +300,12 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
     rows = np.flatnonzero(caps)
     if task.pairs is not None:
         rows = np.array([row for row in rows if _asked(task, request, slots.nodes[row].name)], dtype=np.int64)
-    if request.together is None:
+    if request.together is None and not request.near:
         return [_Nodes(at_home, rows, caps)]
+    if request.together is None:
+        nearest = by_nearness(slots, request, rows, caps, task.free[request.name])
+        alone = [_Nodes([], ones, caps) for ones in nearest.alone if not at_home]
+        return [*alone, _Nodes(at_home, rows, caps, nearest.rank)]
     groups = slots.groups(request.together)
     fits = np.bincount(groups[rows], weights=caps[rows].astype(np.float64), minlength=int(groups.max(initial=-1)) + 1)
     stood: Counter[int] = Counter()
@@ -388,5 +394,6 @@ def _ordered(
     if len(rows):
         cost = overqualification.all(request, slots.nodes, slots.kind)[rows]
         others = overqualification.reserved(request, slots.nodes, slots.kind)[rows]
-        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost))
+        first = cost if nodes.rank is None else nodes.rank[rows]
+        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, first))
         yield from ((False, slots.nodes[row]) for row in rows[order])

@@ -131,6 +131,11 @@ class WorkloadRequest:
         return next((group for group in self.groups if group.of.even), None) if self.groups else None
 
     @property
+    def near(self) -> Level | None:
+        """Of which groups are its replicas to be in few?"""
+        return self.place.near if self.members > 1 else None
+
+    @property
     def by_rack(self) -> bool:
         """Does any rule bound how many replicas a rack or a site has by itself?"""
         return any(group.each is not None and group.level != "node" for group in self.groups)
@@ -314,6 +319,11 @@ class Snapshot:
     def evened(self) -> tuple[str, ...]:
         """The workloads with `balance`."""
         return tuple(name for name, request in self.requests.items() if request.even)
+
+    @functools.cached_property
+    def nearby(self) -> tuple[str, ...]:
+        """The workloads with `near`."""
+        return tuple(name for name, request in self.requests.items() if request.near)
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:

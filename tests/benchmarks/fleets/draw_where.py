@@ -54,6 +54,9 @@ def _even(rng: random.Random, data: Data, seed: int) -> None:
     if seed >= BALANCED and chance(rng, EVEN):
         for one in _some(rng, data, 0.5):
             _balanced(rng, data, one)
+    if seed >= BALANCED and chance(rng, EVEN):
+        for one in _some(rng, data, 0.3):
+            one["place"] = one.get("place", {}) | {"near": rng.choice(["rack", "rack", "site"])}
 
 
 def _balanced(rng: random.Random, data: Data, one: Data) -> str:
@@ -103,8 +106,18 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
     if any("links" in shape for shape in drawn.data["hardware"].values()):
         edits |= {_relinked: 1, **({_bound: 2} if drawn.data["workloads"] else {})}
     if seed >= BALANCED and drawn.data["workloads"]:
-        edits[_rebalanced] = 2
+        edits |= {_rebalanced: 2, _near: 1}
     return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
+
+
+def _near(rng: random.Random, drawn: Drawn) -> str:
+    """A workload is to be in few racks, or no longer."""
+    name = rng.choice(list(drawn.data["workloads"]))
+    one = drawn.data["workloads"][name]
+    if one.get("place", {}).pop("near", None):
+        return f"{name}: not near"
+    one["place"] = one.get("place", {}) | {"near": rng.choice(["rack", "site"])}
+    return f"{name}: near {one['place']['near']}"
 
 
 def _rebalanced(rng: random.Random, drawn: Drawn) -> str:
