@@ -197,6 +197,10 @@ first; `site` means sites. It is a wish, the soft counterpart of `within`: nothi
 decides only among placements that place, keep and move the same. The proof shows `near`, the racks beyond the first one that
 each workload uses, and how few there could be. `swarm rebalance` does move for it.
 
+**Prefer**: `place: {prefer: {disk: fast}}` is the soft counterpart of `select`: new replicas come to nodes with these labels
+where that costs nothing that comes first. Each label counts one for each replica whose node lacks it; the proof shows the sum
+as `preferred`. `near` comes before it.
+
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
 Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the
 kernel while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself);

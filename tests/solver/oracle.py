@@ -69,8 +69,11 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
     near = -sum(max(0, len({_where(snapshot, b, w.place.near) for (n, b), c in counts.items() if n == name and c}) - 1)
                 for name, w in snapshot.stack.workloads.items() if w.place.near)  # fmt: skip
+    wish = {name: w.place.prefer for name, w in snapshot.stack.workloads.items()}
+    labels = {name: dict(node.labels) | {"rack": node.rack, "site": node.site} for name, node in snapshot.stack.nodes.items()}
+    lacks = -sum(c for (n, b), c in counts.items() for key, value in wish[n].items() if labels[b].get(key) != value)
     nodes = -len({b for (_, b), c in counts.items() if c})
-    return (*values, kept, -moves, -(softs.total() - eased), near, -waste, nodes), moves
+    return (*values, kept, -moves, -(softs.total() - eased), near, lacks, -waste, nodes), moves
 
 
 def _where(snapshot: Snapshot, node: str, kind: str) -> str:

@@ -12,14 +12,19 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
-from swarm_iac.model.placement import Placement
+from swarm_iac.limits.came import came
+from swarm_iac.model.device import whole_gpus
+from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.balance.even import even, uneven
 from swarm_iac.solver.decide.evening import without_surplus
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.counting import EVERY, Tally, possible, reach
+from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.tasks import classify, repair_task
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill, still
 from tests.solver.test_rules import RULES, fleet_of
@@ -168,6 +173,18 @@ def test_the_rule_moves_and_stops_nobody_when_it_is_written(answer: Any) -> None
         assert judge(stack, found.placement, **still(found.placement, last)) == ()
 
 
+@pytest.mark.parametrize("answer", [solve, as_large], ids=["exact", "large"])
+def test_what_runs_unevenly_is_in_nobodys_way(answer: Any) -> None:
+    """Three run in r0 and none in r1, where one GPU is held; it moves, so that a job finds four."""
+    three = {"replicas": 3, "each": {"gpus": 1}, "place": {"select": {"rack": "r0"}}}
+    one = {"each": {"gpus": 1}, "place": {"select": {"rack": "r1"}}}
+    last = solve(fleet({"w": three, "u": one}, racks=2, each=1)).placement
+    stack = fleet({"w": of(3), "u": {"each": {"gpus": 1}}, "v": {"each": {"gpus": 4}}}, racks=2, each=1)
+    found = answer(stack, last)
+    assert found.placement.unplaced == () and [move.name for move in found.moves] == ["u-0"]
+    assert found.proof.optimal and judge(stack, found.placement, **still(found.placement, last)) == ()
+
+
 def test_what_runs_unevenly_is_no_reason_to_move_in_a_rebalance_either() -> None:
     plain = {"w": {"replicas": 6, "each": {"gpus": 1}, "place": {"select": {"rack": "r0"}}}}
     last = solve(fleet(plain)).placement
@@ -305,6 +322,54 @@ def test_what_is_even_stays_so_through_any_edits(answer: Any) -> None:
             a.name: a.node for a in found.placement.going()
         }.items()
         last = found.placement
+
+
+def test_a_pass_takes_back_what_a_rack_leaves_no_budget_for() -> None:
+    """The machines of r0 have room for eight, and its uplink for one."""
+    nodes = {f"r{r}-{i}": {"hardware": "h", "rack": f"r{r}"} for r in range(3) for i in range(2)}
+    stack = stack_of(
+        nodes,
+        {"w": of(24, network={"egress": "1 Gbit/s"})},
+        hardware={"h": SHAPE | {"nic": "100 Gbit/s"}},
+        racks={"r0": {"uplink": "1 Gbit/s"}, "r1": {}, "r2": {}},
+    )
+    snapshot = snapshot_of(stack, Placement())
+    counts = greedy(repair_task(snapshot, classify(snapshot)))
+    assert even(snapshot, counts) and counts.total() == 5
+
+
+def test_emptied_nodes_are_filled_evenly() -> None:
+    for seed in range(DRAWS // 10):
+        rng = random.Random(seed)
+        works = {f"w{i}": of(rng.choice([3, 5, 8]), gpus=rng.choice([1, 1, 2])) for i in range(3)} | {
+            "f": filler("r1", rng.choice([1, 3]))
+        }
+        snapshot = snapshot_of(fleet(works, racks=2), Placement())
+        counts = greedy(repair_task(snapshot, classify(snapshot)))
+        assert even(snapshot, counts) and even(snapshot, improved(snapshot, counts, 0.05, lambda: False)), seed
+
+
+def test_whose_coming_took_a_place_is_told_without_counting_other_racks() -> None:
+    """x ran where v and two of w are now: without v it would fit beside them."""
+    works = {"x": {"each": {"gpus": 5}}, "v": {"each": {"gpus": 5}}, "w": of(4)}
+    stack = fleet(works, racks=2, each=1, hardware={"h": SHAPE | {"gpus": "8 x H100"}})
+
+    def put(name: str, node: str, *gpus: int) -> Allocation:
+        workload, _, index = name.rpartition("-")
+        return Allocation(
+            name=name, workload=workload, index=int(index), node=node, user="ada", gpus=whole_gpus(gpus),
+            vcpus=stack.workloads[workload].each.vcpus.least, memory=stack.workloads[workload].each.memory.least, numa=(0,),
+        )  # fmt: skip
+
+    ran = put("x-0", "r0-0", 0, 1, 2, 3, 4)
+    now = [
+        put("v-0", "r0-0", 0, 1, 2, 3, 4),
+        put("w-0", "r0-0", 5),
+        put("w-1", "r0-0", 6),
+        put("w-2", "r1-0", 0),
+        put("w-3", "r1-0", 1),
+    ]
+    assert came(stack, Placement(allocations=(ran,)), Placement(allocations=tuple(now)), (ran,), None).names == ("v",)
 
 
 def test_a_surplus_goes_and_a_gang_goes_whole() -> None:

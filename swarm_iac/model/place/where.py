@@ -72,6 +72,11 @@ class Where(Value):
         description="No rack (or site) has more than one replica more than another one where a replica may be: `rack`, or "
         "`{over: rack, skew: 2}` for two more. What runs stays.",
     )
+    prefer: dict[Name, str] = Field(
+        default={},
+        description="Labels that a node would better carry; `site` and `rack` count as labels. A wish: nothing is pending, "
+        "moved or stopped for it, unlike `select`.",
+    )
     near: Literal["rack", "site"] | None = Field(
         default=None,
         description="New replicas come to as few racks (or sites) as possible. A wish: nothing is pending, moved or stopped "
@@ -127,7 +132,11 @@ class Where(Value):
     @property
     def labels(self) -> Iterable[str]:
         """The labels that it looks at."""
-        return self.select
+        return {**self.select, **self.prefer}
+
+    def lacks(self, labels: Mapping[str, str]) -> int:
+        """How many of the labels that it prefers a node with these labels has not."""
+        return sum(labels.get(label) != value for label, value in self.prefer.items())
 
     def suits(self, labels: Mapping[str, str]) -> bool:
         """May replicas be on a node with these labels, whatever runs there?"""
@@ -135,11 +144,11 @@ class Where(Value):
 
 
 #: Keys that are no rules but goals.
-WISHES = ("near",)
+WISHES = ("prefer", "near")
 #: Of each key of `place` that has one, in their order.
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
 )
 _EACH_NODE = tuple(
-    key for key in Where.model_fields if key not in {"numa", "links", *WISHES, *(rule.key for rule in GROUP_RULES)}
+    key for key in Where.model_fields if key not in {"numa", "links", "near", *(rule.key for rule in GROUP_RULES)}
 )

@@ -49,7 +49,7 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
             host
             for host in snapshot.nodes.values()
             if not out[host.name] and host is not was and not capacity.partial(host.name) and not capacity.cuts.get(host.name)
-            if overqualification.of(request, host) <= cost and _as_even(request, was, host)
+            if overqualification.of(request, host) <= cost and _as_well(request, was, host)
             if capacity.most(request, host) > 0 and _home(snapshot, request, host, stand[host.name]) is not None
         ]  # fmt: skip
         to = min(targets, key=lambda b: (not capacity.load[b.name], capacity.free[b.name][GPUS], b.name), default=was)
@@ -64,9 +64,11 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
     return whole(snapshot, classified, +other, found) if better else (counts, ones)
 
 
-def _as_even(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
-    """Does it stay in its rack, or site, where it counts by these?"""
+def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
+    """Does it stay in its rack, or site, where it counts by these, and has the node no fewer of the labels that it prefers?"""
     levels = {request.even.level if request.even else "node", request.near or "node"} - {"node"}
+    if request.place.lacks(host.labels) > request.place.lacks(was.labels):
+        return False
     return all(group_of(was, level) == group_of(host, level) for level in LEVELS if level in levels)
 
 

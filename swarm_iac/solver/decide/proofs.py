@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.decide.large import goals
 from swarm_iac.solver.explain.counting import EVERY, on_node
 from swarm_iac.solver.repair.gpu_bounds import Bounds
@@ -37,10 +38,17 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
     return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
 
 
-def near_goal(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
-    """The same as a goal, with the fewest by counting: as if each had the fleet to itself. None where nobody says so."""
-    if not snapshot.nearby:
-        return ()
+def wishes(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
+    """What workloads would rather have, bounded by counting; nothing where nobody says so."""
+    found = [_near_goal(snapshot, counts)] if snapshot.nearby else []
+    if choosy(snapshot):
+        value = lacks_value(snapshot, counts)
+        found.append(Goal(name="preferred", value=value, bound=least_lacks(snapshot, counts)))
+    return tuple(found)
+
+
+def _near_goal(snapshot: Snapshot, counts: Pairs) -> Goal:
+    """Racks, or sites, beyond the first one, with the fewest by counting: as if each had the fleet to itself."""
     placed, value, least, empty = by_workload(counts), near_value(snapshot, counts), 0, FreeCapacity(snapshot)
     for name in snapshot.nearby:
         request, home = snapshot.requests[name], snapshot.home(name)
@@ -55,7 +63,7 @@ def near_goal(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
             groups += left > 0
             left -= fit
         least += max(0, groups - 1)
-    return (Goal(name="near", value=value, bound=min(value, least)),)
+    return Goal(name="near", value=value, bound=min(value, least))
 
 
 def with_shares_of(snapshot: Snapshot, counts: Pairs, shown: Mapping[str, Goal]) -> dict[str, Goal]:

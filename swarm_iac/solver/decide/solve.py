@@ -28,13 +28,14 @@ from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.linear import listening
 from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.preferred import lacks_value
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.evening import evened
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
-from swarm_iac.solver.decide.proofs import near_goal, still_bounded, with_failures, with_shares_of
+from swarm_iac.solver.decide.proofs import still_bounded, wishes, with_failures, with_shares_of
 from swarm_iac.solver.decide.small import changed, complete, from_nothing
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
@@ -187,7 +188,8 @@ def _filled_again(
             add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
     shown = with_shares_of(snapshot, home + new, shown)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
-    add("near", near_value(snapshot, home + new) - near_value(snapshot, counts))
+    for name, of in (("near", near_value), ("preferred", lacks_value)):
+        add(name, of(snapshot, home + new) - of(snapshot, counts))
     return home + new, found, shown
 
 
@@ -327,7 +329,7 @@ def _large_solution(
     watch: Watch,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Solution:
-    goals = (*goals, *near_goal(snapshot, counts))
+    goals = (*goals, *wishes(snapshot, counts))
     watch.tell(goals)
     placement = _placement(snapshot, classified, counts, watch)
     how = {"workers": 1, "seed": SEED, "effort": snapshot.stack.solve.effort, "rounds": rounds, **more}

@@ -1,12 +1,14 @@
-"""In how many racks, or sites, beyond the first are workloads that are to be in few?"""
+"""How far is a placement from what workloads would rather have: few racks, and nodes with labels that they prefer?"""
 
 from __future__ import annotations
 
 from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
 from swarm_iac.solver.snapshot.capacity import group_of
+from swarm_iac.solver.snapshot.tasks import fixed_by
 
 
 def nearness(fleet: FleetModel, share: float) -> list[Aim]:
@@ -25,6 +27,20 @@ def nearness(fleet: FleetModel, share: float) -> list[Aim]:
         if name in fleet.by_request:
             terms += _of(fleet, name, level, there)
     return [Aim("near", terms, constant, -1, constant, share=share)] if snapshot.nearby else []
+
+
+def preference(fleet: FleetModel, share: float) -> list[Aim]:
+    """min  Σ_w,n lacks[w,n] · x[w,n]  over all w with `prefer`;  lacks: so many of its preferred labels n has not"""
+    snapshot = fleet.task.snapshot
+    if not (names := choosy(snapshot)):
+        return []
+    terms = [
+        (var, cost)
+        for (name, node), var in fleet.x.items()
+        if name in names and (cost := fleet.request(name).place.lacks(fleet.node(node).labels))
+    ]
+    constant = lacks_value(snapshot, fixed_by(fleet.task))
+    return [Aim("preferred", terms, constant, -1, constant, share=share)]
 
 
 def _of(fleet: FleetModel, name: str, level: Level, there: set[str]) -> Terms:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from swarm_iac.solver.balance.nearest import by_nearness
+from swarm_iac.solver.balance.preferred import lacks
 from swarm_iac.solver.balance.turns import fill_evenly
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
@@ -352,11 +353,10 @@ def _fill(
         return max(0, fit)
 
     def take_back(host: NodeCapacity) -> bool:
-        if picked[request.name, host.name] > 0:
+        if mine := picked[request.name, host.name]:
             slots.take(request, host, -1)
             picked[request.name, host.name] -= 1
-            return True
-        return False
+        return mine > 0
 
     ordered = _ordered(task, slots, request, nodes, overqualification)
     for keep, host in ordered:
@@ -394,6 +394,7 @@ def _ordered(
     if len(rows):
         cost = overqualification.all(request, slots.nodes, slots.kind)[rows]
         others = overqualification.reserved(request, slots.nodes, slots.kind)[rows]
-        first = cost if nodes.rank is None else nodes.rank[rows]
-        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, first))
+        wishes = [lacks(slots, request)[rows]] if request.place.prefer else []  # the last key of a sort is the first
+        wishes += [] if nodes.rank is None else [nodes.rank[rows]]
+        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, *wishes))
         yield from ((False, slots.nodes[row]) for row in rows[order])

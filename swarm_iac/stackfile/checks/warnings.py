@@ -33,6 +33,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
         *_workloads(stack),
         *_ceilings(stack),
         *_tolerations(stack),
+        *_preferences(stack),
         *_exceptions(stack, today),
         *_teams(stack),
         *_models(stack),
@@ -127,6 +128,23 @@ def _tolerations(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 words = f"tolerates {key}: {value}, and no node has {'this taint' if values else f'a taint {key!r}'}"
                 hint = nearest(value, values) if values else nearest(key, taints)
                 yield f"workloads.{name}.place.tolerate.{key}", words, hint or "delete it"
+
+
+def _preferences(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """What is preferred and nowhere to be found."""
+    values: dict[str, set[str]] = {}
+    for node in stack.nodes.values():
+        for label, value in node.labelled.items():
+            values.setdefault(label, set()).add(value)
+    for name, one in stack.workloads.items():
+        for label, value in one.place.prefer.items():
+            if value not in values.get(label, ()):
+                hint = nearest(value, values[label]) if label in values else nearest(label, values)
+                yield (
+                    f"workloads.{name}.place.prefer.{label}",
+                    f"prefers {label}: {value}, and no node has it",
+                    hint or "delete it",
+                )
 
 
 def _ceilings(stack: Stack) -> Iterator[tuple[str, str, str]]:

@@ -57,6 +57,10 @@ def _even(rng: random.Random, data: Data, seed: int) -> None:
     if seed >= BALANCED and chance(rng, EVEN):
         for one in _some(rng, data, 0.3):
             one["place"] = one.get("place", {}) | {"near": rng.choice(["rack", "rack", "site"])}
+        labelled = [entry for entry in data["nodes"].values() if "rack" in entry]
+        for one in _some(rng, data, 0.3) if labelled else ():
+            entry = rng.choice(labelled)
+            one["place"] = one.get("place", {}) | {"prefer": {"rack": entry["rack"], **entry.get("labels", {})}}
 
 
 def _balanced(rng: random.Random, data: Data, one: Data) -> str:
