@@ -17,10 +17,31 @@ def replicas_are_balanced(placed: PlacementIndex) -> Iterator[Violation]:
     Compared are places with a ready node that w could use if nothing else ran there; with `within` of a larger kind only those
     of one such place. What stays where it ran is no reason to stop anything, however uneven it is.
     """
+    for name, p, count, q, fewest in _apart(placed, placed.kept):
+        balance = placed.stack.workloads[name].place.balance
+        if balance is not None:
+            text = f"{count} replicas of {name} are in the {balance.over} {p} and {fewest} in {q}"
+            text = f"{text}, and it may have {balance.skew} more in one {balance.over} than in another"
+            path = f"workloads.{name}.place.balance"
+            yield Violation(rule="replicas_are_balanced", text=text, subject=name, path=path)
+
+
+def beyond_balance(placed: PlacementIndex) -> frozenset[str]:
+    """Allocations in places that have too many: they may stand there only because they ran there."""
+    found = set[str]()
+    for name, p, *_ in _apart(placed, frozenset()):
+        balance = placed.stack.workloads[name].place.balance
+        if balance is not None:
+            found |= {one.name for one in placed.going[name] if placed.place(one.node, balance.over) == p}
+    return frozenset(found)
+
+
+def _apart(placed: PlacementIndex, kept: frozenset[str]) -> Iterator[tuple[str, str, int, str, int]]:
+    """Workload, place with an allocation that is not `kept`, its count, and the place with the fewest, if that is too far."""
     for name, ones in placed.going.items():
         workload = placed.stack.workloads[name]
         balance, within = workload.place.balance, workload.place.within
-        if balance is None or all(one.name in placed.kept for one in ones):
+        if balance is None or all(one.name in kept for one in ones):
             continue
         around = {
             placed.place(node, balance.over): placed.place(node, "site") if within == "site" and balance.over == "rack" else ""
@@ -28,13 +49,10 @@ def replicas_are_balanced(placed: PlacementIndex) -> Iterator[Violation]:
             if could_hold(placed, workload, node)
         }
         counts = Counter(placed.place(one.node, balance.over) for one in ones)
-        for p in sorted({placed.place(one.node, balance.over) for one in ones if one.name not in placed.kept} & around.keys()):
+        for p in sorted({placed.place(one.node, balance.over) for one in ones if one.name not in kept} & around.keys()):
             q = min((q for q in around if around[q] == around[p]), key=lambda q: (counts[q], q))
             if counts[p] - counts[q] > balance.skew:
-                text = f"{counts[p]} replicas of {name} are in the {balance.over} {p} and {counts[q]} in {q}"
-                text = f"{text}, and it may have {balance.skew} more in one {balance.over} than in another"
-                path = f"workloads.{name}.place.balance"
-                yield Violation(rule="replicas_are_balanced", text=text, subject=name, path=path)
+                yield name, p, counts[p], q, counts[q]
 
 
 def could_hold(placed: PlacementIndex, workload: Workload, name: str) -> bool:

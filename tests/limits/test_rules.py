@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
+from swarm_iac.limits import NAMES, RULES, amounts, excused, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.row import Capacity, Resource
 from swarm_iac.model.resources.table import RESOURCES
@@ -402,6 +402,8 @@ def test_what_runs_unevenly_stays_and_nothing_new_comes_to_the_fuller_rack() -> 
     assert rules(of, *three, put(of, "free-3", "n2"), kept=kept) == ["replicas_are_balanced"]
     found = judge(of, Placement(allocations=(*three, put(of, "free-3", "n2"))), kept=kept)[0]
     assert (found.subject, found.path) == ("free", "workloads.free.place.balance")
+    assert excused(of, Placement(allocations=tuple(three)), kept) == kept, "the machines are asked whether they ran there"
+    assert excused(of, Placement(allocations=tuple(free_on(of, "n1", "n3"))), kept) == frozenset()
     assert found.text == (
         "4 replicas of free are in the rack r1 and 0 in r2, and it may have 1 more in one rack than in another"
     )

@@ -12,8 +12,9 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve
+from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill, still
-from tests.solver.test_balance import by_rack, filler, fleet
+from tests.solver.test_balance import SHAPE, by_rack, filler, fleet
 from tests.solver.test_rules import RULES, fleet_of
 
 #: Fleets that are drawn; `NEAR_DRAWS=3000 pytest tests/solver/test_near.py` for many.
@@ -53,11 +54,24 @@ def test_a_pass_takes_the_rack_that_it_leaves_least_of() -> None:
     assert by_rack(stack, as_large(stack).placement) == [0, 4, 0]
 
 
+def test_a_pass_looks_for_a_rack_that_holds_all_where_a_budget_is_short() -> None:
+    """Each machine of r0 could take one of three, and its uplink only one in all."""
+    nodes = {f"r{r}-{i}": {"hardware": "h", "rack": f"r{r}"} for r in range(2) for i in range(3)}
+    stack = stack_of(
+        nodes,
+        {"w": of(3, network={"egress": "1 Gbit/s"}), "full": filler("r1", 2)},
+        hardware={"h": SHAPE | {"nic": "100 Gbit/s"}},
+        racks={"r0": {"uplink": "1 Gbit/s"}, "r1": {}},
+    )
+    assert by_rack(stack, as_large(stack).placement) == [0, 3]
+
+
 @PATHS
 def test_what_is_new_comes_to_the_racks_where_others_run(answer: Any) -> None:
     service = {"replicas": 3, "each": {"gpus": 1}, "place": {"select": {"rack": "r1"}}}
-    last = solve(fleet({"w": service})).placement
-    stack = fleet({"w": {"replicas": 6, "each": {"gpus": 1}, "place": {"near": "rack"}}})
+    full = filler("r0", 4)  # it leaves less than r1 has, and enough
+    last = solve(fleet({"w": service, "full": full})).placement
+    stack = fleet({"w": {"replicas": 6, "each": {"gpus": 1}, "place": {"near": "rack"}}, "full": full})
     found = answer(stack, last)
     assert by_rack(stack, found.placement) == [0, 6, 0] and not found.moves
 
