@@ -290,6 +290,15 @@ def test_what_is_possible_equals_what_trying_all_finds() -> None:
             assert Tally(empty, request).reach() == reach(empty, request, EVERY), seed
 
 
+def test_a_limit_on_sites_bounds_the_emptiest_rack_of_each() -> None:
+    """Of three in r0 and r1 together one has one, so r2 has two."""
+    changes = {f"r{r}-{i}": {"site": "s" if r < 2 else "t"} for r in range(3) for i in range(2)}
+    stack = fleet({"w": of(8, place={"per_site": 3})}, changes=changes)
+    found = solve(stack)
+    assert possible(snapshot_of(stack, Placement()))["w"] == 5 == sum(by_rack(stack, found.placement))
+    assert found.proof.optimal and by_rack(stack, found.placement)[2] == 2
+
+
 @pytest.mark.parametrize("other", [*sorted(RULES)])
 def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     names = ("balance_holds_skew", other) if other != "balance_holds_skew" else (other,)
