@@ -76,6 +76,16 @@ def test_what_is_new_comes_to_the_racks_where_others_run(answer: Any) -> None:
     assert by_rack(stack, found.placement) == [0, 6, 0] and not found.moves
 
 
+def test_a_pass_fills_the_racks_where_others_run_before_larger_ones() -> None:
+    """Three run in r1, where four more fit; in r0 and in r2 five do."""
+    fillers = {f"full{r}": filler(f"r{r}", n) for r, n in enumerate((3, 1, 3))}
+    service = {"replicas": 3, "each": {"gpus": 1}, "place": {"select": {"rack": "r1"}}}
+    last = solve(fleet({"w": service, **fillers})).placement
+    stack = fleet({"w": {"replicas": 9, "each": {"gpus": 1}, "place": {"near": "rack"}}, **fillers})
+    found = as_large(stack, last)
+    assert sorted(by_rack(stack, found.placement)) == [0, 2, 7] and goal(found).value == 1
+
+
 @PATHS
 def test_nobody_moves_stops_or_waits_for_it(answer: Any) -> None:
     """Two run in one rack and two in another one; each rack has room for all four. A rebalance brings them together."""
