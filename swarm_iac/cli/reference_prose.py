@@ -193,9 +193,9 @@ lost does not count. It is a rule for what is new: what runs stays where it is, 
 a smaller `replicas` leaves racks further apart, and then nothing new comes to the fuller ones.
 
 **Near**: with `place: {near: rack}` what is new of the workload comes to as few racks as possible, those where it is already
-first; `site` means sites. It is a wish, the soft counterpart of `within`: nothing is pending, moved or stopped for it, and it
-decides only among placements that place, keep and move the same. The proof shows `near`, the racks beyond the first one that
-each workload uses, and how few there could be. `swarm rebalance` does move for it.
+first; `site` means sites. It is a preference, the soft counterpart of `within`: nothing is pending, moved or stopped for it,
+and it decides only among placements that place, keep and move the same. The proof shows `near`, the racks beyond the first
+one that each workload uses, and how few there could be. `swarm rebalance` does move for it.
 
 **Prefer**: `place: {prefer: {disk: fast}}` is the soft counterpart of `select`: new replicas come to nodes with these labels
 where that costs nothing that comes first. Each label counts one for each replica whose node lacks it; the proof shows the sum

@@ -27,7 +27,7 @@ def replicas_are_balanced(placed: PlacementIndex) -> Iterator[Violation]:
 
 
 def beyond_balance(placed: PlacementIndex) -> frozenset[str]:
-    """Allocations in places that have too many: they may stand there only because they ran there."""
+    """Allocations in places that have too many: allowed only since they ran there."""
     found = set[str]()
     for name, p, *_ in _apart(placed, frozenset()):
         balance = placed.stack.workloads[name].place.balance

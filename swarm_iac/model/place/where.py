@@ -74,13 +74,13 @@ class Where(Value):
     )
     prefer: dict[Name, str] = Field(
         default={},
-        description="Labels that a node would better carry; `site` and `rack` count as labels. A wish: nothing is pending, "
-        "moved or stopped for it, unlike `select`.",
+        description="Labels that a node would better carry; `site` and `rack` count as labels. A preference: nothing is "
+        "pending, moved or stopped for it, unlike `select`.",
     )
     near: Literal["rack", "site"] | None = Field(
         default=None,
-        description="New replicas come to as few racks (or sites) as possible. A wish: nothing is pending, moved or stopped "
-        "for it, unlike `within`.",
+        description="New replicas come to as few racks (or sites) as possible. A preference: nothing is pending, moved or "
+        "stopped for it, unlike `within`.",
     )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
@@ -144,7 +144,7 @@ class Where(Value):
 
 
 #: Keys that are no rules but goals.
-WISHES = ("prefer", "near")
+PREFERENCES = ("prefer", "near")
 #: Of each key of `place` that has one, in their order.
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)

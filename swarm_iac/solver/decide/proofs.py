@@ -38,7 +38,7 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
     return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
 
 
-def wishes(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
+def preferences(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
     """What workloads would rather have, bounded by counting; nothing where nobody says so."""
     found = [_near_goal(snapshot, counts)] if snapshot.nearby else []
     if choosy(snapshot):

@@ -35,7 +35,7 @@ from swarm_iac.solver.decide.evening import evened
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
-from swarm_iac.solver.decide.proofs import still_bounded, wishes, with_failures, with_shares_of
+from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures, with_shares_of
 from swarm_iac.solver.decide.small import changed, complete, from_nothing
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
@@ -329,7 +329,7 @@ def _large_solution(
     watch: Watch,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Solution:
-    goals = (*goals, *wishes(snapshot, counts))
+    goals = (*goals, *preferences(snapshot, counts))
     watch.tell(goals)
     placement = _placement(snapshot, classified, counts, watch)
     how = {"workers": 1, "seed": SEED, "effort": snapshot.stack.solve.effort, "rounds": rounds, **more}

@@ -394,7 +394,7 @@ def _ordered(
     if len(rows):
         cost = overqualification.all(request, slots.nodes, slots.kind)[rows]
         others = overqualification.reserved(request, slots.nodes, slots.kind)[rows]
-        wishes = [lacks(slots, request)[rows]] if request.place.prefer else []  # the last key of a sort is the first
-        wishes += [] if nodes.rank is None else [nodes.rank[rows]]
-        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, *wishes))
+        preferred = [lacks(slots, request)[rows]] if request.place.prefer else []  # the last key of a sort is the first
+        preferred += [] if nodes.rank is None else [nodes.rank[rows]]
+        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, *preferred))
         yield from ((False, slots.nodes[row]) for row in rows[order])
