@@ -299,6 +299,7 @@ def test_a_limit_on_sites_bounds_the_emptiest_rack_of_each() -> None:
     assert found.proof.optimal and by_rack(stack, found.placement)[2] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [*sorted(RULES)])
 def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     names = ("balance_holds_skew", other) if other != "balance_holds_skew" else (other,)

@@ -109,6 +109,7 @@ def test_sites_are_counted_as_sites(answer: Any) -> None:
     assert by_rack(stack, answer(stack).placement)[2] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [*sorted(RULES)])
 def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     for seed in range(2000, 2000 + max(1, DRAWS // 40)):

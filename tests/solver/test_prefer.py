@@ -63,6 +63,7 @@ def test_a_stack_without_it_has_no_such_goal() -> None:
     assert "preferred" not in {one.name for one in solve(fleet({"w": of(2)}, changes=FAST)).proof.goals}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [*sorted(RULES)])
 def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     before, now = fleet_of(("prefer", other) if other != "prefer" else ("prefer",), 3000)
