@@ -79,14 +79,6 @@ class Even:
             return None
         return max(0, self.least[self.compared[place]] + self.group.skew - self.there[place])
 
-    def left(self, host: NodeCapacity) -> int | None:
-        """How many more a node takes with all others as they are; None: any number. What ran there may return."""
-        place = self.place(host)
-        step = self.step(place)
-        if step is None or place in self.new:
-            return step
-        return max(step, self.ran[host.name] - self.counts.get(host.name, 0))
-
     def over(self) -> dict[str, int]:
         """Groups with a new replica that have too many, and how many too many."""
         return {
@@ -97,9 +89,13 @@ class Even:
 
 
 def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: NodeCapacity) -> int | None:
-    """How many more replicas a rule on groups of nodes leaves on this node, with all others as they are; None: any number."""
+    """How many more replicas a rule on groups of nodes leaves on this node, with all others as they are; None: any number.
+
+    Who lost its slot is new where it ran: the next decision begins from what stands.
+    """
     if group.of.even:
-        return Even(capacity.snapshot, request, capacity.counts[request.name]).left(host)
+        stands = Even(capacity.snapshot, request, capacity.counts[request.name])
+        return stands.step(stands.place(host))
     return left_alone(capacity, request, group, host)
 
 

@@ -35,6 +35,7 @@ class Evened:
         groups = [group for group in request.groups if group.of.rule in rules]
         self.together = together(groups)
         self.most = min((group.each for group in groups if group.level == "site" and group.each is not None), default=None)
+        self.home = home
         self.over_sites = self.stands.group.level == "site"
         fit, site_of = Counter[str](), dict[str, str]()
         for key, count in counts.items():
@@ -77,7 +78,7 @@ class Evened:
         return max(found, default=0) if self.together == "site" else sum(found)
 
     def _more(self, place: str) -> int:
-        back = 0 if place in self.stands.new else self.stands.back[place]
+        back = self.stands.back[place] if self.home and place not in self.stands.new else 0
         if place not in self.near:
             return back
         return max(back, self.least[self.near[place]] + self.stands.group.skew - self.stands.there[place])
