@@ -122,7 +122,8 @@ def _takes(value: Schema) -> str:
             else "a list, see below"
         )
     if _reference(value):
-        return "a table, see below"
+        words = ", ".join(_plain(part) for part in kinds if "enum" in part)
+        return f"{words}, or a table, see below" if words else "a table, see below"
     return " or ".join(dict.fromkeys(_plain(part) for part in kinds))
 
 

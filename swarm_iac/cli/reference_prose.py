@@ -184,6 +184,23 @@ replica that fits on one is not spread over two for a bridge. A machine on which
 other that is not what `hardware` declares: nothing stops, and it gets no new work until the link is back or the declaration
 is corrected.
 
+**Balance**: with `place: {balance: rack}` no rack has more than one replica more than another one (`maxSkew: 1` with
+`DoNotSchedule` of Kubernetes); `{over: rack, skew: 2}` allows two, and `site` compares sites. Compared are racks with a
+**ready** node that suits the workload (labels, taints, GPU model, size) and could hold a replica if nothing else ran there;
+with `within: site` only those of its site. A node without a rack is a rack of its own. So a rack that is full counts, and
+holds the others back: `swarm why` names it, and offers a larger `skew`. A rack in which all nodes are drained, cordoned or
+lost does not count. It is a rule for what is new: what runs stays where it is, in a rebalance too, if an edit, a lost node or
+a smaller `replicas` leaves racks further apart, and then nothing new comes to the fuller ones.
+
+**Near**: with `place: {near: rack}` what is new of the workload comes to as few racks as possible, those where it is already
+first; `site` means sites. It is a preference, the soft counterpart of `within`: nothing is pending, moved or stopped for it,
+and it decides only among placements that place, keep and move the same. The proof shows `near`, the racks beyond the first
+one that each workload uses, and how few there could be. `swarm rebalance` does move for it.
+
+**Prefer**: `place: {prefer: {disk: fast}}` is the soft counterpart of `select`: new replicas come to nodes with these labels
+where that costs nothing that comes first. Each label counts one for each replica whose node lacks it; the proof shows the sum
+as `preferred`. `near` comes before it.
+
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
 Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the
 kernel while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself);

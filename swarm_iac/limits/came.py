@@ -159,7 +159,9 @@ class _Scope:
         kept = frozenset(each.name for each in (*rest, *back) if each.name in self.held)
         placed = Placement(allocations=(*stays, *seated))
         found = judge(self.stack, placed, self.today, kept=kept, held=self.held, ran=self.ran)
-        return tuple(one for one in found if one.rule != "gangs_are_whole")
+        # What compares places looks at all of them.
+        partial = {"gangs_are_whole"} if self.nodes is None else {"gangs_are_whole", "replicas_are_balanced"}
+        return tuple(one for one in found if one.rule not in partial)
 
     def _newcomer(self, one: Allocation) -> bool:
         was = self.old.get(one.name)

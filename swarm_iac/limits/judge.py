@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from swarm_iac.limits import ceilings, links, machines, numa, requests
+from swarm_iac.limits.balance import beyond_balance
 from swarm_iac.limits.index import Amounts, PlacementIndex, Violation
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
@@ -50,7 +51,8 @@ _EXCUSED = (
 def excused(stack: Stack, placement: Placement, kept: frozenset[str]) -> frozenset[str]:
     """Those of `kept` that may stand only because they ran there."""
     placed = PlacementIndex(stack, placement, None, frozenset())
-    return frozenset(violation.subject for rule in _EXCUSED for violation in rule(placed)) & kept
+    found = frozenset(violation.subject for rule in _EXCUSED for violation in rule(placed))
+    return (found | beyond_balance(placed)) & kept
 
 
 def judge(
@@ -65,7 +67,8 @@ def judge(
     """All violations, in the order of RULES; empty when the placement may stand.
 
     `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned or tainted one, bound to
-    fewer NUMA nodes than their devices lie on, on several where one is asked for, and on GPUs without links. `held` tells what
+    fewer NUMA nodes than their devices lie on, on several where one is asked for, on GPUs without links, and in a rack that has
+    more than `balance` allows. `held` tells what
     each that ran anywhere held then: so much may stand above the limit of its user, of a team or of the cluster. `ran` tells
     on which node that was, for limits on single GPU models.
     Without `today`, every exception to a limit holds.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from swarm_iac.limits.balance import replicas_are_balanced
 from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.resources.table import RESOURCES, demand_of, held_of
 from swarm_iac.model.stack import Stack
@@ -227,6 +228,7 @@ PLACED = (
     replicas_stay_under_per_node,
     replicas_stay_under_per_rack,
     replicas_stay_under_per_site,
+    replicas_are_balanced,
     workloads_stay_apart,
     workloads_keep_away,
     gangs_are_whole,

@@ -13,7 +13,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from tests.benchmarks.fleets.case import Case, judged, solved
 from tests.benchmarks.fleets.checker import broken
-from tests.benchmarks.fleets.draw_where import FIRST, LINKED, more
+from tests.benchmarks.fleets.draw_where import BALANCED, FIRST, LINKED, more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.free import Free
@@ -339,6 +339,37 @@ def test_some_drawn_fleets_have_links_and_who_requires_them() -> None:
     assert {bool(shape.links.nvlink) for stack in stacks for shape in stack.hardware.values()} == {True, False}
     assert any(one.place.links and one.place.numa for stack in stacks for one in stack.workloads.values())
     assert all("links" not in text_of(more(filled(seed, 6), seed).data) for seed in (0, FIRST, LINKED - 1))
+
+
+def test_some_drawn_fleets_compare_racks_and_older_seeds_stay_as_they_were() -> None:
+    stacks = [more(filled(seed, 12), seed).stack() for seed in range(BALANCED, BALANCED + 12)]
+    found = [one.place.balance for stack in stacks for one in stack.workloads.values() if one.place.balance]
+    assert {one.place.near for stack in stacks for one in stack.workloads.values()} == {"rack", "site", None}
+    assert {one.over for one in found} == {"rack", "site"} and {one.skew > 1 for one in found} == {True, False}
+    texts = [text_of(more(filled(seed, 6), seed).data) for seed in (0, FIRST, LINKED, BALANCED - 1)]
+    assert not any(key in text for text in texts for key in ("balance:", "near:"))
+    drawn = "".join(text_of(more(filled(seed, 12), seed).data) for seed in range(BALANCED, BALANCED + 12))
+    assert "balance:" in drawn and "near:" in drawn
+
+
+def test_a_rack_that_is_too_far_ahead_is_seen() -> None:
+    """b1 is too small for three GPUs, and c1 is a rack of its own."""
+    one = {"replicas": 3, "each": {"gpus": 1, "vcpus": 1, "memory": "1 GB"}, "place": {"balance": "rack"}}
+    stack = stack_of({"w": one})
+    ones = [put(stack, f"w-{i}", node, (i,)) for i, node in enumerate(("a1", "a2", "c1"))]
+
+    def rules(stack: Stack, *ones: Allocation, last: Placement = Placement()) -> list[str]:
+        return [found.rule for found in broken(stack, placed(*ones), last, TODAY)]
+
+    assert rules(stack, *ones) == ["balance"] * 2, "nothing is in rb"
+    assert rules(stack, *ones, last=placed(*ones)) == [], "it ran there"
+    assert rules(stack, *ones, last=placed(*ones[:1], ones[2])) == ["balance"], "one is new"
+    for nodes in ({"b1": {"state": "cordon"}}, {"b1": {"taints": {"for": "a"}}}):
+        assert rules(stack_of({"w": one}, nodes), *ones) == []
+    large = stack_of({"w": one | {"each": {"gpus": 3, "vcpus": 1, "memory": "1 GB"}, "replicas": 2}})
+    assert rules(large, put(large, "w-0", "a1", (0, 1, 2)), put(large, "w-1", "a2", (0, 1, 2))) == ["balance"] * 2
+    both = put(large, "w-0", "a1", (0, 1, 2)), put(large, "w-1", "c1", (0, 1, 2))
+    assert rules(large, *both) == [], "rb is too small for three"
 
 
 def test_parts_and_several_models_come_after_the_file() -> None:

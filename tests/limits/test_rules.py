@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.limits import NAMES, RULES, amounts, judge, usage
+from swarm_iac.limits import NAMES, RULES, amounts, excused, judge, usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.row import Capacity, Resource
 from swarm_iac.model.resources.table import RESOURCES
@@ -98,6 +98,10 @@ def rules(of: Stack, *ones: Allocation, **options: Any) -> list[str]:
 
 def pair(of: Stack, first: str = "n1", second: str = "n2") -> tuple[Allocation, Allocation]:
     return put(of, "w-0", first, (0, 1), (0, 1)), put(of, "w-1", second, (2, 3), (2, 3))
+
+
+def free_on(of: Stack, *nodes: str) -> list[Allocation]:
+    return [put(of, f"free-{i}", node) for i, node in enumerate(nodes)]
 
 
 def test_good_placement_has_no_violation() -> None:
@@ -209,6 +213,25 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("replicas_stay_within", {ON + "within": "site", "nodes__n1__site": "s"}, pair),
     ("replicas_stay_under_per_rack", {ON + "per_rack": 1}, pair),
     ("replicas_stay_under_per_site", {ON + "per_site": 1, "nodes__n1__site": "s", "nodes__n2__site": "s"}, pair),
+    ("replicas_are_balanced", {"workloads__free__place__balance": "rack"}, lambda s: free_on(s, "n1", "n2")),
+    (
+        "replicas_are_balanced",
+        {"workloads__free__place__balance": {"over": "rack", "skew": 2}},
+        lambda s: free_on(s, "n1", "n2", "n1"),
+    ),
+    (
+        "replicas_are_balanced",
+        {"workloads__free__place__balance": "site", "nodes__n1__site": "s", "nodes__n2__site": "s"},
+        lambda s: free_on(s, "n1", "n2"),
+    ),
+    (
+        "replicas_are_balanced",
+        {
+            "workloads__free__place": {"balance": "rack", "within": "site"},
+            **{f"nodes__n{i}__site": "s" for i in (1, 2, 3)},
+        },
+        lambda s: free_on(s, "n1", "n2"),
+    ),
     ("workloads_stay_apart", {ON + "apart": "rack", "workloads__free__place__apart": "node"}, _near),
     (
         "workloads_stay_apart",
@@ -294,6 +317,7 @@ def test_a_group_joins_each_two_of_its_gpus_and_no_others(gpus: tuple[int, ...],
         {"nodes__n1__state": "cordon"},
         {ON + "select": {"disk": "slow"}},
         {ON + "spread": "node"},
+        {ON + "balance": "rack", "hardware__l__gpus": "4 x H100"},
         {"nodes__n1__taints": {"for": "a"}},
         {ON + "numa": "single"},
         {ON + "links": "required"},
@@ -336,6 +360,53 @@ def test_what_was_there_may_stay_beside_a_taint_and_what_tolerates_it_may_come()
             nodes__n1__taints={"for": {"value": "a", "teams": ["a"]}}, workloads__free__place={"tolerate": {"for": value}}
         )
         assert rules(of, put(of, "free-0", "n1")) == []
+
+
+BALANCED = {"workloads__free__place": {"balance": "rack"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes__n3__state": "drain"},
+        {"nodes__n3__state": "cordon"},
+        {"nodes__n3__state": "lost"},
+        {"nodes__n3__taints": {"for": "a"}},
+        {"workloads__free__place": {"balance": "rack", "select": {"rack": "r1"}}},
+        {"workloads__free__place": {"balance": "rack", "within": "site"}, "nodes__n3__site": "t"},
+        {"workloads__free__each": {"vcpus": 1, "gpus": 1, "gpu_power": "500 W", "memory": "1 GB"}, "hardware__l__gpus": 0},
+        {"workloads__free__each": {"vcpus": 1, "gpus": "1 x H100"}},
+        {"workloads__free__each": {"vcpus": 1, "gpus": {"count": 1, "memory": "60 GB"}}},
+        {"workloads__free__each__vcpus": 9, "hardware__l__vcpus": 8},
+        {"workloads__free__each__memory": "40 GB", "hardware__l__memory": "30 GB"},
+        {"workloads__free__each__scratch": "300 GB", "hardware__l__nvme": "200 GB"},
+        {"workloads__free__network": {"egress": "4 Gbit/s"}, "hardware__l__nic": "3 Gbit/s"},
+    ],
+)
+def test_only_racks_that_could_hold_a_replica_are_compared(changes: dict[str, Any]) -> None:
+    """Labels, taints, states, GPUs and sizes: what a machine has too little of if it were empty."""
+    of = stack(**BALANCED)
+    gpus: tuple[int | str, ...] = (0,) if "gpus" in str(changes) else ()
+    assert rules(of, *free_on(of, "n1", "n2")) == ["replicas_are_balanced"]
+    of = stack(**BALANCED | changes)
+    ones = [put(of, f"free-{i}", node, gpus) for i, node in enumerate(("n1", "n2"))]
+    assert rules(of, *ones) == []
+
+
+def test_what_runs_unevenly_stays_and_nothing_new_comes_to_the_fuller_rack() -> None:
+    of = stack(**BALANCED)
+    three = free_on(of, "n1", "n2", "n1")
+    kept = frozenset(one.name for one in three)
+    assert rules(of, *three, kept=kept) == []
+    assert rules(of, *three, put(of, "free-3", "n3"), kept=kept) == []
+    assert rules(of, *three, put(of, "free-3", "n2"), kept=kept) == ["replicas_are_balanced"]
+    found = judge(of, Placement(allocations=(*three, put(of, "free-3", "n2"))), kept=kept)[0]
+    assert (found.subject, found.path) == ("free", "workloads.free.place.balance")
+    assert excused(of, Placement(allocations=tuple(three)), kept) == kept, "the machines are asked whether they ran there"
+    assert excused(of, Placement(allocations=tuple(free_on(of, "n1", "n3"))), kept) == frozenset()
+    assert found.text == (
+        "4 replicas of free are in the rack r1 and 0 in r2, and it may have 1 more in one rack than in another"
+    )
 
 
 def test_what_ran_keeps_fewer_numa_nodes_than_its_devices_lie_on_and_never_more_memory() -> None:

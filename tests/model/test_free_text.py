@@ -14,7 +14,16 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Run
 
 #: Commands, variables and checks are run as their user with no shell; the others reach no node.
-FREE = {"Run.command", "Run.env.*", "Run.healthy", "LimitException.reason", "Node.reason", "Node.labels.*", "Where.select.*"}
+FREE = {
+    "Run.command",
+    "Run.env.*",
+    "Run.healthy",
+    "LimitException.reason",
+    "Node.reason",
+    "Node.labels.*",
+    "Where.select.*",
+    "Where.prefer.*",
+}
 HOSTILE = (
     "a; reboot",
     "$(reboot)",

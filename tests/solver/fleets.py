@@ -22,6 +22,8 @@ def _values(key: str) -> list[Any]:
     """Some values of a key of `place` that is a rule on groups of nodes: all of its words, or small numbers."""
     kinds = get_args(Where.model_fields[key].annotation)
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    if key == "balance":
+        return ["rack", "site", {"over": "rack", "skew": 2}]
     return words or [1, 2]
 
 

@@ -67,7 +67,19 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     load = value.loads(snapshot)
     kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in snapshot.running.items())
     waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
-    return (*values, kept, -moves, -(softs.total() - eased), -waste, -len({b for (_, b), c in counts.items() if c})), moves
+    near = -sum(max(0, len({_where(snapshot, b, w.place.near) for (n, b), c in counts.items() if n == name and c}) - 1)
+                for name, w in snapshot.stack.workloads.items() if w.place.near)  # fmt: skip
+    wish = {name: w.place.prefer for name, w in snapshot.stack.workloads.items()}
+    labels = {name: dict(node.labels) | {"rack": node.rack, "site": node.site} for name, node in snapshot.stack.nodes.items()}
+    lacks = -sum(c for (n, b), c in counts.items() for key, value in wish[n].items() if labels[b].get(key) != value)
+    nodes = -len({b for (_, b), c in counts.items() if c})
+    return (*values, kept, -moves, -(softs.total() - eased), near, lacks, -waste, nodes), moves
+
+
+def _where(snapshot: Snapshot, node: str, kind: str) -> str:
+    """The rack or the site of a node; without one it is one alone."""
+    one = snapshot.stack.nodes[node]
+    return (kind == "site" and one.site) or f"rack {one.rack or node}"
 
 
 def _held(snapshot: Snapshot, counts: Mapping[str, int], level: int) -> Counter[str]:

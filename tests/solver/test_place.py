@@ -42,6 +42,7 @@ class Case:
     lacking: str
     of_those: str = ""  # what the reason about GPUs says of the nodes that the rule leaves
     others: dict[str, Any] = field(default_factory=dict)  # changes of NODES
+    last: dict[str, Any] = field(default_factory=dict)  # what n3 is in their place
     beside: dict[str, Any] = field(default_factory=dict)  # another workload, of a higher priority
     judged: str = ""
 
@@ -128,6 +129,22 @@ CASES: dict[str, list[Case]] = {
             others={"site": "s"},
         ),
     ],
+    "balance_holds_skew": [
+        Case(
+            {"balance": "rack"}, 6, 1, 5, judged="replicas_are_balanced",
+            text="at most 1 more in one rack than in another; rack r2 has 2 and no capacity for one more",
+            lacking="3 nodes: 2 have as many of its replicas in the rack as `balance` allows, 1 lacks GPUs",
+            of_those="of those with fewer of its replicas in the rack the most that is free is none",
+        ),
+        Case(
+            {"balance": "site"}, 2, 4, 1, judged="replicas_are_balanced",
+            text="at most 1 more in one site than in another; site t has none and no capacity for one more",
+            lacking="3 nodes: 2 lack GPUs, 1 has as many of its replicas in the site as `balance` allows",
+            others={"site": "s"},
+            last={"hardware": "big", "rack": "r2", "site": "t"},
+            beside={"each": {"gpus": 8}, "place": {"select": {"site": "t"}}},
+        ),
+    ],
     "apart_keeps_away": [
         Case(
             {"apart": "node"}, 9, 1, 8, judged="workloads_stay_apart",
@@ -204,6 +221,7 @@ def test_what_is_pending_is_told_by_its_rule(rule: str, case: Case) -> None:
     request = {"replicas": case.replicas, "each": {"gpus": case.gpus}, "place": case.place}
     beside = {"beside": {"priority": "high", **case.beside}} if case.beside else {}
     nodes = {name: node | case.others for name, node in NODES.items()}
+    nodes["n3"] = nodes["n3"] | case.last
     stack = stack_of(
         nodes,
         {"w": request, **beside},

@@ -106,7 +106,11 @@ def mutants(rule: GroupRule | NodeRule) -> Iterator[Mutant]:
     name = rule.rule if isinstance(rule, GroupRule) else rule.name
     path, row = row_of(rule)
     if isinstance(rule, GroupRule):
-        yield "its row", WHERE, re.sub(rf"(    {rule.key}: )Annotated\[(.*?), [A-Z_]+\]", r"\1\2", read(WHERE))
+        # What reads a value of another form stays.
+        row_of_key = re.search(rf"    {rule.key}: Annotated\[(.*?), [A-Z_]+\] = ", read(WHERE))
+        assert row_of_key is not None, rule.key
+        kind = f"Annotated[{row_of_key[1]}]" if "(" in row_of_key[1] else row_of_key[1]
+        yield "its row", WHERE, read(WHERE).replace(row_of_key[0], f"    {rule.key}: {kind} = ")
     else:
         yield "its row", path, replaced(read(path), row, "")
     yield "its rule in limits", REQUESTS, re.sub(rf"^    {rule.judged},\n", "", read(REQUESTS), flags=re.MULTILINE)

@@ -195,6 +195,8 @@ RULES: dict[str, Rule] = {
     "selector_matches": _request("place", {"select": {"zone": "a"}}),
     "taints_are_tolerated": _taints,
     "away_from_keeps_off": _away_from,
+    "prefer": _request("place", {"prefer": {"zone": "a"}}, {"prefer": {"zone": "b", "rack": "r1"}}),
+    "near": _request("place", {"near": "rack"}, {"near": "site"}),
     "immovable_stay": _movable,
     "models_stay_under_limits": _by_model,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),

@@ -46,6 +46,12 @@ def test_a_sound_file_has_no_warning() -> None:
         ("spread: node", "per_site: 4",
          "lab.yaml:10:82: workloads.chat.place.per_site: `per_site: 4` counts each rack as a site: no node names its site\n"
          "  hint: give the nodes a `site`"),
+        ("spread: node", "balance: rack",
+         "lab.yaml:10:81: workloads.chat.place.balance: `balance: rack` compares nothing: all nodes are in one rack\n"
+         "  hint: leave `balance` out"),
+        ("spread: node", 'prefer: {rack: "r2\\e[2J"}',
+         "lab.yaml:10:87: workloads.chat.place.prefer.rack: prefers rack: r2\x1b[2J, and no node has it\n"
+         "  hint: use one of r1"),
         ("place: {spread: node}", "place: {tolerate: {fan: broken}}",
          "lab.yaml:10:88: workloads.chat.place.tolerate.fan: tolerates fan: broken, and no node has a taint 'fan'\n"
          "  hint: delete it"),

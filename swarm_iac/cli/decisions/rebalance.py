@@ -23,7 +23,14 @@ from swarm_iac.solver.exact.figures import figures, rank
 
 BAR = 18
 _POOLS = frozenset(key for key, rows in LIMITED.items() if not rows[0].capacity and not rows[0].itself)
-_HEADS = {"moves": "moves", "overqualification": "overqualification", "split": "split over NUMA nodes", "nodes": "nodes in use"}
+_HEADS = {
+    "moves": "moves",
+    "near": "racks or sites",
+    "preferred": "preferred labels lacking",
+    "overqualification": "overqualification",
+    "split": "split over NUMA nodes",
+    "nodes": "nodes in use",
+}
 
 
 def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:

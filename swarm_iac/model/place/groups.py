@@ -6,9 +6,42 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from swarm_iac.model.base import Value
+
 #: Kinds of groups of nodes, the smallest first: each is in one of the next.
 Level = Literal["node", "rack", "site"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class Balance(Value):
+    """Replicas are spread evenly: no rack (or site) has many more than another one."""
+
+    over: Literal["rack", "site"] = Field(description="What is compared: racks or sites.")
+    skew: int = Field(
+        default=1,
+        ge=1,
+        le=100_000,
+        description="So many more replicas at most than where the fewest are (`maxSkew` of Kubernetes).",
+    )
+
+    def __str__(self) -> str:
+        return self.over if self.skew == 1 else f"{{over: {self.over}, skew: {self.skew}}}"
+
+
+def read_balance(value: Any) -> Any:
+    """`rack` is what is compared, with a skew of 1; else what Balance takes."""
+    return {"over": value} if isinstance(value, str) else value
+
+
+class OrLevel:
+    """Lets the schema take what is compared alone, too."""
+
+    def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        found = handler(source)
+        return {"anyOf": [*found.get("anyOf", (found,)), {"enum": ["rack", "site"]}]}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,6 +58,7 @@ class GroupRule:
     together: bool = False  # all replicas in one group
     others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
     named: bool = False  # only of those that are named, by either of the two
+    even: bool = False  # no group has many more than another one, of those where a replica may be: see `snapshot/balance.py`
     text: str  # of a reason; {level} is the kind of group, {each} the most in one, {names} whom it keeps away
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
@@ -37,13 +71,20 @@ class Group:
     """A rule on groups of nodes, as a workload has it."""
 
     of: GroupRule
-    value: Level | int
+    value: Level | int | Balance
     names: frozenset[str] = frozenset()  # whom it keeps away, where they are named
 
     @property
     def level(self) -> Level:
         """What a group is."""
+        if isinstance(self.value, Balance):
+            return self.value.over
         return self.of.level if isinstance(self.value, int) else self.value
+
+    @property
+    def skew(self) -> int:
+        """How many more one group may have than another one; 0 where they are not compared."""
+        return self.value.skew if isinstance(self.value, Balance) else 0
 
     @property
     def each(self) -> int | None:
@@ -58,7 +99,8 @@ class Group:
 
     def format(self, words: str) -> str:
         """Words of the rule, about this."""
-        return words.format(level=self.level, each=self.each, names=" and ".join(sorted(self.names)))
+        names = " and ".join(sorted(self.names))
+        return words.format(level=self.level, each=self.each, skew=self.skew, names=names)
 
     def __str__(self) -> str:
         return f"`{self.of.key}: {self.value}`"
@@ -102,6 +144,14 @@ PER_SITE = GroupRule(
     leaves="with fewer of its replicas",
     bars=("have", "{each} of its replicas in the site already"),
     level="site",
+)
+BALANCE = GroupRule(
+    rule="balance_holds_skew",
+    judged="replicas_are_balanced",
+    even=True,
+    text="at most {skew} more in one {level} than in another",
+    leaves="with fewer of its replicas",
+    bars=("have", "as many of its replicas in the {level} as `balance` allows"),
 )
 APART = GroupRule(
     rule="apart_keeps_away",

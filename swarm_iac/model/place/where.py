@@ -13,15 +13,19 @@ from swarm_iac.model.base import Name, Value
 from swarm_iac.model.place.groups import (
     APART,
     AWAY_FROM,
+    BALANCE,
     PER_NODE,
     PER_RACK,
     PER_SITE,
     SPREAD,
     WITHIN,
+    Balance,
     Group,
     GroupRule,
     Level,
+    OrLevel,
     read_away_from,
+    read_balance,
     together,
 )
 from swarm_iac.model.place.taints import ANY, Taint, Tolerated
@@ -63,6 +67,21 @@ class Where(Value):
     per_site: Annotated[int | None, PER_SITE] = Field(
         default=None, ge=1, le=100_000, description="At most so many replicas in one site."
     )
+    balance: Annotated[Balance | None, BeforeValidator(read_balance), OrLevel(), BALANCE] = Field(
+        default=None,
+        description="No rack (or site) has more than one replica more than another one where a replica may be: `rack`, or "
+        "`{over: rack, skew: 2}` for two more. What runs stays.",
+    )
+    prefer: dict[Name, str] = Field(
+        default={},
+        description="Labels that a node would better carry; `site` and `rack` count as labels. A preference: nothing is "
+        "pending, moved or stopped for it, unlike `select`.",
+    )
+    near: Literal["rack", "site"] | None = Field(
+        default=None,
+        description="New replicas come to as few racks (or sites) as possible. A preference: nothing is pending, moved or "
+        "stopped for it, unlike `within`.",
+    )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
         description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
@@ -97,6 +116,11 @@ class Where(Value):
         return together(self.groups)
 
     @property
+    def even(self) -> Group | None:
+        """Has no group of nodes many more replicas than another one, and what are groups?"""
+        return Group(BALANCE, self.balance) if self.balance else None
+
+    @property
     def each_node(self) -> tuple[Hashable, ...]:
         """All that it demands of a node whatever runs there: equal for workloads that suit the same nodes."""
         return tuple(_hashable(getattr(self, key)) for key in _EACH_NODE)
@@ -108,15 +132,23 @@ class Where(Value):
     @property
     def labels(self) -> Iterable[str]:
         """The labels that it looks at."""
-        return self.select
+        return {**self.select, **self.prefer}
+
+    def lacks(self, labels: Mapping[str, str]) -> int:
+        """How many of the labels that it prefers a node with these labels has not."""
+        return sum(labels.get(label) != value for label, value in self.prefer.items())
 
     def suits(self, labels: Mapping[str, str]) -> bool:
         """May replicas be on a node with these labels, whatever runs there?"""
         return all(labels.get(label) == value for label, value in self.select.items())
 
 
+#: Keys that are no rules but goals.
+PREFERENCES = ("prefer", "near")
 #: Of each key of `place` that has one, in their order.
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
 )
-_EACH_NODE = tuple(key for key in Where.model_fields if key not in {"numa", "links", *(rule.key for rule in GROUP_RULES)})
+_EACH_NODE = tuple(
+    key for key in Where.model_fields if key not in {"numa", "links", "near", *(rule.key for rule in GROUP_RULES)}
+)

@@ -18,6 +18,7 @@ from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.advice.first_that_fits import largest, smallest
+from swarm_iac.solver.advice.more_skew import more_skew
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits
 from swarm_iac.solver.explain.conflict import GANG, without
@@ -196,6 +197,7 @@ class Relaxations:
             yield self._request(f"place.{key}.{entry}", None, 700)
         if not isinstance(value, dict) or len(value) > 1:
             yield self._request(f"place.{key}", None, 900 if isinstance(value, dict) else 600)
+        yield from more_skew(key, self.request, lambda value, change: self._request(f"place.{key}", value, change))
 
     @staticmethod
     def _any_model(workload: Workload) -> Each:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.hardware import numa_part
+from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.placement import Allocation, Goal, Placement
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import Overqualification
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import hindering, suits
@@ -48,7 +49,7 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
             host
             for host in snapshot.nodes.values()
             if not out[host.name] and host is not was and not capacity.partial(host.name) and not capacity.cuts.get(host.name)
-            if overqualification.of(request, host) <= cost
+            if overqualification.of(request, host) <= cost and _as_well(request, was, host)
             if capacity.most(request, host) > 0 and _home(snapshot, request, host, stand[host.name]) is not None
         ]  # fmt: skip
         to = min(targets, key=lambda b: (not capacity.load[b.name], capacity.free[b.name][GPUS], b.name), default=was)
@@ -61,6 +62,14 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
     found = assemble(snapshot, classified, +other)
     better = len(needless(snapshot, classified, found)) < len(before)
     return whole(snapshot, classified, +other, found) if better else (counts, ones)
+
+
+def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
+    """Does it stay in its rack, or site, where it counts by these, and has the node no fewer of the labels that it prefers?"""
+    levels = {request.even.level if request.even else "node", request.near or "node"} - {"node"}
+    if request.place.lacks(host.labels) > request.place.lacks(was.labels):
+        return False
+    return all(group_of(was, level) == group_of(host, level) for level in LEVELS if level in levels)
 
 
 def needless(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:

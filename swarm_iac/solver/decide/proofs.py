@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from swarm_iac.model.placement import Goal
+from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.decide.large import goals
+from swarm_iac.solver.explain.counting import EVERY, on_node
 from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Pairs
+from swarm_iac.solver.snapshot.tasks import Pairs, by_workload
 from swarm_iac.solver.solution import Solution
 
 
@@ -32,6 +36,34 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
     text = ", ".join(f"{what} ({times} times)" if times > 1 else what for what, times in counts.items())
     parameters = {**solution.proof.parameters, "failed_linear": text}
     return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
+
+
+def preferences(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
+    """What workloads would rather have, bounded by counting; nothing where nobody says so."""
+    found = [_near_goal(snapshot, counts)] if snapshot.nearby else []
+    if choosy(snapshot):
+        value = lacks_value(snapshot, counts)
+        found.append(Goal(name="preferred", value=value, bound=least_lacks(snapshot, counts)))
+    return tuple(found)
+
+
+def _near_goal(snapshot: Snapshot, counts: Pairs) -> Goal:
+    """Racks, or sites, beyond the first one, with the fewest by counting: as if each had the fleet to itself."""
+    placed, value, least, empty = by_workload(counts), near_value(snapshot, counts), 0, FreeCapacity(snapshot)
+    for name in snapshot.nearby:
+        request, home = snapshot.requests[name], snapshot.home(name)
+        if request.local:
+            continue  # what runs over several NUMA nodes may stay, and is not counted
+        fits = Counter[str]()
+        for host in snapshot.nodes.values():
+            group = group_of(host, request.near or "node")
+            fits[group] += max(home[host.name], on_node(empty, request, host, EVERY, placed[name], home))
+        left, groups = placed[name], 0
+        for _, fit in fits.most_common():
+            groups += left > 0
+            left -= fit
+        least += max(0, groups - 1)
+    return Goal(name="near", value=value, bound=min(value, least))
 
 
 def with_shares_of(snapshot: Snapshot, counts: Pairs, shown: Mapping[str, Goal]) -> dict[str, Goal]:

@@ -26,12 +26,16 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.linear import listening
+from swarm_iac.solver.balance.even import even
+from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.preferred import lacks_value
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.clearing import cleared, fewer
+from swarm_iac.solver.decide.evening import evened
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
-from swarm_iac.solver.decide.proofs import still_bounded, with_failures, with_shares_of
+from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures, with_shares_of
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
@@ -184,29 +188,32 @@ def _filled_again(
             add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
     shown = with_shares_of(snapshot, home + new, shown)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
+    for name, of in (("near", near_value), ("preferred", lacks_value)):
+        add(name, of(snapshot, home + new) - of(snapshot, counts))
     return home + new, found, shown
 
 
 def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
-    """With nobody split who has to be on one NUMA node, or on linked GPUs: who came out so is placed elsewhere, or waits."""
+    """With nobody split who has to be on one NUMA node, or on linked GPUs: who came out so is placed elsewhere, or waits.
+
+    And evenly, if others count on those that went.
+    """
     ones = found.placement.allocations
-    if not snapshot.local or not split(snapshot, classified, ones):
+    apart = snapshot.local and bool(split(snapshot, classified, ones))
+    if not apart and not snapshot.evened:
         return found
     before: Pairs = Counter((a.workload, a.node) for a in ones)
-    counts = unsplit(snapshot, classified, before, watch.ended)
+    if not apart and even(snapshot, before):
+        return found
+    counts = unsplit(snapshot, classified, before, watch.ended) if apart else before
+    counts = evened(snapshot, classified, counts, watch.ended)
     placed = goals_of_large(snapshot, counts, most, Bounds())
     if all(by_workload(counts)[name] >= by_workload(before)[name] for name in snapshot.running):
         placed = still_bounded(placed, found.proof.goals)
     goals = (*placed, moves_goal(snapshot, classified, counts))
-    return _large_solution(
-        snapshot,
-        classified,
-        counts,
-        goals,
-        0,
-        watch,
-        {"numa": f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"},
-    )
+    how = f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"
+    again = {"numa": how} if apart else {"balance": "some were placed again, evenly"}
+    return _large_solution(snapshot, classified, counts, goals, 0, watch, again)
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
@@ -318,6 +325,7 @@ def _large_solution(
     watch: Watch,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Solution:
+    goals = (*goals, *preferences(snapshot, counts))
     watch.tell(goals)
     placement = _placement(snapshot, classified, counts, watch)
     how = {"workers": 1, "seed": SEED, "effort": snapshot.stack.solve.effort, "rounds": rounds, **more}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
 from swarm_iac.solver.repair.greedy import Overqualification
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 
 #: What is better when it is less.
-COSTS = ("moves", "overqualification", "split", "nodes")
+COSTS = ("moves", "near", "preferred", "overqualification", "split", "nodes")
 _WORDS = {
     "moves": ("running allocation moves", "running allocations move"),
+    "near": ("rack or site more than needed", "racks or sites more than needed"),
+    "preferred": ("preferred label lacking", "preferred labels lacking"),
     "overqualification": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
     "split": ("replica split over NUMA nodes", "replicas split over NUMA nodes"),
     "nodes": ("node in use", "nodes in use"),
@@ -30,6 +36,11 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
         found[f"{level}_gpus"] = sum(snapshot.requests[a.workload].gpus for a in mine)
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
+    counts = Counter((a.workload, a.node) for a in known)
+    if snapshot.nearby:
+        found["near"] = near_value(snapshot, counts)
+    if choosy(snapshot):
+        found["preferred"] = lacks_value(snapshot, counts)
     found["overqualification"] = sum(overqualification.of(snapshot.requests[a.workload], snapshot.nodes[a.node]) for a in known)
     found["split"] = sum(bool(stack.hardware_of(a.node).split(a.cards, a.cpus)) for a in known)
     found["nodes"] = len({a.node for a in known})

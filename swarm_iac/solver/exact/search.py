@@ -299,11 +299,11 @@ class _Players:
     def __init__(self, fleet: FleetModel, table: list[Aim]) -> None:
         self.fleet = fleet
         self.moves = next((aim for aim in table if aim.name == "moves"), None)
-        # A gang of which some members are fixed is whole in any case.
+        # A gang of which some members are fixed is whole in any case, and what is fixed may be even only with the rest.
         begun = (
             name
             for name in fleet.by_request
-            if fleet.request(name).gang and fleet.task.free[name] < fleet.request(name).members
+            if (fleet.request(name).gang or fleet.request(name).even) and fleet.task.free[name] < fleet.request(name).members
         )
         self.names: frozenset[str] | None = frozenset(begun)
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+from swarm_iac.solver.balance.even import left
 from swarm_iac.solver.explain.counting import GPU_RULE
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import NODE, RACK
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT

@@ -15,18 +15,18 @@ import numpy.typing as npt
 from swarm_iac.model.place.groups import Level, together
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.balance.even import left
+from swarm_iac.solver.balance.evened import Gathered, evened_under
 from swarm_iac.solver.explain import model_limits
 from swarm_iac.solver.explain.domains import DOMAINS, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, left
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, domain_suffices, hindering, may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import same_size
 
 Ints = npt.NDArray[np.int64]
-#: Site, rack and name of nodes that are counted together.
-Gathered = tuple[str, str, str]
 
 #: The rules of each level, in the order of the tuples that they bound.
 NODE_RULES, RACK_RULES, CEILING_RULES = (tuple(budget.rule for budget in level) for level in (NODE, RACK, CEILINGS))
@@ -48,7 +48,7 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     if left <= 0:
         return 0
     found: list[tuple[NodeCapacity, int]] = []
-    unbound, plain = 0, not (request.together or request.by_rack)
+    unbound, plain = 0, not (request.together or request.by_rack or request.even)
     rest = model_limits.left_on(capacity, request, rules) if request.models else {}
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     for host in capacity.snapshot.nodes.values():
@@ -67,18 +67,28 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
                     rest[host.model] -= more
             if unbound >= left:
                 return left
-    return min(left, _on_nodes(capacity, request, found, rules))
+    return min(left, _on_nodes(capacity, request, found, rules, home))
 
 
-def _on_nodes(capacity: FreeCapacity, request: WorkloadRequest, found: list[tuple[NodeCapacity, int]], rules: Set[str]) -> int:
+def _on_nodes(
+    capacity: FreeCapacity,
+    request: WorkloadRequest,
+    found: list[tuple[NodeCapacity, int]],
+    rules: Set[str],
+    home: Counter[str] | None = None,
+) -> int:
     """The most in all, of so many on each node."""
 
-    def plain(found: list[tuple[NodeCapacity, int]]) -> int:
+    def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
         racks: dict[Gathered, list[tuple[int, int]]] = {}
         for host, cap in found:
             racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), cap))
-        counts = {group: _in_rack(capacity, request, group, ones, rules) for group, ones in racks.items()}
-        return _in_all(request, counts, rules)
+        return {group: _in_rack(capacity, request, group, ones, rules) for group, ones in racks.items()}
+
+    evened = evened_under(capacity, request, in_racks(found), rules, home=home is not None)
+
+    def plain(found: list[tuple[NodeCapacity, int]]) -> int:
+        return evened.total(in_racks(found)) if evened else _in_all(request, in_racks(found), rules)
 
     lefts = model_limits.left_on(capacity, request, rules) if request.models else {}
     return model_limits.most(lefts, found, _together(request, rules), plain) if lefts else plain(found)
@@ -114,7 +124,7 @@ def on_node(
         if rule in rules and fit > 0:
             fit = min(fit, by_domain(capacity, request, host, fit, rule))
     for group in request.groups:
-        if group.of.rule in rules:
+        if group.of.rule in rules and not group.of.even:
             most = left(capacity, request, group, host)
             fit = fit if most is None else min(fit, most)
     if request.models:
@@ -150,6 +160,8 @@ class Tally:
             nodes = capacity.snapshot.nodes
             found = [(nodes[name], cap) for ones in self._found.values() for name, (_, cap) in ones.items() if cap > 0]
             return max(0, min(left, _on_nodes(capacity, request, found, self.rules)))
+        if evened := evened_under(capacity, request, self._most, self.rules):
+            return max(0, min(left, evened.total(self._most)))
         return max(0, min(left, self._total if plain else _in_all(request, self._most, self.rules)))
 
     def counts(self, node: str) -> bool:
@@ -211,9 +223,13 @@ class Ruled:
             self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
         for rule in DOMAINS if request.local else ():
             self._cap(rule, self._domains(rule))
+        #: Of racks that are compared what one more replica finds: several find another number.
+        self.one: dict[str, Ints] = {}
         for group in request.groups:
             most = [left(capacity, request, group, host) for host in self.nodes]
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
+            if group.of.even:
+                self.one[group.of.rule] = self.caps.pop(group.of.rule)
         for model, rule, most_there in model_limits.on_models(capacity, request):
             self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
 
@@ -252,7 +268,7 @@ class Ruled:
         """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
         capacity, request = self.capacity, self.request
         ceilings = frozenset(rule for rule, left in _ceilings(capacity, request) if left < 1)
-        out = {rule: most < 1 for rule, most in self.caps.items()}
+        out = {rule: most < 1 for rule, most in (self.caps | self.one).items()}
         for i, rule in enumerate(RACK_RULES):
             short = [
                 host.rack in capacity.racks and host.of_rack(request)[i] > max(0, capacity.racks[host.rack][i])
@@ -343,7 +359,9 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
     for name, request in snapshot.requests.items():
         home = snapshot.home(name)
         wide = sum(_stays_wide(snapshot, request, one) for one in snapshot.running.get(name, ()) if request.local)
-        if any(node in snapshot.nodes and not open_to(request, snapshot.nodes[node]) for node in home):
+        if (home and request.even) or any(
+            node in snapshot.nodes and not open_to(request, snapshot.nodes[node]) for node in home
+        ):
             count = reach(empty, request, home=home)
         else:
             key = (

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swarm_iac.model.placement import Reason
+from swarm_iac.solver.balance.even import left
 from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, RACK_RULES, TAINTS
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.messages import KEEPS_DEVICES
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, left
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAM, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering

@@ -15,6 +15,7 @@ from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_position
+from swarm_iac.solver.explain.of_balance import balance_text
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.layout import (
@@ -83,7 +84,8 @@ def _asked(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> tuple
     if rule == "gang_is_whole_or_absent":
         return _gang(capacity, request), "gang"
     for group in (group for group in request.groups if group.of.rule == rule):
-        return group.format(group.of.text), f"place.{group.of.key}"
+        text = balance_text(capacity, request, group) if group.of.even else group.format(group.of.text)
+        return text, f"place.{group.of.key}"
     one = next(one for one in FIT if one.name == rule)
     assert one.text is not None, rule
     return one.text(capacity.snapshot, request), one.path

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from swarm_iac.solver.balance.nearest import by_nearness
+from swarm_iac.solver.balance.preferred import lacks
+from swarm_iac.solver.balance.turns import fill_evenly
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
@@ -285,6 +288,7 @@ class _Nodes:
     homes: list[NodeCapacity]
     rows: Ints
     caps: Ints
+    rank: Ints | None = None  # of all nodes: those with less come first
 
 
 def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]) -> list[_Nodes]:
@@ -299,8 +303,12 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
     rows = np.flatnonzero(caps)
     if task.pairs is not None:
         rows = np.array([row for row in rows if _asked(task, request, slots.nodes[row].name)], dtype=np.int64)
-    if request.together is None:
+    if request.together is None and not request.near:
         return [_Nodes(at_home, rows, caps)]
+    if request.together is None:
+        nearest = by_nearness(slots, request, rows, caps, task.free[request.name])
+        alone = [_Nodes([], ones, caps) for ones in nearest.alone if not at_home]
+        return [*alone, _Nodes(at_home, rows, caps, nearest.rank)]
     groups = slots.groups(request.together)
     fits = np.bincount(groups[rows], weights=caps[rows].astype(np.float64), minlength=int(groups.max(initial=-1)) + 1)
     stood: Counter[int] = Counter()
@@ -328,16 +336,9 @@ def _fill(
     picked: Pairs = Counter()
     left = task.free[request.name]
     at_home = True
-    for keep, host in _ordered(task, slots, request, nodes, overqualification):
-        if at_home and not keep:
-            at_home = False
-            stayable = sum(count for (name, _), count in task.stay.items() if name == request.name) if task.stay else 0
-            stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
-            if budget is not None and not request.gang and stayable - stayed > budget:
-                left = min(left, budget - (picked.total() - stayed))  # each of them would be a move
-        if left <= 0 or slots.capacity.by_ceiling(request) <= 0:
-            break
-        fit = min(slots.capacity.most(request, host), left)
+
+    def put(host: NodeCapacity, most: int, *, keep: bool = False) -> int:
+        fit = min(slots.capacity.most(request, host), most) if slots.capacity.by_ceiling(request) > 0 else 0
         if keep or not open_to(request, host):
             fit = min(fit, task.home(request.name, host.name) - picked[request.name, host.name])
         own = task.own_cards(request.name, host.name)
@@ -351,8 +352,31 @@ def _fill(
             slots.take(request, host, fit)
         if fit > 0:
             picked[request.name, host.name] += fit
-            left -= fit
-    return picked
+        return max(0, fit)
+
+    def take_back(host: NodeCapacity) -> bool:
+        if mine := picked[request.name, host.name]:
+            slots.take(request, host, -1)
+            picked[request.name, host.name] -= 1
+        return mine > 0
+
+    ordered = _ordered(task, slots, request, nodes, overqualification)
+    for keep, host in ordered:
+        if at_home and not keep:
+            at_home = False
+            stayable = sum(count for (name, _), count in task.stay.items() if name == request.name) if task.stay else 0
+            stayed = sum(min(count, task.stay[pair]) for pair, count in picked.items())
+            if budget is not None and not request.gang and stayable - stayed > budget:
+                left = min(left, budget - (picked.total() - stayed))  # each of them would be a move
+            if request.even:
+                hosts, fit = [host, *(host for _, host in ordered)], np.minimum(nodes.caps, slots.caps(request))
+                caps = {slots.nodes[row].name: int(fit[row]) for row in nodes.rows}
+                fill_evenly(slots, request, hosts, caps, left, put, take_back)
+                break
+        if left <= 0 or slots.capacity.by_ceiling(request) <= 0:
+            break
+        left -= put(host, left, keep=keep)
+    return +picked
 
 
 def _ordered(
@@ -372,5 +396,7 @@ def _ordered(
     if len(rows):
         cost = overqualification.all(request, slots.nodes, slots.kind)[rows]
         others = overqualification.reserved(request, slots.nodes, slots.kind)[rows]
-        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost))
+        preferred = [lacks(slots, request)[rows]] if request.place.prefer else []  # the last key of a sort is the first
+        preferred += [] if nodes.rank is None else [nodes.rank[rows]]
+        order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, *preferred))
         yield from ((False, slots.nodes[row]) for row in rows[order])

@@ -1,8 +1,8 @@
 """How does a scene look to column generation? Workloads that are alike become a kind, nodes that are alike a shape.
 
-What binds replicas of different nodes is relaxed: members of a gang and what stays within or apart by rack count each for
-itself, and racks that are alike share one budget. So what no mix exceeds, no placement does; and with the budgets summed
-the linear program is as strong as with each of them, since racks that are alike may be mixed alike. What else stands
+What binds replicas of different nodes is relaxed: members of a gang and what stays within, apart, even or near by rack count
+each for itself, and racks that are alike share one budget. So what no mix exceeds, no placement does; and with the budgets
+summed the linear program is as strong as with each of them, since racks that are alike may be mixed alike. What else stands
 somewhere is already taken from the nodes.
 """
 
@@ -31,7 +31,7 @@ def simple(request: WorkloadRequest) -> bool:
     """Do its replicas stand each for itself, but for what racks and ceilings hold? Columns know no NUMA nodes, nor where MIG
     instances lie: they count them as parts of GPUs, which no less of fit a card.
     """
-    several = request.members > 1 and (request.gang or request.together or request.by_rack)
+    several = request.members > 1 and (request.gang or request.together or request.by_rack or request.even or request.near)
     return not (request.local or request.profile or request.others or several)
 
 

@@ -104,7 +104,7 @@ def _ruined(now: _Placed, nodes: set[str], places: Mapping[str, list[str]]) -> t
     """The task of filling these nodes again, and what stands beside them: who has to be together goes or stays as a whole."""
     snapshot = now.snapshot
     gone = {pair for pair in now.counts if pair[1] in nodes}
-    whole = {name for name, _ in gone if snapshot.requests[name].gang or snapshot.requests[name].together}
+    whole = {name for name, _ in gone if _bound(snapshot.requests[name])}
     capacity = now.capacity.copy()
     rest: Pairs = Counter()
     freed = set(nodes)
@@ -121,6 +121,11 @@ def _ruined(now: _Placed, nodes: set[str], places: Mapping[str, list[str]]) -> t
         if done[name] < request.members and not (request.gang and done[name]) and not freed.isdisjoint(places[name])
     }
     return Task(snapshot, capacity, free), rest
+
+
+def _bound(request: WorkloadRequest) -> bool:
+    """Is each replica where it is because of the others?"""
+    return bool(request.gang or request.together or request.even)
 
 
 def _order(chance: Chance, task: Task, first: WorkloadRequest) -> list[WorkloadRequest]:

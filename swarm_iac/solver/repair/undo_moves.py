@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.greedy import greedy
@@ -53,6 +54,7 @@ def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
         # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
         for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
             well = not by_workload(best) - by_workload(found) and moves_of(snapshot, classified, found) <= most
+            well = well and even(snapshot, found)  # who goes home leaves one rack for another one
             if well and net(snapshot, classified, found) > net(snapshot, classified, best):
                 best = found
                 break
@@ -85,7 +87,8 @@ def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
                 away[name, there] -= 1
                 found[name, home] += 1
     found = +found
-    return found if moves_of(snapshot, classified, found) <= moves_of(snapshot, classified, counts) else counts
+    well = moves_of(snapshot, classified, found) <= moves_of(snapshot, classified, counts) and even(snapshot, found)
+    return found if well else counts
 
 
 Homes = dict[str, list[str]]

@@ -240,6 +240,7 @@ class _Capacities(dict[tuple[str, str | None], tuple[int, ...]]):
 
 def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool, links: bool) -> NodeCapacity:
     hardware = stack.hardware_of(node.name)
+    capacity = capacities.of(node, hardware)
     return NodeCapacity(
         name=node.name,
         rack=node.rack,
@@ -249,7 +250,8 @@ def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, part
         state=node.state,
         model=hardware.gpus.model if hardware.gpus.count else None,
         gpu_memory=int(hardware.gpu_memory) if hardware.gpus.count else 0,
-        capacity=capacities.of(node, hardware),
+        capacity=capacity,
+        whole=capacity,
         power=int(stack.tuning_of(node.name).gpu_power or 0),
         parts=hardware.parts if parts else (),
         links=hardware.nvlink if links else (),

@@ -126,8 +126,18 @@ class WorkloadRequest:
         return any(group.of.others for group in self.groups)
 
     @property
+    def even(self) -> Group | None:
+        """Has no rack, or site, many more replicas than another one?"""
+        return next((group for group in self.groups if group.of.even), None) if self.groups else None
+
+    @property
+    def near(self) -> Level | None:
+        """Of which groups are its replicas to be in few?"""
+        return self.place.near if self.members > 1 else None
+
+    @property
     def by_rack(self) -> bool:
-        """Does any rule bound how many replicas a rack or a site has?"""
+        """Does any rule bound how many replicas a rack or a site has by itself?"""
         return any(group.each is not None and group.level != "node" for group in self.groups)
 
     def on_model(self, model: str | None) -> tuple[tuple[int, str], ...]:
@@ -187,6 +197,7 @@ class NodeCapacity:
     parts: tuple[tuple[int, int, int], ...] = ()
     links: Groups = ()  # of GPUs that are joined by NVLink; empty where no workload is bound to such
     mig: bool = False  # may its GPUs be cut?
+    whole: tuple[int, ...] = ()  # `capacity`, also of what files of finished jobs take
 
     @property
     def cards(self) -> CardKind:
@@ -300,6 +311,21 @@ class Snapshot:
             for inner, outer in itertools.pairwise(chain):
                 found.setdefault(outer, set()).add(inner)
         return {scope: frozenset(ones) for scope, ones in found.items()}
+
+    @functools.cached_property
+    def compared(self) -> dict[tuple[object, ...], dict[str, str]]:
+        """What `balance.compared` knows already."""
+        return {}
+
+    @functools.cached_property
+    def evened(self) -> tuple[str, ...]:
+        """The workloads with `balance`."""
+        return tuple(name for name, request in self.requests.items() if request.even)
+
+    @functools.cached_property
+    def nearby(self) -> tuple[str, ...]:
+        """The workloads with `near`."""
+        return tuple(name for name, request in self.requests.items() if request.near)
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:

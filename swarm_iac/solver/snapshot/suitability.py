@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from swarm_iac.model.device import share_text
 from swarm_iac.model.hardware import numa_part
-from swarm_iac.model.place.where import GROUP_RULES, Where
+from swarm_iac.model.place.where import GROUP_RULES, PREFERENCES, Where
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.units import Bytes
@@ -187,7 +187,7 @@ FIT = (
 PLACE = {one.rule: one.key for one in GROUP_RULES} | {
     one.name: one.path.removeprefix("place.") for one in FIT if one.path.startswith("place.")
 }
-assert {*PLACE.values()} == {*Where.model_fields}, "each key of `place` has a rule"
+assert {*PLACE.values(), *PREFERENCES} == {*Where.model_fields}, "each key of `place` has a rule"
 
 
 def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:

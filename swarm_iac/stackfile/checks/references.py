@@ -290,11 +290,10 @@ class _Checker:
             self.say(f"{path}.network.between", "only a gang has bandwidth between its members", "use egress and ingress")
         for one in workload.place.groups:
             for other in workload.place.groups if one.of.together else ():
+                most = other.skew if other.of.even else other.each
                 if (
-                    other.each is not None
-                    and workload.members > other.each
-                    and LEVELS.index(one.level) <= LEVELS.index(other.level)
-                ):
+                    most is not None and workload.members > most and LEVELS.index(one.level) <= LEVELS.index(other.level)
+                ):  # of groups that are compared one would have all, and the others none
                     self.say(f"{path}.place.{one.of.key}", f"{one} contradicts {other}", "keep one of the two")
 
     def gpus(self, path: str, workload: Workload) -> None:

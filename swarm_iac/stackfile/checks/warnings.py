@@ -33,6 +33,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
         *_workloads(stack),
         *_ceilings(stack),
         *_tolerations(stack),
+        *_preferences(stack),
         *_exceptions(stack, today),
         *_teams(stack),
         *_models(stack),
@@ -94,16 +95,24 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
             if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
                 yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
-        for group in one.place.groups:
-            if group.level == "site" and not any(node.site for node in stack.nodes.values()):
-                words = f"{group} counts each rack as a site: no node names its site"
-                yield f"{path}.place.{group.of.key}", words, "give the nodes a `site`"
-            most = (group.each or 0) * _places(stack, group.level, one)
-            if 0 < most < one.members:
-                apart = f"on different {group.level}s, and {most} can take them"
-                several = f"with at most {group.each} on one {group.level}, and {most} fit"
-                words = f"{one.members} replicas {apart if group.each == 1 else several}: the rest is always pending"
-                yield f"{path}.place.{group.of.key}", words, f"ask for {most}, or leave `{group.of.key}` out"
+        yield from _grouped(stack, path, one)
+
+
+def _grouped(stack: Stack, path: str, one: Workload) -> Iterator[tuple[str, str, str]]:
+    """What is said of racks or sites, and means little where there are too few."""
+    for group in one.place.groups:
+        if group.level == "site" and not any(node.site for node in stack.nodes.values()):
+            words = f"{group} counts each rack as a site: no node names its site"
+            yield f"{path}.place.{group.of.key}", words, "give the nodes a `site`"
+        if group.of.even and len({stack.group_of(name, group.level) for name in stack.nodes}) < 2:
+            words = f"{group} compares nothing: all nodes are in one {group.level}"
+            yield f"{path}.place.{group.of.key}", words, "leave `balance` out"
+        most = (group.each or 0) * _places(stack, group.level, one)
+        if 0 < most < one.members:
+            apart = f"on different {group.level}s, and {most} can take them"
+            several = f"with at most {group.each} on one {group.level}, and {most} fit"
+            words = f"{one.members} replicas {apart if group.each == 1 else several}: the rest is always pending"
+            yield f"{path}.place.{group.of.key}", words, f"ask for {most}, or leave `{group.of.key}` out"
 
 
 def _tolerations(stack: Stack) -> Iterator[tuple[str, str, str]]:
@@ -119,6 +128,23 @@ def _tolerations(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 words = f"tolerates {key}: {value}, and no node has {'this taint' if values else f'a taint {key!r}'}"
                 hint = nearest(value, values) if values else nearest(key, taints)
                 yield f"workloads.{name}.place.tolerate.{key}", words, hint or "delete it"
+
+
+def _preferences(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """What is preferred and nowhere to be found."""
+    values: dict[str, set[str]] = {}
+    for node in stack.nodes.values():
+        for label, value in node.labelled.items():
+            values.setdefault(label, set()).add(value)
+    for name, one in stack.workloads.items():
+        for label, value in one.place.prefer.items():
+            if value not in values.get(label, ()):
+                hint = nearest(value, values[label]) if label in values else nearest(label, values)
+                yield (
+                    f"workloads.{name}.place.prefer.{label}",
+                    f"prefers {label}: {value}, and no node has it",
+                    hint or "delete it",
+                )
 
 
 def _ceilings(stack: Stack) -> Iterator[tuple[str, str, str]]:

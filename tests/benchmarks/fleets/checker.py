@@ -14,7 +14,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
-from tests.benchmarks.fleets import by_model
+from tests.benchmarks.fleets import balance, by_model
 
 RESOURCES = ("gpus", "vcpus", "memory", "storage", "bandwidth")
 #: All that is limited.
@@ -145,6 +145,7 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     found += together(stack, known, last)
     found += user_ceilings(stack, known, last, today)
     found += [Finding("gpus by model", text, names) for text, names in by_model.broken(stack, known, last, today)]
+    found += [Finding("balance", text, names) for text, names in balance.broken(stack, known, last)]
     found += gangs(stack, [a for a in placement.allocations if a.workload in stack.workloads])
     return found
 

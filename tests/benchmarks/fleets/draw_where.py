@@ -1,6 +1,8 @@
-"""Where else may workloads be? Sites, taints, what is not moved, who is kept from whom, and linked GPUs, drawn from streams of their own: all else stays as it was drawn.
+"""Where else may workloads be? Sites, taints, what is not moved, who is kept from whom, linked GPUs, and racks that are
+compared, drawn from streams of their own: all else stays as it was drawn.
 
-Fleets of seeds below FIRST, and of links below LINKED, stay as they were: some are kept for what was answered wrong on them.
+Fleets of seeds below FIRST, of links below LINKED, and of `balance` below BALANCED, stay as they were: some are kept for what
+was answered wrong on them.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from tests.benchmarks.fleets.draw import chance, read_shape, weighted
 from tests.benchmarks.fleets.draw_workloads import gpus_of, within_numa
 from tests.benchmarks.fleets.written import Data, Drawn
 
-FIRST, LINKED = 200_000, 400_000
+FIRST, LINKED, BALANCED = 200_000, 400_000, 450_000
 #: How often a fleet has a feature.
-SITES, TAINTS, FIRM, AWAY, LINKS = 0.3, 0.3, 0.3, 0.3, 0.6
+SITES, TAINTS, FIRM, AWAY, LINKS, EVEN = 0.3, 0.3, 0.3, 0.3, 0.6, 0.7
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
 
 
@@ -44,7 +46,35 @@ def more(drawn: Drawn, seed: int) -> Drawn:
         for _ in range(len(data["workloads"]) // 6 + 1):
             _away(rng, drawn)
     _links(random.Random(f"links {seed}"), data, seed)
+    _even(random.Random(f"balance {seed}"), data, seed)
     return drawn
+
+
+def _even(rng: random.Random, data: Data, seed: int) -> None:
+    if seed >= BALANCED and chance(rng, EVEN):
+        for one in _some(rng, data, 0.5):
+            _balanced(rng, data, one)
+    if seed >= BALANCED and chance(rng, EVEN):
+        for one in _some(rng, data, 0.3):
+            one["place"] = one.get("place", {}) | {"near": rng.choice(["rack", "rack", "site"])}
+        labelled = [entry for entry in data["nodes"].values() if "rack" in entry]
+        for one in _some(rng, data, 0.3) if labelled else ():
+            entry = rng.choice(labelled)
+            one["place"] = one.get("place", {}) | {"prefer": {"rack": entry["rack"], **entry.get("labels", {})}}
+
+
+def _balanced(rng: random.Random, data: Data, one: Data) -> str:
+    """Its replicas are spread evenly, unless all have to be in one rack."""
+    place = one.get("place", {})
+    if members(one) < 2 or place.get("within") in ("node", "rack"):
+        return ""
+    sites = any("site" in entry for entry in data["nodes"].values()) and "within" not in place
+    over = rng.choice(["rack", "rack", "rack", "site"]) if sites else "rack"
+    balance = rng.choice([over, over, {"over": over, "skew": 2}, {"over": over, "skew": 1 + members(one) // 3}])
+    one["place"] = place | {"balance": balance}
+    if over == "site":
+        _one_site_each(data)
+    return f"place {one['place']}"
 
 
 def _links(rng: random.Random, data: Data, seed: int) -> None:
@@ -79,7 +109,28 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         edits[_away] = 2
     if any("links" in shape for shape in drawn.data["hardware"].values()):
         edits |= {_relinked: 1, **({_bound: 2} if drawn.data["workloads"] else {})}
+    if seed >= BALANCED and drawn.data["workloads"]:
+        edits |= {_rebalanced: 2, _near: 1}
     return weighted(rng, edits)(rng, drawn) if edits and chance(rng, 0.4) else ""
+
+
+def _near(rng: random.Random, drawn: Drawn) -> str:
+    """A workload is to be in few racks, or no longer."""
+    name = rng.choice(list(drawn.data["workloads"]))
+    one = drawn.data["workloads"][name]
+    if one.get("place", {}).pop("near", None):
+        return f"{name}: not near"
+    one["place"] = one.get("place", {}) | {"near": rng.choice(["rack", "site"])}
+    return f"{name}: near {one['place']['near']}"
+
+
+def _rebalanced(rng: random.Random, drawn: Drawn) -> str:
+    """A workload is spread evenly, or no longer."""
+    name = rng.choice(list(drawn.data["workloads"]))
+    one = drawn.data["workloads"][name]
+    if one.get("place", {}).pop("balance", None):
+        return f"{name}: not balanced"
+    return f"{name}: {said}" if (said := _balanced(rng, drawn.data, one)) else ""
 
 
 def members(one: Data) -> int:

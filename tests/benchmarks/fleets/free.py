@@ -12,7 +12,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
-from tests.benchmarks.fleets import by_model
+from tests.benchmarks.fleets import balance, by_model
 from tests.benchmarks.fleets.checker import (
     RESOURCES,
     around,
@@ -122,6 +122,8 @@ class Free:
         for kind, most in (("rack", where.per_rack), ("site", where.per_site)):
             if most and sum(place(self.stack, a.node, kind) == place(self.stack, node, kind) for a in others) >= most:
                 return False
+        if where.balance and not balance.even(self.stack, name, [*(a.node for a in others), node]):
+            return False
         if (where.apart and any(self.near(name, node))) or any(self.foes(name, node)):
             return False
         return not where.within or all(

@@ -325,7 +325,7 @@ def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[s
             groups[place(stack, node, workload.place.within) if workload.place.within else ""].append(node)
     for group in groups.values():
         put: list[Allocation] = []
-        for node in group:
+        for node in group * (len(missing) if workload.place.balance else 1):  # each rack takes one more after the others
             while len(put) < len(missing) and free.below_ceilings(workload):
                 one = free.put(name, missing[len(put)], node)
                 if one is None:
@@ -341,7 +341,7 @@ def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[s
 def honest(stack: Stack, last: Placement, now: Placement, proof: Proof, stays: Staying) -> Iterator[Finding]:
     """Bounds on the right side, values as they are, `optimal` only where all are reached, nothing left unsaid."""
     for goal in proof.goals:
-        most = goal.name in ("moves", "shifts", "overqualification", "nodes")
+        most = goal.name in ("moves", "shifts", "near", "preferred", "overqualification", "nodes")
         if goal.value < goal.bound if most else goal.value > goal.bound:
             yield Finding("proof", f"{goal.name}: value {goal.value} is beyond its bound {goal.bound}")
         level, _, what = goal.name.partition("_placed_")

@@ -11,6 +11,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
+from tests.benchmarks.fleets import balance
 from tests.benchmarks.fleets.checker import parts, place, size, untolerated
 from tests.benchmarks.fleets.free import Free
 
@@ -115,6 +116,8 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     for kind, most in (("rack", where.per_rack), ("site", where.per_site)):
         if most and sum(place(stack, a.node, kind) == place(stack, node, kind) for a in others) >= most:
             yield f"have {most} of its replicas in the {kind} already"
+    if where.balance and balance.takes_no_more(stack, name, [a.node for a in others], node):
+        yield f"have as many of its replicas in the {where.balance.over} as `balance` allows"
     if where.apart and any(free.near(name, node)):
         yield "are too near to another workload with `apart`"
     workload = stack.workloads[name]

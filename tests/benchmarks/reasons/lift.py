@@ -25,6 +25,7 @@ _PLACE = {
     "per_node_holds": {"per_node": None},
     "per_rack_holds": {"per_rack": None},
     "per_site_holds": {"per_site": None},
+    "balance_holds_skew": {"balance": None},
     "apart_keeps_away": {"apart": None},
     "away_from_keeps_off": {"away_from": {}},
     "single_fits_numa_node": {"numa": None},

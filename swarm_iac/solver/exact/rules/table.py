@@ -7,7 +7,7 @@ from functools import partial
 
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.exact.fleet_model import FleetModel
-from swarm_iac.solver.exact.rules import ceilings, gpu_parts, mig, node, numa, rack, workload
+from swarm_iac.solver.exact.rules import ceilings, evenness, gpu_parts, mig, node, numa, rack, workload
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK
 
 Rule = Callable[[FleetModel], None]
@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     *(partial(workload.group_rule_holds, rule=rule) for rule in GROUP_RULES),
     *(partial(workload.others_stay_away, rule=rule) for rule in GROUP_RULES),
     workload.named_stay_away,
+    evenness.balance_holds,
     *_on_nodes(),
     *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),
     ceilings.ceilings_hold,

@@ -1,0 +1,110 @@
+"""Which racks (or sites) are compared for `balance`, and how many more replicas does each take?
+
+    For every group g that is compared and gets a new replica:  count_g − min_h count_h ≤ skew,  h compared with g
+
+A group is compared if a ready node of it suits the workload and could hold a replica if nothing else ran there; with
+`within: site` only with those of its site. New on a node are replicas beyond those that ran there: what runs stays, also
+where an edit or a lost node leaves more between two groups than the skew, and then nothing new comes to the fuller one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from swarm_iac.model.place.groups import LEVELS, Group
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.solver.snapshot.capacity import left as left_alone
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import suits
+from swarm_iac.solver.snapshot.tasks import Pairs
+
+
+def large_enough(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """Could the empty machine hold a replica? Its files of finished jobs do not count."""
+    if any(need > host.whole[i] for i, need in request.needs):
+        return False
+    if request.profile:
+        return request.gpus <= host.whole[GPUS] * len(host.profiles[request.profile].starts)
+    return not request.shared or host.whole[GPUS] >= request.gpus
+
+
+def compared(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, str]:
+    """The groups that are compared, each with what it has in common with those that it is compared with."""
+    group = request.even
+    assert group is not None, "asked only of those with `balance`"
+    around = request.together
+    near = around if around is not None and LEVELS.index(around) > LEVELS.index(group.level) else None
+    key = (request.asked, request.on_one, request.joined, request.need, request.share, request.gpus, group.level, near)
+    if key not in snapshot.compared:
+        snapshot.compared[key] = {
+            group_of(host, group.level): group_of(host, near) if near else ""
+            for host in snapshot.nodes.values()
+            if suits(request, host) and large_enough(request, host)
+        }
+    return snapshot.compared[key]
+
+
+class Even:
+    """How evenly the replicas of one workload stand, of which each node has so many."""
+
+    def __init__(self, snapshot: Snapshot, request: WorkloadRequest, counts: Mapping[str, int]) -> None:
+        group = request.even
+        assert group is not None, "asked only of those with `balance`"
+        self.group, self.counts, self.nodes = group, counts, snapshot.nodes
+        self.compared = compared(snapshot, request)
+        self.ran = snapshot.home(request.name)
+        #: How many are in each group; which groups have a new one; how many may still return to where they ran.
+        self.there, self.back = Counter[str](), Counter[str]()
+        self.new: set[str] = set()
+        for node in {*counts, *self.ran} & self.nodes.keys():
+            place, count, ran = self.place(self.nodes[node]), counts.get(node, 0), self.ran[node]
+            self.there[place] += count
+            self.back[place] += max(0, ran - count)
+            if count > ran:
+                self.new.add(place)
+        #: The fewest in any of the groups that are compared with each other.
+        self.least: dict[str, int] = {}
+        for place, near in self.compared.items():
+            self.least[near] = min(self.there[place], self.least.get(near, self.there[place]))
+
+    def place(self, host: NodeCapacity) -> str:
+        """The group of a node."""
+        return group_of(host, self.group.level)
+
+    def step(self, place: str) -> int | None:
+        """How many more new replicas a group takes with all others as they are; None where it is not compared."""
+        if place not in self.compared:
+            return None
+        return max(0, self.least[self.compared[place]] + self.group.skew - self.there[place])
+
+    def over(self) -> dict[str, int]:
+        """Groups with a new replica that have too many, and how many too many."""
+        return {
+            place: more
+            for place, near in self.compared.items()
+            if place in self.new and (more := self.there[place] - self.least[near] - self.group.skew) > 0
+        }
+
+
+def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: NodeCapacity) -> int | None:
+    """How many more replicas a rule on groups of nodes leaves on this node, with all others as they are; None: any number.
+
+    Who lost its slot is new where it ran: the next decision begins from what stands.
+    """
+    if group.of.even:
+        stands = Even(capacity.snapshot, request, capacity.counts[request.name])
+        return stands.step(stands.place(host))
+    return left_alone(capacity, request, group, host)
+
+
+def even(snapshot: Snapshot, counts: Pairs) -> bool:
+    """Has every workload with `balance` its replicas as it demands?"""
+    return not any(uneven(snapshot, name, counts) for name in snapshot.evened)
+
+
+def uneven(snapshot: Snapshot, name: str, counts: Pairs) -> dict[str, int]:
+    """The groups with a new replica of the workload that have too many, and how many too many."""
+    mine = {node: count for (one, node), count in counts.items() if one == name and count > 0}
+    return Even(snapshot, snapshot.requests[name], mine).over()

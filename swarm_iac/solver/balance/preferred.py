@@ -1,0 +1,40 @@
+"""How many preferred labels do the nodes of replicas lack?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from swarm_iac.solver.snapshot.node_slots import Ints, Slots
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.tasks import Pairs
+
+
+def lacks(slots: Slots, request: WorkloadRequest) -> Ints:
+    """For every node how many of the labels that the workload prefers it has not; nodes that are alike are looked at once."""
+    known = np.zeros(int(slots.kind.max(initial=-1)) + 1, dtype=np.int64)
+    for kind, host in {int(kind): host for kind, host in zip(slots.kind, slots.nodes, strict=True)}.items():
+        known[kind] = request.place.lacks(host.labels)
+    found: Ints = known[slots.kind]
+    return found
+
+
+def choosy(snapshot: Snapshot) -> frozenset[str]:
+    """The workloads with `prefer`."""
+    return frozenset(name for name, request in snapshot.requests.items() if request.place.prefer)
+
+
+def lacks_value(snapshot: Snapshot, counts: Pairs) -> int:
+    """Σ over replicas of the preferred labels that their node has not."""
+    names = choosy(snapshot)
+    return sum(
+        count * snapshot.requests[name].place.lacks(snapshot.nodes[node].labels)
+        for (name, node), count in counts.items()
+        if name in names
+    )
+
+
+def least_lacks(snapshot: Snapshot, counts: Pairs) -> int:
+    """The same if each replica were on the node that has the most of them, whatever else it has."""
+    names, hosts = choosy(snapshot), snapshot.nodes.values()
+    best = {name: min((snapshot.requests[name].place.lacks(host.labels) for host in hosts), default=0) for name in names}
+    return sum(count * best[name] for (name, _), count in counts.items() if name in names)

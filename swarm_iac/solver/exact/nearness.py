@@ -1,0 +1,69 @@
+"""How far is a placement from what workloads would rather have: few racks, and nodes with labels that they prefer?"""
+
+from __future__ import annotations
+
+from swarm_iac.model.place.groups import Level
+from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.balance.preferred import choosy, lacks_value
+from swarm_iac.solver.exact.aim import Aim
+from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
+from swarm_iac.solver.snapshot.capacity import group_of
+from swarm_iac.solver.snapshot.tasks import fixed_by
+
+
+def nearness(fleet: FleetModel, share: float) -> list[Aim]:
+    """min  Σ_w ( Σ_g in[w,g] − any[w] )  over all w with `near`, and racks (or sites) g;  in[w,g] ≥ x[w,n] / top[w,n] for n ∈ g
+
+    any[w] = 1 where w is anywhere. Racks where something fixed of w is count in any case. None where no workload says so.
+    """
+    snapshot = fleet.task.snapshot
+    terms: Terms = []
+    constant = 0
+    for name in snapshot.nearby:
+        level = snapshot.requests[name].near
+        assert level is not None, "it is one of those that say so"
+        there = {group_of(snapshot.nodes[node], level) for node in fleet.task.base.counts[name]}
+        constant += max(0, len(there) - 1)
+        if name in fleet.by_request:
+            terms += _of(fleet, name, level, there)
+    return [Aim("near", terms, constant, -1, constant, share=share)] if snapshot.nearby else []
+
+
+def preference(fleet: FleetModel, share: float) -> list[Aim]:
+    """min  Σ_w,n lacks[w,n] · x[w,n]  over all w with `prefer`;  lacks: so many of its preferred labels n has not"""
+    snapshot = fleet.task.snapshot
+    if not (names := choosy(snapshot)):
+        return []
+    terms = [
+        (var, cost)
+        for (name, node), var in fleet.x.items()
+        if name in names and (cost := fleet.request(name).place.lacks(fleet.node(node).labels))
+    ]
+    constant = lacks_value(snapshot, fixed_by(fleet.task))
+    return [Aim("preferred", terms, constant, -1, constant, share=share)]
+
+
+def _of(fleet: FleetModel, name: str, level: Level, there: set[str]) -> Terms:
+    inside: dict[str, list[cp_model.IntVar]] = {}
+    for node in fleet.by_request[name]:
+        if (group := group_of(fleet.node(node), level)) not in there:
+            inside.setdefault(group, []).append(fleet.x[name, node])
+    used = []
+    for group, parts in inside.items():
+
+        def has(values: Values, parts: list[cp_model.IntVar] = parts) -> int:
+            return int(any(values[part.index] for part in parts))
+
+        var = fleet.new(0, 1, f"near[{name},{group}]", has)
+        for part in parts:
+            fleet.model.add(part <= fleet.top_of(part) * var)
+        used.append(var)
+    if there or not used:
+        return [(var, 1) for var in used]
+
+    def anywhere(values: Values) -> int:
+        return int(any(values[var.index] for var in used))
+
+    any_ = fleet.new(0, 1, f"any[{name}]", anywhere)
+    fleet.model.add(any_ <= sum(used))
+    return [*((var, 1) for var in used), (any_, -1)]
