@@ -53,9 +53,7 @@ def complete(counts: Pairs, most: dict[str, int]) -> bool:
     return all(placed[name] >= count for name, count in most.items())
 
 
-def decided(
-    snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, wide: bool = False
-) -> Answer:
+def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, wide: bool = False) -> Answer:
     """The whole of a small fleet, with nobody split who has to be on one NUMA node, or on linked GPUs.
 
     A search counts their devices, and not quite exactly (`unsplitting.py`). Who came out split goes elsewhere beside all
