@@ -59,7 +59,9 @@ def test_every_node_answers_and_names_join_the_lock(measured: Fleet) -> None:
         cards = {(one["allocation"], int(one["gpu"])) for one in labels_of(read, "swarm_gpu_allocated_ratio")}
         assert cards == {(name, gpu) for name, one in here.items() for gpu in one.get("gpus", ())}
         names = {name for name, _ in read.series}
-        assert {"swarm_gpu_power_watts", "swarm_allocation_pressure_seconds_total", "swarm_allocation_unit_state"} <= names
+        assert "swarm_gpu_power_watts" in names
+        # One of the nodes has no allocation.
+        assert not here or {"swarm_allocation_pressure_seconds_total", "swarm_allocation_unit_state"} <= names
         quotas = {(one["allocation"], one["directory"]) for one in labels_of(read, "swarm_allocation_directory_used_bytes")}
         assert len(quotas) == sum(bool(one.get("storage")) for one in here.values()), "the quota answers without any right"
         sent = {one["allocation"] for one in labels_of(read, "swarm_allocation_network_bytes_total")}
