@@ -190,7 +190,7 @@ def _sum(
     updates += [f"{one} = max({one}, excluded.{one})" for one in most]
     store.executemany(
         f"INSERT INTO {table} ({', '.join(map(str, columns))}) VALUES ({', '.join('?' * len(columns))}) "
-        f"ON CONFLICT DO UPDATE SET {', '.join(updates)}",
+        f"ON CONFLICT ({', '.join(map(str, keys))}) DO UPDATE SET {', '.join(updates)}",
         rows,
     )
 
@@ -231,7 +231,7 @@ def _keep(store: sqlite3.Connection, nodes: _Nodes, stack: str, seen: Pass) -> N
     answered = [(bool(one.held), nodes[one.node]) for one in seen.nodes if one.answered]
     store.executemany("UPDATE node SET occupied = ? WHERE id = ? AND occupied IS NOT ?", [(*one, one[0]) for one in answered])
     store.execute(
-        "INSERT INTO clock VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last", (stack, seen.at, seen.at)
+        "INSERT INTO clock VALUES (?, ?, ?) ON CONFLICT (stack) DO UPDATE SET last = excluded.last", (stack, seen.at, seen.at)
     )
     store.execute(
         "INSERT INTO in_force SELECT ?, ?, ? WHERE ? IS NOT "

@@ -22,36 +22,36 @@ _SUMS = """
 CREATE TABLE node_{per} (
   {per} INTEGER NOT NULL, node INTEGER NOT NULL REFERENCES node, model TEXT NOT NULL,
   capacity INTEGER NOT NULL, unallocated INTEGER NOT NULL, off INTEGER NOT NULL, unknown INTEGER NOT NULL,
-  PRIMARY KEY ({per}, node, model)) WITHOUT ROWID, STRICT;
+  PRIMARY KEY ({per}, node, model)) WITHOUT ROWID;
 CREATE TABLE held_{per} (
   {per} INTEGER NOT NULL, node INTEGER NOT NULL REFERENCES node, account INTEGER NOT NULL REFERENCES account,
   held INTEGER NOT NULL, used INTEGER NOT NULL, unknown INTEGER NOT NULL, seconds INTEGER NOT NULL,
   bandwidth INTEGER NOT NULL, bandwidth_known INTEGER NOT NULL, cpus INTEGER NOT NULL, cpus_known INTEGER NOT NULL,
   peak INTEGER NOT NULL,
   CHECK (used >= 0 AND unknown >= 0 AND used + unknown <= held),
-  PRIMARY KEY ({per}, node, account)) WITHOUT ROWID, STRICT;
+  PRIMARY KEY ({per}, node, account)) WITHOUT ROWID;
 """
 #: Amounts in GPU-ms, times in seconds, hours and days since 1970 (UTC). Days hold the sums of their hours, so that months are
 #: read quickly. `last_…` is the last pass; `…_span` is from when to when: what a node was, and who held which card.
 _TABLES = f"""
-CREATE TABLE clock (stack TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE clock (stack TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE in_force (stack TEXT NOT NULL, since INTEGER NOT NULL, commit_name TEXT NOT NULL,
-  PRIMARY KEY (stack, since)) WITHOUT ROWID, STRICT;
+  PRIMARY KEY (stack, since)) WITHOUT ROWID;
 CREATE TABLE node (id INTEGER PRIMARY KEY, stack TEXT NOT NULL, name TEXT NOT NULL, occupied INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (stack, name)) STRICT;
+  UNIQUE (stack, name));
 CREATE TABLE account (id INTEGER PRIMARY KEY, allocation TEXT NOT NULL, workload TEXT NOT NULL, user TEXT NOT NULL,
   team TEXT NOT NULL, model TEXT NOT NULL, amount INTEGER NOT NULL, currency TEXT NOT NULL,
-  UNIQUE (allocation, workload, user, team, model, amount, currency)) STRICT;
+  UNIQUE (allocation, workload, user, team, model, amount, currency));
 CREATE TABLE last_node (node INTEGER PRIMARY KEY REFERENCES node, model TEXT NOT NULL, cards INTEGER NOT NULL,
-  answered INTEGER NOT NULL, free INTEGER NOT NULL, off INTEGER NOT NULL, unknown INTEGER NOT NULL) STRICT;
+  answered INTEGER NOT NULL, free INTEGER NOT NULL, off INTEGER NOT NULL, unknown INTEGER NOT NULL);
 CREATE TABLE last_held (node INTEGER NOT NULL REFERENCES node, gpu INTEGER NOT NULL, piece TEXT NOT NULL,
   account INTEGER NOT NULL REFERENCES account, milli INTEGER NOT NULL, active INTEGER, bandwidth INTEGER, cpus INTEGER,
-  PRIMARY KEY (node, gpu, piece, account)) WITHOUT ROWID, STRICT;
+  PRIMARY KEY (node, gpu, piece, account)) WITHOUT ROWID;
 CREATE TABLE node_span (node INTEGER NOT NULL REFERENCES node, since INTEGER NOT NULL, until INTEGER NOT NULL,
-  state TEXT NOT NULL, model TEXT NOT NULL, cards INTEGER NOT NULL, PRIMARY KEY (node, since)) WITHOUT ROWID, STRICT;
+  state TEXT NOT NULL, model TEXT NOT NULL, cards INTEGER NOT NULL, PRIMARY KEY (node, since)) WITHOUT ROWID;
 CREATE TABLE held_span (node INTEGER NOT NULL REFERENCES node, gpu INTEGER NOT NULL, piece TEXT NOT NULL,
   account INTEGER NOT NULL REFERENCES account, milli INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL,
-  PRIMARY KEY (node, gpu, piece, account, milli, since)) WITHOUT ROWID, STRICT;
+  PRIMARY KEY (node, gpu, piece, account, milli, since)) WITHOUT ROWID;
 {_SUMS.format(per="hour")}{_SUMS.format(per="day")}
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
@@ -90,7 +90,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, write: bool) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         with _whole(connection):
             # Another writer may have been quicker. executescript() would end the transaction.
-            if not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+            if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
                 for statement in filter(str.strip, _TABLES.split(";")):
                     connection.execute(statement)
         ((found,),) = connection.execute("PRAGMA application_id")

@@ -45,7 +45,7 @@ def window(since: str, until: str, now: int) -> Window:
     end = _seconds(until, now, "--until") if until else now
     found = Window(start // _HOUR, -(-end // _HOUR))
     if found.since >= found.until:
-        raise SwarmError(f"--since {since[:40]} is not before --until {until[:40] or 'now'}", hint="swap them")
+        raise SwarmError(f"--since {since[:40]} is not before --until {until[:40] or 'now'}", hint="name an earlier --since")
     return found
 
 
