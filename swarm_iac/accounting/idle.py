@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import astuple, dataclass
 
-from swarm_iac.accounting.money import Cost
+from swarm_iac.accounting.money import CostSum
 from swarm_iac.accounting.window import Window
 
 #: Of what was held, so much has to be measured: what is not known is not idle. [1/1000]
@@ -41,13 +41,13 @@ class Idle:
     bandwidth: int
     cpus: int
     peak: int
-    cost: Cost
+    cost: CostSum
 
 
 def idle(store: sqlite3.Connection, stack: str, window: Window, below: Thresholds) -> tuple[Idle, ...]:
     """Those that are below, the most GPU-hours first. On nodes of two models, one for each."""
     sums: dict[_Key, dict[str, int]] = {}
-    costs: dict[_Key, Cost] = {}
+    costs: dict[_Key, CostSum] = {}
     nodes: dict[_Key, set[str]] = {}
     columns = ", ".join(f"sum({one}) AS {one}" for one in _SUMS)
     for per, since, until in window.parts():
@@ -63,7 +63,7 @@ def idle(store: sqlite3.Connection, stack: str, window: Window, below: Threshold
             for column, value in zip(_SUMS, values, strict=True):
                 mine[column] += value
             mine["peak"] = max(mine["peak"], peak)
-            costs.setdefault(key, Cost()).add(values[0], amount, currency)
+            costs.setdefault(key, CostSum()).add(values[0], amount, currency)
             nodes.setdefault(key, set()).add(name)
     found = []
     for key, mine in sums.items():

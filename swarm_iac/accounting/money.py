@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 _HOUR_MS, _PARTS = 3_600_000, 10_000
 
 
-class Cost:
+class CostSum:
     """Σ held · price, by currency; [GPU-ms] times ten-thousandths of the currency per GPU-hour. `unpriced`: held [GPU-ms]."""
 
     def __init__(self) -> None:

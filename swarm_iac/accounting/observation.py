@@ -67,7 +67,7 @@ class NodePass:
 
 
 @dataclass(frozen=True)
-class Pass:
+class FleetPass:
     """All nodes of a stack that have GPUs, at one moment `at` [s since 1970]. `commit`: of the stack file; empty if in none.
 
     Raises ValueError for a node that is there twice.

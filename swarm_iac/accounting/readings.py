@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from swarm_iac.accounting.observation import WHOLE, HeldPart, Holder, NodePass, Pass
+from swarm_iac.accounting.observation import WHOLE, FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.model.stack import Stack
 from swarm_iac.observe import Measured
 
@@ -21,7 +21,7 @@ _Card = tuple[int, str]
 _Rest = Literal["free", "off", "unknown"]
 
 
-def one_pass(stack: Stack, measured: Mapping[str, Measured], at: int, commit: str, occupied: Collection[str]) -> Pass:
+def one_pass(stack: Stack, measured: Mapping[str, Measured], at: int, commit: str, occupied: Collection[str]) -> FleetPass:
     """What the nodes answered at one moment [s since 1970]. `occupied`: those that held something when they last answered."""
     found = []
     for name, node in sorted(stack.nodes.items()):
@@ -37,7 +37,7 @@ def one_pass(stack: Stack, measured: Mapping[str, Measured], at: int, commit: st
             price=stack.prices.get(gpus.model or ""),
         )
         found.append(_of_node(declared, node.state, measured.get(name), occupied))
-    return Pass(at, tuple(found), commit)
+    return FleetPass(at, tuple(found), commit)
 
 
 def _of_node(declared: NodePass, state: str, measured: Measured | None, occupied: Collection[str]) -> NodePass:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from swarm_iac.accounting import intervals, schema
 from swarm_iac.accounting.intervals import HeldAmount, NodeAmount
-from swarm_iac.accounting.observation import HeldPart, Holder, NodePass, Pass
+from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.errors import Refused, Retryable
 from swarm_iac.units import Price
 
@@ -71,7 +71,7 @@ def check(store: sqlite3.Connection, stack: str, at: int, *, after_gap: bool = F
     return True
 
 
-def record(store: sqlite3.Connection, stack: str, seen: Pass, *, longest: int = LONGEST, after_gap: bool = False) -> bool:
+def record(store: sqlite3.Connection, stack: str, seen: FleetPass, *, longest: int = LONGEST, after_gap: bool = False) -> bool:
     """Add a pass, and what lies between it and the one before. False where it was recorded before. Raises as `check`."""
     with schema.whole(store):
         if not check(store, stack, seen.at, after_gap=after_gap):
@@ -146,7 +146,9 @@ def _before(store: sqlite3.Connection, stack: str) -> tuple[NodePass, ...]:
     )
 
 
-def _add(store: sqlite3.Connection, nodes: _Nodes, before: tuple[NodePass, ...], seen: Pass, last: int, longest: int) -> None:
+def _add(
+    store: sqlite3.Connection, nodes: _Nodes, before: tuple[NodePass, ...], seen: FleetPass, last: int, longest: int
+) -> None:
     """What lies between two passes."""
     after = {one.node: one for one in seen.nodes}
     accounts = _Accounts(store)
@@ -212,7 +214,7 @@ def _extend_held(store: sqlite3.Connection, row: tuple[object, ...]) -> None:
         store.execute("INSERT INTO held_span VALUES (?, ?, ?, ?, ?, ?, ?)", (*keys, since, until))
 
 
-def _keep(store: sqlite3.Connection, nodes: _Nodes, stack: str, seen: Pass) -> None:
+def _keep(store: sqlite3.Connection, nodes: _Nodes, stack: str, seen: FleetPass) -> None:
     """This pass as the last one."""
     mine = "(SELECT id FROM node WHERE stack = ?)"
     store.execute(f"DELETE FROM last_held WHERE node IN {mine}", (stack,))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from swarm_iac.accounting.money import Cost
+from swarm_iac.accounting.money import CostSum
 from swarm_iac.accounting.window import Window
 from swarm_iac.errors import SwarmError
 
@@ -25,7 +25,7 @@ class Amounts:
     unallocated: int = 0
     off: int = 0
     unknown: int = 0
-    cost: Cost = field(default_factory=Cost)
+    cost: CostSum = field(default_factory=CostSum)
 
     @property
     def whole(self) -> int:
@@ -40,7 +40,7 @@ class Amounts:
 
 
 @dataclass(frozen=True)
-class Summary:
+class UsageSummary:
     """`nobody`: what nobody held, where rows are about holders. `first`, `last`: of all passes recorded [s since 1970]."""
 
     by: By
@@ -51,7 +51,7 @@ class Summary:
     last: int
 
 
-def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> Summary:
+def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> UsageSummary:
     """The sums. Raises SwarmError where nothing of the stack was recorded, or the store does not add up."""
     first, last = _recorded(store, stack)
     rows: dict[str, Amounts] = {}
@@ -77,7 +77,7 @@ def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> Su
         for one in rows.values():
             one.capacity = one.whole
         nobody.capacity = nobody.whole
-    return Summary(by, dict(sorted(rows.items())), nobody, total, first, last)
+    return UsageSummary(by, dict(sorted(rows.items())), nobody, total, first, last)
 
 
 def _recorded(store: sqlite3.Connection, stack: str) -> tuple[int, int]:

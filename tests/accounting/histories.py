@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from swarm_iac.accounting.observation import HeldPart, Holder, NodePass, Pass
+from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.units import Price
 
 LONGEST = 900
@@ -50,14 +50,14 @@ def node(rng: random.Random, name: str) -> NodePass:
     return NodePass(name, model, cards, True, free, off, unknown, tuple(held), rng.choice(PRICES))
 
 
-def history(rng: random.Random) -> list[Pass]:
+def history(rng: random.Random) -> list[FleetPass]:
     """Passes as a timer makes them: late, repeated, after a pause, on a clock that was set back, with nodes that come and go."""
     at, found = rng.randrange(0, 10**6) + 490_000 * 3600, []
     before: dict[str, NodePass] = {}
     for _ in range(rng.randint(2, 14)):
         names = [name for name in ("n1", "n2", "n3") if rng.random() < 0.9]
         now = {name: before[name] if name in before and rng.random() < 0.5 else node(rng, name) for name in names}
-        found.append(Pass(at, tuple(now.values()), rng.choice(("", "a" * 40))))
+        found.append(FleetPass(at, tuple(now.values()), rng.choice(("", "a" * 40))))
         before = now
         at += rng.choice((0, 1, 300, 300, 300, rng.randint(1, 900), 900, 901, 4000, rng.randint(1, 100_000), -1, -3600, -5000))
     return found
@@ -77,9 +77,9 @@ class Counted:
     pieces: int = 0
 
 
-def counted(passes: list[Pass]) -> Counted:
+def counted(passes: list[FleetPass]) -> Counted:
     """By the rules of docs/usage.md, second after second where something changes."""
-    kept: list[Pass] = []
+    kept: list[FleetPass] = []
     for one in passes:
         if not kept or one.at > kept[-1].at:
             kept.append(one)

@@ -23,13 +23,13 @@ WRITER = f"""
 import sys
 from pathlib import Path
 from swarm_iac.accounting import recording, schema
-from swarm_iac.accounting.observation import HeldPart, Holder, NodePass, Pass
+from swarm_iac.accounting.observation import HeldPart, Holder, NodePass, FleetPass
 path, at = Path(sys.argv[1]), int(sys.argv[2])
 with recording.alone(path), schema.opened(path, write=True) as store:
     while True:
         held = tuple(HeldPart(gpu, "", Holder(f"a-{{gpu}}", "a", "ada", "t"), 1000, 500) for gpu in range({CARDS - 1}))
         nodes = tuple(NodePass(f"n{{one}}", "H100", {CARDS}, True, free=1000, held=held) for one in range({NODES}))
-        recording.record(store, "s", Pass(at, nodes))
+        recording.record(store, "s", FleetPass(at, nodes))
         print(at, flush=True)
         at += {STEP}
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.accounting import recording, schema
-from swarm_iac.accounting.observation import HeldPart, Holder, NodePass, Pass
+from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.accounting.summary import WAYS, summary
 from swarm_iac.accounting.window import Window
 from swarm_iac.errors import Refused, Retryable
@@ -35,7 +35,7 @@ def store(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def play(store: sqlite3.Connection, stack: str, passes: list[Pass]) -> None:
+def play(store: sqlite3.Connection, stack: str, passes: list[FleetPass]) -> None:
     for one in passes:
         with contextlib.suppress(Retryable):
             recording.record(store, stack, one, longest=LONGEST)
@@ -118,9 +118,9 @@ def test_any_window_adds_up_by_any_key(store: sqlite3.Connection) -> None:
             assert +found.total.cost.sums == costs == +sum((one.cost.sums for one in found.rows.values()), Counter())
 
 
-def two(at: int, *, active: int | None = 500, free: int = 1000, name: str = "n1") -> Pass:
+def two(at: int, *, active: int | None = 500, free: int = 1000, name: str = "n1") -> FleetPass:
     part = HeldPart(0, "", Holder("a-0", "a", "ada", "t"), 1000, active)
-    return Pass(at, (NodePass(name, "H100", 2, True, free=free, held=(part,)),))
+    return FleetPass(at, (NodePass(name, "H100", 2, True, free=free, held=(part,)),))
 
 
 T = 490_000 * 3600
@@ -173,4 +173,4 @@ def test_what_does_not_add_up_is_refused() -> None:
         with pytest.raises(ValueError):
             NodePass("n", "H100", 2, True, held=(part,), **bad)
     with pytest.raises(ValueError):
-        Pass(T, (NodePass("n", "H", 1, True, free=1000), NodePass("n", "H", 1, True, free=1000)))
+        FleetPass(T, (NodePass("n", "H", 1, True, free=1000), NodePass("n", "H", 1, True, free=1000)))

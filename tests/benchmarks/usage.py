@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from swarm_iac.accounting import idle, recording, schema
-from swarm_iac.accounting.observation import HeldPart, Holder, NodePass, Pass
+from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.accounting.summary import WAYS, summary
 from swarm_iac.accounting.window import Window
 from swarm_iac.units import Price
@@ -48,7 +48,7 @@ def fill(path: Path, nodes: int, days: int) -> tuple[float, float]:
         store.execute("PRAGMA synchronous = OFF")
         for hour in range(days * 24 + 1):
             now = [node(rng, one.node) if rng.random() < 1 / 48 else one for one in now]
-            seen = Pass(T + hour * HOUR, tuple(now))
+            seen = FleetPass(T + hour * HOUR, tuple(now))
             began = time.perf_counter()
             recording.record(store, "fleet", seen, longest=HOUR)
             times.append(time.perf_counter() - began)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from swarm_iac.accounting.idle import Idle, Thresholds
-from swarm_iac.accounting.money import Cost, hours
-from swarm_iac.accounting.summary import Amounts, Summary
+from swarm_iac.accounting.money import CostSum, hours
+from swarm_iac.accounting.summary import Amounts, UsageSummary
 from swarm_iac.accounting.window import Window
 from swarm_iac.plan.show.markdown import shown
 from swarm_iac.plan.show.render import Rows, Section
@@ -26,7 +26,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
 @dataclass(frozen=True)
-class Report:
+class UsageTable:
     """A table of text with its title; `costs`: of each row, for CSV. The last row is the sum of those above it."""
 
     title: str
@@ -35,11 +35,11 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-def usage_table(found: Summary, window: Window, stack: str) -> Report:
+def usage_table(found: UsageSummary, window: Window, stack: str) -> UsageTable:
     """For people."""
     heads = (found.by, "used", "reserved idle", "unknown", "unallocated", "out of service", "GPU-hours", "use", "cost")
     rows = tuple((label, *_cells(one)) for label, one in _labelled(found))
-    return Report(f"usage of {stack}, {_span(window)}", heads, rows, _notes(found, window))
+    return UsageTable(f"usage of {stack}, {_span(window)}", heads, rows, _notes(found, window))
 
 
 def _cells(one: Amounts) -> tuple[str, ...]:
@@ -48,12 +48,12 @@ def _cells(one: Amounts) -> tuple[str, ...]:
     return (*(hours(getattr(one, key)) for key in _SUMS), hours(one.capacity), use, str(one.cost))
 
 
-def _labelled(found: Summary) -> list[tuple[str, Amounts]]:
+def _labelled(found: UsageSummary) -> list[tuple[str, Amounts]]:
     nobody = [("(nobody)", found.nobody)] if found.nobody.capacity else []
     return [*found.rows.items(), *nobody, ("(total)", found.total)]
 
 
-def _notes(found: Summary, window: Window) -> tuple[str, ...]:
+def _notes(found: UsageSummary, window: Window) -> tuple[str, ...]:
     notes = []
     if found.total.cost.unpriced:
         notes.append(f"without a price: {hours(found.total.cost.unpriced)} GPU-hours that were held")
@@ -64,7 +64,7 @@ def _notes(found: Summary, window: Window) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def idle_table(found: tuple[Idle, ...], window: Window, stack: str, below: Thresholds) -> Report:
+def idle_table(found: tuple[Idle, ...], window: Window, stack: str, below: Thresholds) -> UsageTable:
     """For people."""
     heads = (
         "allocation",
@@ -89,18 +89,18 @@ def idle_table(found: tuple[Idle, ...], window: Window, stack: str, below: Thres
     note = (
         f"on average: {limits}, fewer than {below.cpus / 1000:g} CPUs; what was measured for too little of its time is left out"
     )
-    return Report(f"idle in {stack}, {_span(window)}", heads, tuple(rows), (note,))
+    return UsageTable(f"idle in {stack}, {_span(window)}", heads, tuple(rows), (note,))
 
 
-def _together(found: Iterable[Idle]) -> Cost:
-    total = Cost()
+def _together(found: Iterable[Idle]) -> CostSum:
+    total = CostSum()
     for one in found:
         total.sums.update(one.cost.sums)
         total.unpriced += one.cost.unpriced
     return total
 
 
-def usage_csv(found: Summary) -> str:
+def usage_csv(found: UsageSummary) -> str:
     """One row for each name, nobody and the total; GPU-hours, and a column for each currency."""
     currencies = sorted(found.total.cost.sums)
     heads = [found.by, *(f"{key}_gpu_hours" for key in _SUMS), "gpu_hours", *(f"cost_{one}" for one in currencies)]
@@ -125,7 +125,7 @@ def idle_csv(found: tuple[Idle, ...]) -> str:
     return _csv(heads, rows)
 
 
-def _costs(cost: Cost, currencies: Iterable[str]) -> list[str]:
+def _costs(cost: CostSum, currencies: Iterable[str]) -> list[str]:
     known = cost.rounded(_MONEY_DIGITS)
     return [known.get(one, "0") for one in currencies]
 
@@ -143,7 +143,7 @@ def _safe(name: str) -> str:
     return f"'{plain}" if plain.lstrip().startswith(_FORMULA) or name.startswith(_FORMULA) else plain
 
 
-def markdown(report: Report) -> str:
+def markdown(report: UsageTable) -> str:
     """The same table as Markdown; names are text as it is."""
     rows = Rows(report.heads)
     for row in report.rows:
@@ -152,7 +152,7 @@ def markdown(report: Report) -> str:
     return shown(section, len(report.rows), "") + "\n"
 
 
-def usage_json(found: Summary, window: Window, stack: str) -> dict[str, Any]:
+def usage_json(found: UsageSummary, window: Window, stack: str) -> dict[str, Any]:
     """All amounts in GPU-milliseconds, which are exact; costs to a millionth."""
     return {
         "stack": stack,
@@ -170,7 +170,7 @@ def _document(one: Amounts) -> dict[str, Any]:
     return {**amounts, "gpu_hours": hours(one.capacity, 4), **_cost_document(one.cost)}
 
 
-def _cost_document(cost: Cost) -> dict[str, Any]:
+def _cost_document(cost: CostSum) -> dict[str, Any]:
     return {"cost": cost.rounded(_MONEY_DIGITS), "unpriced_gpu_ms": cost.unpriced}
 
 
