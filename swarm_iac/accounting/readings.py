@@ -17,6 +17,8 @@ from swarm_iac.observe import Measured
 _LONGEST_NAME = 120
 #: As many CPUs as no machine has, in thousandths.
 _MOST_CPUS = 1 << 26
+#: Nobody shares a card among more: a node cannot fill the store with names.
+_MOST_HOLDERS = 100
 _Card = tuple[int, str]
 _Rest = Literal["free", "off", "unknown"]
 
@@ -97,6 +99,8 @@ def _held(measured: Measured, cards: int) -> tuple[HeldPart, ...]:
             raise ValueError(f"it holds GPU {labels.get('gpu')}, and its hardware has {cards}")
         holder = Holder(*(labels.get(key, "")[:_LONGEST_NAME] for key in ("allocation", "workload", "user", "team")))
         parts[card, holder] = parts.get((card, holder), 0) + round(value * WHOLE)
+    if len(parts) > _MOST_HOLDERS * cards:
+        raise ValueError(f"more than {_MOST_HOLDERS} hold each of its GPUs")
     return tuple(
         HeldPart(*card, holder, milli, active.get(card), bandwidth.get(card), cpus.get(holder.allocation))
         for (card, holder), milli in parts.items()

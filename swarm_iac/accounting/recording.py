@@ -29,12 +29,12 @@ _NODE = ("capacity", "unallocated", "off", "unknown")
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
     """The right to write the store, while it is held. Raises Retryable where another writer has it."""
-    lock = path.with_name(f"{path.name}.lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.parent / f"{path.name}.lock"
     try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Refused(f"{lock}: {error.strerror}") from None
+        raise Refused(f"{lock}: {error.strerror}", hint="name another file with --store") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -64,9 +64,11 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
 
     Raises SwarmError: there is none; it is no such store, or broken. Refused: a newer version wrote it, or it is a link.
     """
+    if path.is_dir() or not path.name:
+        raise SwarmError(f"{path} is a folder", hint="name the file with --store")
     if write:
         _make(path)
-    elif not path.exists():
+    elif not os.path.lexists(path):
         raise SwarmError(f"{path}: nothing was recorded yet", hint="record by a timer: swarm usage --record; see docs/usage.md")
     try:
         connection = sqlite3.connect(

@@ -44,6 +44,8 @@ class Recorded:
 
 def place(name: str, store: Path | None) -> tuple[Path, str]:
     """Where the store of a stack is, and what the stack is called in it. Raises SwarmError where none is named or known."""
+    if store is not None and (store.is_dir() or not store.name):
+        raise SwarmError(f"--store {store} is a folder", hint="name a file in it")
     if store is not None:
         return store, Path(name).stem if deciding.is_file(name) else name
     found = deciding.home(name)

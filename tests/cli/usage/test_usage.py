@@ -127,6 +127,12 @@ def test_a_drained_node_that_held_something_and_falls_silent_is_unknown(lab: Lab
 LIES = [
     {"samples": []},
     {"samples": [["swarm_exporter_collector_fresh", {"collector": "gpus"}, 0]]},
+    {
+        "samples": [
+            ["swarm_exporter_collector_fresh", {"collector": "gpus"}, 0],
+            *([["swarm_gpu_up", {"gpu": str(n)}, 1] for n in range(4)]),
+        ]
+    },
     {"samples": "x"},
 ]
 
@@ -141,6 +147,7 @@ def test_an_answer_that_says_nothing_of_the_cards_is_no_idle_fleet(lab: Lab, lie
 
 
 @pytest.mark.parametrize("held", [
+    [("0", 0.001, 1.0, ADA, f"a-{number}") for number in range(401)],
     [("0", 1, 1.0, ADA, "a"), ("0", 0.5, 1.0, BO, "b")], [("7", 1, 1.0, ADA, "a")], [("-1", 1, 1.0, ADA, "a")],
     [("0", 1e300, 1.0, ADA, "a")], [("0", -0.5, 1.0, ADA, "a")], [("x", 1, 1.0, ADA, "a")], [("²", 1, 1.0, ADA, "a")],
 ])  # fmt: skip
@@ -164,7 +171,7 @@ def test_a_card_that_is_gone_is_out_of_service_and_one_that_is_not_seen_is_unkno
 
 
 def test_names_of_users_are_text_everywhere(lab: Lab) -> None:
-    bad = {"workload": "=cmd|'/c calc'!A1", "user": "\x1b[2J\u202e@x", "team": "+1|2`*[a](http://b)<b>\n| x"}
+    bad = {"workload": "=cmd|'/c calc'!A1", "user": "\x1b[2J\u202e@x\x00\ud800", "team": "+1|2`*[a](http://b)<b>\n| x"}
     lab.say("n1", ("0", 1, 0.5, bad, "-x"), ("1", 1, 0.5, {"team": "'); DROP TABLE node;--"}, "b"))
     lab.record()
     hour(lab)
@@ -266,6 +273,23 @@ def test_a_store_of_a_newer_version_or_of_another_program_is_refused(lab: Lab, t
         done = lab.ask("--store", str(path))
         assert done.code == 1 and words in done.err and "Traceback" not in done.err
     assert lab.record("--store", str(other)).code == 1
+
+
+@pytest.mark.parametrize("name", ["a?mode=memory#%00.db", "deep/er/usage.db", "-x.db"])
+def test_a_store_lies_where_it_is_said(lab: Lab, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    assert lab.record("--store", str(path)).code == 0 and path.is_file()
+    lab.now += 600
+    assert lab.ask("--store", str(path)).code == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "stacks", "/dev/null", "Pulumi.yaml/x.db"])
+def test_a_store_that_can_be_none_is_refused(lab: Lab, name: str) -> None:
+    lab.now += 600
+    for done in (lab.record("--store", name), lab.ask("--store", name)):
+        assert (done.code in (1, 3) and "Traceback" not in done.err and "hint" in done.err) or "Not a directory" in done.err, (
+            done.err
+        )
 
 
 @pytest.mark.parametrize("words, say", [
