@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from swarm_iac.errors import Refused, SwarmError
+from swarm_iac.errors import Refused, Retryable, SwarmError
 
 #: "swrm": what tells such a file from another program's database.
 APPLICATION = 0x7377726D
@@ -63,6 +63,7 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     """The store. `write`: made if there is none, and closed to everybody else. Transactions begin where the caller says so.
 
     Raises SwarmError: there is none; it is no such store, or broken. Refused: a newer version wrote it, or it is a link.
+    Retryable: another program holds it.
     """
     if path.is_dir() or not path.name:
         raise SwarmError(f"{path} is a folder", hint="name the file with --store")
@@ -78,9 +79,10 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
             _prepare(connection, path, write)
             yield connection
     except sqlite3.DatabaseError as error:
-        raise SwarmError(
-            f"{path}: {error}", hint="if the file is broken, restore it from a copy, or name another: --store"
-        ) from None
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
+            raise Retryable(f"{path} is being written", after=_PATIENCE) from None
+        hint = "if the file is broken, restore it from a copy, or name another: --store"
+        raise SwarmError(f"{path}: {error}", hint=hint) from None
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, write: bool) -> None:
@@ -112,7 +114,8 @@ def _whole(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
