@@ -71,7 +71,7 @@ def idle_table(found: tuple[Idle, ...], window: Window, stack: str, below: Thres
         "user",
         "team",
         "node",
-        "GPUs",
+        "model",
         "SM activity",
         "highest",
         "memory bandwidth",
