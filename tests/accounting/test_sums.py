@@ -92,6 +92,14 @@ def test_every_hour_adds_up_to_the_capacity(store: sqlite3.Connection, seed: int
         held_by = Counter[tuple[str, Holder, str]]()
         for (_, _, name, holder, price), value in wanted.held.items():
             held_by[name, holder, price.currency if price else ""] += value
+        capacity = Counter[str]()
+        for (_, _, name), value in wanted.capacity.items():
+            capacity[name] += value
+        found = store.execute(
+            "SELECT name, sum(cards * 1000 * (until - since)) FROM node_span JOIN node ON id = node WHERE stack = ? GROUP BY name",
+            (stack,),
+        )
+        assert dict(found) == dict(capacity), "each node is in one state at a time"
         assert spans == held_by, "what was held from when to when is what the sums say"
     assert all(seen[name] > COUNT / 50 for name in ("free", "off", "unknown", "idle")), "the histories have all of it"
 
