@@ -7,7 +7,6 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 from swarm_iac.accounting import intervals, schema
@@ -102,20 +101,23 @@ class _Accounts:
 
     def __init__(self, store: sqlite3.Connection) -> None:
         self.store = store
-        self.known: dict[_Row, int] = {}
+        self.known: dict[tuple[Holder, str, Price | None], int] = {}
 
     def of(self, holder: Holder, model: str, price: Price | None) -> int:
-        key = (*astuple(holder), model, price.amount if price else 0, price.currency if price else "")
-        if key not in self.known:
-            where = "allocation = ? AND workload = ? AND user = ? AND team = ? AND model = ? AND amount = ? AND currency = ?"
-            found = self.store.execute(f"SELECT id FROM account WHERE {where}", key).fetchone()
-            if found is None:
-                insert = (
-                    "INSERT INTO account (allocation, workload, user, team, model, amount, currency) VALUES (?,?,?,?,?,?,?)"
-                )
-                found = (self.store.execute(insert, key).lastrowid,)
-            self.known[key] = int(found[0])
-        return self.known[key]
+        number = self.known.get((holder, model, price))
+        if number is None:
+            number = self.known[holder, model, price] = self._number(holder, model, price)
+        return number
+
+    def _number(self, holder: Holder, model: str, price: Price | None) -> int:
+        money = (price.amount, price.currency) if price else (0, "")
+        key = (holder.allocation, holder.workload, holder.user, holder.team, model, *money)
+        where = "allocation = ? AND workload = ? AND user = ? AND team = ? AND model = ? AND amount = ? AND currency = ?"
+        found = self.store.execute(f"SELECT id FROM account WHERE {where}", key).fetchone()
+        if found is None:
+            insert = "INSERT INTO account (allocation, workload, user, team, model, amount, currency) VALUES (?,?,?,?,?,?,?)"
+            found = (self.store.execute(insert, key).lastrowid,)
+        return int(found[0])
 
 
 def _last(store: sqlite3.Connection, stack: str) -> int | None:
