@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from swarm_iac.cli.commands import (
+    accounts,
     answers,
     apply,
     forges,
@@ -26,7 +27,7 @@ GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
     "Pull requests": ("pr", "rights", "drift", "snapshot"),
-    "Look at the fleet": ("status", "ps", "top", "metrics", "limits", "shares", "logs", "shell", "history", "assert"),
+    "Look at the fleet": ("status", "ps", "top", "usage", "metrics", "limits", "shares", "logs", "shell", "history", "assert"),
     "Work on nodes": ("drain", "undrain", "cordon", "uncordon", "lost", "ready"),
     "Set up": ("init", "discover", "adopt", "demo", "sandbox", "env", "toolchain", "program"),
 }
@@ -75,6 +76,18 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_whole)
-    for module in (apply, stack_files, answers, forges, pull_requests, scheduled, inspection, measured, operator, sandbox):
+    for module in (
+        apply,
+        stack_files,
+        answers,
+        forges,
+        pull_requests,
+        scheduled,
+        inspection,
+        measured,
+        accounts,
+        operator,
+        sandbox,
+    ):
         module.register(app)
     return app

@@ -41,12 +41,14 @@ _FORGES = {
     "gitlab": {"gitlab-ci.yaml": ".gitlab-ci.yml"},
 }
 
-#: For a Prometheus and a Grafana that watch the fleet.
+#: For a Prometheus and a Grafana that watch the fleet, and for what records its usage.
 _MONITORING = {
     "prometheus.yml": "monitoring/prometheus.yml",
     "records.yml": "monitoring/rules/records.yml",
     "alerts.yml": "monitoring/rules/alerts.yml",
     "grafana.json": "monitoring/grafana/fleet.json",
+    "swarm-usage.service": "monitoring/systemd/swarm-usage.service",
+    "swarm-usage.timer": "monitoring/systemd/swarm-usage.timer",
 }
 
 _NEXT = "For pull requests: docs/forges.md says which account, secrets and branch protection belong to it."

@@ -135,7 +135,7 @@ def test_nothing_is_written_while_the_fleet_is_being_changed(committed: Path, mo
 
 def test_init_adds_what_monitors_and_overwrites_nothing(tmp_path: Path) -> None:
     assert swarm("init", "new", at=tmp_path).code == 0
-    files = ("prometheus.yml", "rules/records.yml", "rules/alerts.yml", "grafana/fleet.json")
+    files = ("prometheus.yml", "rules/records.yml", "rules/alerts.yml", "grafana/fleet.json", "systemd/swarm-usage.timer")
     assert all((tmp_path / "new" / "monitoring" / name).is_file() for name in files)
     again = swarm("init", "new", "--monitoring", at=tmp_path)
     assert again.code == 1 and "exists" in again.err

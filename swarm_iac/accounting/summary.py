@@ -1,0 +1,111 @@
+"""What was used in a window, by team, user, workload, model or node, and what did it cost? Every total is the capacity."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from swarm_iac.accounting.money import CostSum
+from swarm_iac.accounting.window import Window
+from swarm_iac.errors import SwarmError
+
+By = Literal["team", "user", "workload", "model", "node"]
+WAYS: tuple[By, ...] = get_args(By)
+
+
+@dataclass
+class Amounts:
+    """Of one row; all [GPU-ms]. `used` and `idle` (reserved and idle) are what is held, with a part of `unknown`."""
+
+    capacity: int = 0
+    used: int = 0
+    idle: int = 0
+    unallocated: int = 0
+    off: int = 0
+    unknown: int = 0
+    cost: CostSum = field(default_factory=CostSum)
+
+    @property
+    def whole(self) -> int:
+        """What it adds up to."""
+        return self.used + self.idle + self.unallocated + self.off + self.unknown
+
+    def hold(self, held: int, used: int, unknown: int) -> None:
+        """Count what somebody held."""
+        self.used += used
+        self.idle += held - used - unknown
+        self.unknown += unknown
+
+
+@dataclass(frozen=True)
+class UsageSummary:
+    """`nobody`: what nobody held, where rows are about holders. `first`, `last`: of all passes recorded [s since 1970]."""
+
+    by: By
+    rows: dict[str, Amounts]
+    nobody: Amounts
+    total: Amounts
+    first: int
+    last: int
+
+
+def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> UsageSummary:
+    """The sums. Raises SwarmError where nothing of the stack was recorded, or the store does not add up."""
+    first, last = _recorded(store, stack)
+    rows: dict[str, Amounts] = {}
+    nobody, total = Amounts(), Amounts()
+    models: dict[str, int] = {}
+    for node, model, capacity, unallocated, off, unknown in _nodes(store, stack, window):
+        key = {"model": model, "node": node}.get(by)
+        for one in (total, nobody if key is None else rows.setdefault(key, Amounts())):
+            one.capacity += capacity
+            one.unallocated += unallocated
+            one.off += off
+            one.unknown += unknown
+        models[model] = models.get(model, 0) + capacity - unallocated - off - unknown
+    for (node, team, user, workload, model, amount, currency), held, used, unknown in _held(store, stack, window):
+        names = {"team": team or "no team", "user": user or "?", "workload": workload or "?", "model": model, "node": node}
+        for one in (total, rows.setdefault(names[by], Amounts())):
+            one.hold(held, used, unknown)
+            one.cost.add(held, amount, currency)
+        models[model] = models.get(model, 0) - held
+    if any(models.values()) or total.whole != total.capacity:
+        raise SwarmError("the store does not add up", hint="restore it from a copy, and please report this")
+    if by not in ("model", "node"):
+        for one in rows.values():
+            one.capacity = one.whole
+        nobody.capacity = nobody.whole
+    return UsageSummary(by, dict(sorted(rows.items())), nobody, total, first, last)
+
+
+def _recorded(store: sqlite3.Connection, stack: str) -> tuple[int, int]:
+    found = store.execute("SELECT first, last FROM clock WHERE stack = ?", (stack,)).fetchone()
+    if found is None:
+        hint = "record by a timer: swarm usage --record; see docs/usage.md"
+        raise SwarmError(f"nothing of {stack} was recorded yet", hint=hint)
+    return int(found[0]), int(found[1])
+
+
+def _nodes(store: sqlite3.Connection, stack: str, window: Window) -> Iterator[tuple[str, str, int, int, int, int]]:
+    for per, since, until in window.parts():
+        yield from store.execute(
+            f"SELECT name, model, sum(capacity), sum(unallocated), sum(off), sum(unknown) FROM node_{per} "
+            f"JOIN node ON id = node WHERE {per} >= ? AND {per} < ? AND stack = ? GROUP BY node, model",
+            (since, until, stack),
+        )
+
+
+def _held(
+    store: sqlite3.Connection, stack: str, window: Window
+) -> Iterator[tuple[tuple[str, str, str, str, str, int, str], int, int, int]]:
+    for per, since, until in window.parts():
+        rows = store.execute(
+            f"SELECT name, team, user, workload, model, amount, currency, held, used, unknown FROM (SELECT node, account, "
+            f"sum(held) AS held, sum(used) AS used, sum(unknown) AS unknown FROM held_{per} WHERE {per} >= ? AND {per} < ? "
+            "GROUP BY node, account) JOIN node ON node.id = node JOIN account ON account.id = account WHERE stack = ?",
+            (since, until, stack),
+        )
+        for name, team, user, workload, model, amount, currency, held, used, unknown in rows:
+            yield (name, team, user, workload, model, amount, currency), held, used, unknown

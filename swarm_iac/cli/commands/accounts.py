@@ -1,0 +1,126 @@
+"""Which command is about what was used over time, and what it cost? usage."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from swarm_iac.accounting.summary import By
+from swarm_iac.cli.commands.apply import Positional, Stack
+from swarm_iac.cli.commands.inspection import Json
+from swarm_iac.cli.terminal.screen import say, show, show_json, table
+from swarm_iac.printable import printable
+
+_SHOWN = 3
+
+
+def usage(
+    named: Positional = "",
+    stack: Stack = "dev",
+    since: Annotated[str, typer.Option("--since", help="Begin: 30d, 12h, 2026-11-01 or 2026-11-01T08:00Z (UTC).")] = "30d",
+    until: Annotated[str, typer.Option("--until", help="End, written the same way; without it, now.")] = "",
+    by: Annotated[By, typer.Option("--by", help="What each row is about.")] = "team",
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for an issue or a report.")] = False,
+    idle: Annotated[
+        bool, typer.Option("--idle", help="Only reservations whose GPUs, memory bandwidth and CPUs were all idle on average.")
+    ] = False,
+    below_sm: Annotated[
+        float, typer.Option("--below-sm", min=0, max=100, help="With --idle: SM activity is low below so many per cent.")
+    ] = 5,
+    below_bandwidth: Annotated[
+        float, typer.Option("--below-bandwidth", min=0, max=100, help="With --idle: memory bandwidth, in per cent.")
+    ] = 5,
+    below_cpus: Annotated[
+        float, typer.Option("--below-cpus", min=0, max=65536, help="With --idle: CPUs that an allocation uses.")
+    ] = 0.2,
+    record: Annotated[
+        bool, typer.Option("--record", help="Ask all nodes once and add that to the store; run by a timer.")
+    ] = False,
+    gap: Annotated[
+        int,
+        typer.Option("--gap", min=1, max=1440, help="With --record: minutes between two passes beyond which time is unknown."),
+    ] = 15,
+    after_gap: Annotated[
+        bool, typer.Option("--after-gap", help="With --record: the last pass really was more than a month ago.")
+    ] = False,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="The store, in place of .state/usage.db of the fleet repository.")
+    ] = None,
+) -> None:
+    """GPU-hours used, reserved and idle, unallocated, out of service and unknown, and their cost. They add up to the capacity.
+
+    A timer runs --record every few minutes; needs `telemetry` in the stack file. Costs are by `prices` of the commit in force
+    at the time. docs/usage.md says how each hour is counted.
+
+    Examples: swarm usage --record; swarm usage --since 7d --by user;
+    swarm usage prod --since 2026-11-01 --until 2026-12-01 --csv; swarm usage --idle --below-sm 2
+    """
+    if json + csv + markdown > 1:
+        raise typer.BadParameter("one of --json, --csv and --markdown, not several")
+    if record and (csv or markdown or idle):
+        raise typer.BadParameter("--record shows nothing; run swarm usage again without it")
+    name = named or stack
+    if record:
+        _record(name, store, json, gap * 60, after_gap)
+        return
+    from swarm_iac.accounting import idle as idleness
+    from swarm_iac.accounting import schema
+    from swarm_iac.accounting.summary import summary
+    from swarm_iac.accounting.window import window
+    from swarm_iac.cli.machines import usage_passes, usage_report
+
+    path, stack_name = usage_passes.place(name, store)
+    asked = window(since, until, int(time.time()))
+    below = idleness.Thresholds(round(below_sm * 10), round(below_bandwidth * 10), round(below_cpus * 1000))
+    with schema.opened(path) as opened:
+        found = summary(opened, stack_name, asked, by)
+        idlers = idleness.idle(opened, stack_name, asked, below) if idle else ()
+    if json:
+        document: dict[str, Any] = (
+            usage_report.idle_json(idlers, asked, stack_name, below)
+            if idle
+            else usage_report.usage_json(found, asked, stack_name)
+        )
+        show_json(document)
+    elif csv:
+        typer.echo(usage_report.idle_csv(idlers) if idle else usage_report.usage_csv(found), nl=False)
+    else:
+        report = (
+            usage_report.idle_table(idlers, asked, stack_name, below)
+            if idle
+            else usage_report.usage_table(found, asked, stack_name)
+        )
+        if markdown:
+            typer.echo(usage_report.markdown(report), nl=False)
+            return
+        show(table(report.title, report.heads, report.rows))
+        for note in report.notes:
+            say(note)
+
+
+def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: bool) -> None:
+    from swarm_iac.cli.machines import usage_passes
+
+    done = usage_passes.record(name, store, say, longest=longest, after_gap=after_gap)
+    if json:
+        show_json(done.document())
+        return
+    if not done.new:
+        say("this second was recorded before")
+        return
+    say(f"recorded {len(done.nodes)} nodes")
+    silent = sorted(done.silent.items())
+    for node, reason in silent[:_SHOWN]:
+        say(f"{node} is unknown: {printable(reason, 200)}")
+    if len(silent) > _SHOWN:
+        say(f"and {len(silent) - _SHOWN} more")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module to `app`."""
+    app.command()(usage)

@@ -1,0 +1,206 @@
+"""How is usage shown? As a table, CSV, Markdown or JSON, of rows that add up to the last one."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from swarm_iac.accounting.idle import Idle, Thresholds
+from swarm_iac.accounting.money import CostSum, hours
+from swarm_iac.accounting.summary import Amounts, UsageSummary
+from swarm_iac.accounting.window import Window
+from swarm_iac.plan.show.markdown import shown
+from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.printable import printable
+
+_SUMS = ("used", "idle", "unknown", "unallocated", "off")
+#: Digits behind the point for programs: a GPU-millisecond, and a millionth of a currency.
+_DIGITS = 7
+_MONEY_DIGITS = 6
+#: What a spreadsheet takes for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+
+
+@dataclass(frozen=True)
+class UsageTable:
+    """A table of text with its title; `costs`: of each row, for CSV. The last row is the sum of those above it."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def usage_table(found: UsageSummary, window: Window, stack: str) -> UsageTable:
+    """For people."""
+    heads = (found.by, "used", "reserved idle", "unknown", "unallocated", "out of service", "GPU-hours", "use", "cost")
+    rows = tuple((label, *_cells(one)) for label, one in _labelled(found))
+    return UsageTable(f"usage of {stack}, {_span(window)}", heads, rows, _notes(found, window))
+
+
+def _cells(one: Amounts) -> tuple[str, ...]:
+    measured = one.used + one.idle
+    use = f"{100 * one.used / measured:.0f} %" if measured else "-"
+    return (*(hours(getattr(one, key)) for key in _SUMS), hours(one.capacity), use, str(one.cost))
+
+
+def _labelled(found: UsageSummary) -> list[tuple[str, Amounts]]:
+    nobody = [("(nobody)", found.nobody)] if found.nobody.capacity else []
+    return [*found.rows.items(), *nobody, ("(total)", found.total)]
+
+
+def _notes(found: UsageSummary, window: Window) -> tuple[str, ...]:
+    notes = []
+    if found.total.cost.unpriced:
+        notes.append(f"without a price: {hours(found.total.cost.unpriced)} GPU-hours that were held")
+    if found.first > window.since * 3600:
+        notes.append(f"recorded since {_moment(found.first)}; nothing is known of the time before")
+    if found.last < window.until * 3600 - 7200:
+        notes.append(f"last recorded at {_moment(found.last)}")
+    return tuple(notes)
+
+
+def idle_table(found: tuple[Idle, ...], window: Window, stack: str, below: Thresholds) -> UsageTable:
+    """For people."""
+    heads = (
+        "allocation",
+        "user",
+        "team",
+        "node",
+        "model",
+        "SM activity",
+        "highest",
+        "memory bandwidth",
+        "CPUs",
+        "GPU-hours",
+        "cost",
+    )
+    rows: list[tuple[str, ...]] = [
+        (one.allocation, one.user or "?", one.team or "no team", ", ".join(one.nodes), one.model, _percent(one.active),
+         _percent(one.peak), _percent(one.bandwidth), f"{one.cpus / 1000:.2f}", hours(one.held), str(one.cost))
+        for one in found
+    ]  # fmt: skip
+    rows.append(("(total)", *[""] * 8, hours(sum(one.held for one in found)), str(_together(found))))
+    limits = f"SM activity below {_percent(below.active)}, memory bandwidth below {_percent(below.bandwidth)}"
+    note = (
+        f"on average: {limits}, fewer than {below.cpus / 1000:g} CPUs; what was measured for too little of its time is left out"
+    )
+    return UsageTable(f"idle in {stack}, {_span(window)}", heads, tuple(rows), (note,))
+
+
+def _together(found: Iterable[Idle]) -> CostSum:
+    total = CostSum()
+    for one in found:
+        total.sums.update(one.cost.sums)
+        total.unpriced += one.cost.unpriced
+    return total
+
+
+def usage_csv(found: UsageSummary) -> str:
+    """One row for each name, nobody and the total; GPU-hours, and a column for each currency."""
+    currencies = sorted(found.total.cost.sums)
+    heads = [found.by, *(f"{key}_gpu_hours" for key in _SUMS), "gpu_hours", *(f"cost_{one}" for one in currencies)]
+    rows = [
+        [_safe(label), *(hours(getattr(one, key), _DIGITS) for key in (*_SUMS, "capacity")), *_costs(one.cost, currencies)]
+        for label, one in _labelled(found)
+    ]
+    return _csv(heads, rows)
+
+
+def idle_csv(found: tuple[Idle, ...]) -> str:
+    """One row for each allocation, and no total."""
+    currencies = sorted(_together(found).sums)
+    heads = ["allocation", "workload", "user", "team", "nodes", "model", "sm_activity", "sm_activity_highest",
+             "memory_bandwidth", "cpus", "gpu_hours", *(f"cost_{one}" for one in currencies)]  # fmt: skip
+    rows = [
+        [*map(_safe, (one.allocation, one.workload, one.user, one.team, " ".join(one.nodes), one.model)),
+         *(f"{value / 1000:.3f}" for value in (one.active, one.peak, one.bandwidth, one.cpus)), hours(one.held, _DIGITS),
+         *_costs(one.cost, currencies)]
+        for one in found
+    ]  # fmt: skip
+    return _csv(heads, rows)
+
+
+def _costs(cost: CostSum, currencies: Iterable[str]) -> list[str]:
+    known = cost.rounded(_MONEY_DIGITS)
+    return [known.get(one, "0") for one in currencies]
+
+
+def _csv(heads: list[str], rows: list[list[str]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([heads, *rows])
+    return text.getvalue()
+
+
+def _safe(name: str) -> str:
+    """A name that no spreadsheet runs: behind an apostrophe where it would be a formula."""
+    plain = printable(name).replace("\n", " ")
+    return f"'{plain}" if plain.lstrip().startswith(_FORMULA) or name.startswith(_FORMULA) else plain
+
+
+def markdown(report: UsageTable) -> str:
+    """The same table as Markdown; names are text as it is."""
+    rows = Rows(report.heads)
+    for row in report.rows:
+        rows.add(*(cell.replace("\n", " ") for cell in row))
+    section = Section(report.title, "\n".join(report.notes), rows)
+    return shown(section, len(report.rows), "") + "\n"
+
+
+def usage_json(found: UsageSummary, window: Window, stack: str) -> dict[str, Any]:
+    """All amounts in GPU-milliseconds, which are exact; costs to a millionth."""
+    return {
+        "stack": stack,
+        **_times(window),
+        "by": found.by,
+        "recorded": {"first": _moment(found.first), "last": _moment(found.last)},
+        "rows": [{"name": name, **_document(one)} for name, one in found.rows.items()],
+        "nobody": _document(found.nobody),
+        "total": _document(found.total),
+    }
+
+
+def _document(one: Amounts) -> dict[str, Any]:
+    amounts = {f"{key}_gpu_ms": getattr(one, key) for key in (*_SUMS, "capacity")}
+    return {**amounts, "gpu_hours": hours(one.capacity, 4), **_cost_document(one.cost)}
+
+
+def _cost_document(cost: CostSum) -> dict[str, Any]:
+    return {"cost": cost.rounded(_MONEY_DIGITS), "unpriced_gpu_ms": cost.unpriced}
+
+
+def idle_json(found: tuple[Idle, ...], window: Window, stack: str, below: Thresholds) -> dict[str, Any]:
+    """Ratios from 0 to 1."""
+    rows = [
+        {
+            "allocation": one.allocation, "workload": one.workload, "user": one.user, "team": one.team, "nodes": one.nodes,
+            "model": one.model, "sm_activity": one.active / 1000, "sm_activity_highest": one.peak / 1000,
+            "memory_bandwidth": one.bandwidth / 1000, "cpus": one.cpus / 1000, "held_gpu_ms": one.held,
+            **_cost_document(one.cost),
+        }
+        for one in found
+    ]  # fmt: skip
+    limits = {"sm_activity": below.active / 1000, "memory_bandwidth": below.bandwidth / 1000, "cpus": below.cpus / 1000}
+    total = {"held_gpu_ms": sum(one.held for one in found), **_cost_document(_together(found))}
+    return {"stack": stack, **_times(window), "below": limits, "idle": rows, "total": total}
+
+
+def _times(window: Window) -> dict[str, str]:
+    return {"since": _moment(window.since * 3600), "until": _moment(window.until * 3600)}
+
+
+def _span(window: Window) -> str:
+    return f"{_moment(window.since * 3600)} to {_moment(window.until * 3600)}"
+
+
+def _moment(seconds: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def _percent(milli: int) -> str:
+    return f"{milli / 10:g} %"
