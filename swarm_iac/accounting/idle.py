@@ -46,32 +46,39 @@ class Idle:
 
 def idle(store: sqlite3.Connection, stack: str, window: Window, below: Thresholds) -> tuple[Idle, ...]:
     """Those that are below, the most GPU-hours first. On nodes of two models, one for each."""
-    sums: dict[_Key, dict[str, int]] = {}
-    costs: dict[_Key, CostSum] = {}
-    nodes: dict[_Key, set[str]] = {}
+    sums: dict[_Key, list[int]] = {}
+    #: Of each: GPU-ms at a price, and the numbers of the nodes. Most are of no interest, so they are not added up yet.
+    paid: dict[_Key, list[tuple[int, int, str, str]]] = {}
     columns = ", ".join(f"sum({one}) AS {one}" for one in _SUMS)
+    names = dict(store.execute("SELECT id, name FROM node WHERE stack = ?", (stack,)))
     for per, since, until in window.parts():
         rows = store.execute(
-            f"SELECT allocation, workload, user, team, model, name, amount, currency, peak, {', '.join(_SUMS)} FROM "
-            f"(SELECT node, account, max(peak) AS peak, {columns} FROM held_{per} WHERE {per} >= ? AND {per} < ? "
-            "GROUP BY node, account) JOIN node ON node.id = node JOIN account ON account.id = account WHERE stack = ?",
+            f"SELECT allocation, workload, user, team, model, nodes, amount, currency, peak, {', '.join(_SUMS)} FROM "
+            f"(SELECT account, group_concat(DISTINCT node) AS nodes, max(peak) AS peak, {columns} FROM held_{per} "
+            f"WHERE {per} >= ? AND {per} < ? AND node IN (SELECT id FROM node WHERE stack = ?) GROUP BY account) h "
+            "JOIN account ON account.id = h.account",
             (since, until, stack),
         )
-        for allocation, workload, user, team, model, name, amount, currency, peak, *values in rows:
+        for allocation, workload, user, team, model, where, amount, currency, *values in rows:
             key = (allocation, workload, user, team, model)
-            mine = sums.setdefault(key, dict.fromkeys((*_SUMS, "peak"), 0))
-            for column, value in zip(_SUMS, values, strict=True):
-                mine[column] += value
-            mine["peak"] = max(mine["peak"], peak)
-            costs.setdefault(key, CostSum()).add(values[0], amount, currency)
-            nodes.setdefault(key, set()).add(name)
+            before = sums.get(key)
+            if before is None:
+                sums[key], paid[key] = values, [(values[1], amount, currency, where)]
+                continue
+            peak = max(before[0], values[0])
+            sums[key] = [peak, *(one + other for one, other in zip(before[1:], values[1:], strict=True))]
+            paid[key].append((values[1], amount, currency, where))
     found = []
-    for key, mine in sums.items():
-        means = _means(mine)
+    for key, (peak, *mine) in sums.items():
+        means = _means(dict(zip(_SUMS, mine, strict=True)))
         if means is not None and all(mean < most for mean, most in zip(means, astuple(below), strict=True)):
+            cost = CostSum()
+            for held, amount, currency, _ in paid[key]:
+                cost.add(held, amount, currency)
+            where = {int(node) for *_, nodes in paid[key] for node in nodes.split(",")}
+            nodes = tuple(sorted(names[node] for node in where))
             allocation, workload, user, team, model = key
-            where = tuple(sorted(nodes[key]))
-            found.append(Idle(allocation, workload, user, team, where, model, mine["held"], *means, mine["peak"], costs[key]))
+            found.append(Idle(allocation, workload, user, team, nodes, model, mine[0], *means, peak, cost))
     return tuple(sorted(found, key=lambda one: (-one.held, one.allocation, one.model)))
 
 

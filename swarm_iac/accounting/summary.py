@@ -53,7 +53,7 @@ class UsageSummary:
 
 def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> UsageSummary:
     """The sums. Raises SwarmError where nothing of the stack was recorded, or the store does not add up."""
-    first, last = _recorded(store, stack)
+    first, last = recorded(store, stack)
     rows: dict[str, Amounts] = {}
     nobody, total = Amounts(), Amounts()
     models: dict[str, int] = {}
@@ -80,7 +80,8 @@ def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> Us
     return UsageSummary(by, dict(sorted(rows.items())), nobody, total, first, last)
 
 
-def _recorded(store: sqlite3.Connection, stack: str) -> tuple[int, int]:
+def recorded(store: sqlite3.Connection, stack: str) -> tuple[int, int]:
+    """The first and the last pass [s since 1970]. Raises SwarmError where there is none."""
     found = store.execute("SELECT first, last FROM clock WHERE stack = ?", (stack,)).fetchone()
     if found is None:
         hint = "record by a timer: swarm usage --record; see docs/usage.md"

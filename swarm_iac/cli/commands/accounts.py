@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -70,7 +70,7 @@ def usage(
         return
     from swarm_iac.accounting import idle as idleness
     from swarm_iac.accounting import schema
-    from swarm_iac.accounting.summary import summary
+    from swarm_iac.accounting.summary import recorded, summary
     from swarm_iac.accounting.window import window
     from swarm_iac.cli.machines import usage_passes, usage_report
 
@@ -78,26 +78,24 @@ def usage(
     asked = window(since, until, int(time.time()))
     below = idleness.Thresholds(round(below_sm * 10), round(below_bandwidth * 10), round(below_cpus * 1000))
     with schema.opened(path) as opened:
-        found = summary(opened, stack_name, asked, by)
-        idlers = idleness.idle(opened, stack_name, asked, below) if idle else ()
+        recorded(opened, stack_name)
+        if idle:
+            idlers = idleness.idle(opened, stack_name, asked, below)
+            document = usage_report.idle_json(idlers, asked, stack_name, below)
+            lines = usage_report.idle_csv(idlers)
+            report = usage_report.idle_table(idlers, asked, stack_name, below)
+        else:
+            found = summary(opened, stack_name, asked, by)
+            document = usage_report.usage_json(found, asked, stack_name)
+            lines = usage_report.usage_csv(found)
+            report = usage_report.usage_table(found, asked, stack_name)
     if json:
-        document: dict[str, Any] = (
-            usage_report.idle_json(idlers, asked, stack_name, below)
-            if idle
-            else usage_report.usage_json(found, asked, stack_name)
-        )
         show_json(document)
     elif csv:
-        typer.echo(usage_report.idle_csv(idlers) if idle else usage_report.usage_csv(found), nl=False)
+        typer.echo(lines, nl=False)
+    elif markdown:
+        typer.echo(usage_report.markdown(report), nl=False)
     else:
-        report = (
-            usage_report.idle_table(idlers, asked, stack_name, below)
-            if idle
-            else usage_report.usage_table(found, asked, stack_name)
-        )
-        if markdown:
-            typer.echo(usage_report.markdown(report), nl=False)
-            return
         show(table(report.title, report.heads, report.rows))
         for note in report.notes:
             say(note)
