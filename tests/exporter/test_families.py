@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.exporter.text_format import parse
@@ -20,6 +20,7 @@ TEXTS = st.text(st.characters(codec=None, exclude_categories=()), max_size=40) |
 NUMBERS = st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=True, allow_infinity=True)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["allocation", "workload", "user", "team"]), TEXTS), NUMBERS)
 def test_any_label_and_value_is_read_back(labels: dict[str, str], value: float) -> None:
     read = parse(families.render([("swarm_allocation_processes", dict(labels), value)]))
@@ -31,6 +32,7 @@ def test_any_label_and_value_is_read_back(labels: dict[str, str], value: float) 
     assert dict(found) == {key: text.encode("utf-8", "replace").decode() for key, text in labels.items()}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*families.FAMILIES, "other"]), st.dictionaries(TEXTS, TEXTS, max_size=2), NUMBERS)))
 def test_no_list_of_samples_makes_a_page_that_cannot_be_read(samples: list[tuple[str, dict[str, str], float]]) -> None:
     read = parse(families.render(samples))

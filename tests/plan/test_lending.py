@@ -72,7 +72,7 @@ def size(some: tuple[int, ...], part: int) -> int:
     return part * len(some)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(nodes())
 def test_the_sum_of_what_all_may_use_is_within_the_machine_and_none_is_free_that_somebody_wants(
     drawn: tuple[dict[str, tuple[int, int, tuple[int, ...]]], int],
@@ -106,7 +106,7 @@ def test_the_sum_of_what_all_may_use_is_within_the_machine_and_none_is_free_that
         assert fair, (name, lent, free)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(nodes())
 def test_a_guarantee_is_never_lent_and_is_protected_where_anything_may_be_lent(
     drawn: tuple[dict[str, tuple[int, int, tuple[int, ...]]], int],
