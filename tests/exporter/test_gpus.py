@@ -61,7 +61,9 @@ def test_xid_errors_are_counted_as_they_come(h100: Measured) -> None:
         "(run / 'xid').write_text('1 13\\n'); first = gpus.collect(labels)\n"
         "(run / 'xid').open('a').write('6 48\\n6 79\\n'); second = gpus.collect(labels); found = [first, second]"
     )
-    first, second = h100.ask(code)  # type: ignore[misc]
+    both = h100.ask(code)
+    assert isinstance(both, list)
+    first, second = both
     assert set(of(first, "swarm_gpu_xid_errors_total")) == {0}, "errors of before the sampler are not its own"
     assert of(second, "swarm_gpu_xid_errors_total", gpu="6") == [2] and of(second, "swarm_gpu_last_xid") == [79]
     assert sum(of(second, "swarm_gpu_xid_errors_total")) == 2

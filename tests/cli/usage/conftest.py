@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +84,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     (root / ".gitignore").write_text(".state/\n")
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     found = Lab(root, answers)
-    clock: Callable[[], float] = lambda: float(found.now)  # noqa: E731
+
+    def clock() -> float:
+        return float(found.now)
+
     monkeypatch.setattr(time, "time", clock)
     found.commit(STACK)
     found.say("n1", ("0", 1, 0.8, ADA, "train-0"), ("1", 0.25, 0.0, BO, "chat-0"))

@@ -282,7 +282,10 @@ def _instances(session: Session, card: gpus.Card, labels: Labels) -> Iterator[Sa
         at = _name(card.index, _position(known) if known else uuid)
         yield from _memory(session.ask(lambda mig=mig: nvml.nvmlDeviceGetMemoryInfo(mig)), at)
         supported = session.activity.get((card.index, "")) is not None
-        take = lambda sample, number=number: nvml.nvmlGpmMigSampleGet(card.handle, number, sample)  # noqa: E731
+
+        def take(sample: Any, number: int = number) -> Any:
+            return nvml.nvmlGpmMigSampleGet(card.handle, number, sample)
+
         seen.add(f"{uuid} {number}")  # the driver may give the name of one that is gone to another
         for name, ratio in session.gpm(card.index, f"{uuid} {number}", lambda supported=supported: supported, take).items():
             yield name, at, ratio
