@@ -9,12 +9,9 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from swarm_node.exporter import families
 
 from tests.exporter.text_format import parse
-
-from . import conftest  # noqa: F401  the node program's own path
-
-from swarm_node.exporter import families  # isort: skip
 
 TEXTS = st.text(st.characters(codec=None, exclude_categories=()), max_size=40) | st.text('\\"\n{}=, #\r\x00\u2028', max_size=12)
 NUMBERS = st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=True, allow_infinity=True)

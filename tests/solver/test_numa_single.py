@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from swarm_iac.model.device import gpu, whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping, why
+from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.repair import unsplitting
+from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.undo_moves import eased
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
-from swarm_iac.solver.snapshot.tasks import classify
+from swarm_iac.solver.snapshot.tasks import classify, full_task, repair_task
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 from tests.solver.test_numa import NODES, SHAPE, _small, each, fleet, lies, parts, sound
@@ -92,6 +95,20 @@ def test_where_parts_lie_on_both_numa_nodes_another_node_is_freed() -> None:
     assert found.placement.by_name()["new-0"].node == "n2"
     assert [move.name for move in found.moves if move.target] in (["m-0"], ["n-0"])
     sound(stack, found.placement)
+
+
+def test_where_a_replica_came_out_split_no_search_puts_a_new_one_again() -> None:
+    """Neither the greedy pass nor CP-SAT; those that ran there may return."""
+    stack = fleet({"new": each(4, 24, replicas=2, pinned=True, **SINGLE)})
+    snapshot = snapshot_of(stack, Placement(), None)
+    barred = replace(snapshot, barred=frozenset({("new", "n1")}))
+    task = repair_task(barred, classify(barred))
+    assert {node for _, node in greedy(task)} == {"n2"}
+    assert {node for _, node in greedy(repair_task(snapshot, classify(snapshot)))} == {"n1"}
+    assert {node for _, node in FleetModel(task, Counter()).x} == {"n2"}
+    last = solve(fleet({"new": each(4, 24, pinned=True, **SINGLE)}, ONE)).placement
+    ran = replace(snapshot_of(stack, last, None), barred=frozenset({("new", "n1")}))
+    assert ("new", "n1") in FleetModel(full_task(ran, classify(ran)), Counter()).x
 
 
 def test_a_node_with_small_numa_nodes_never_suits() -> None:

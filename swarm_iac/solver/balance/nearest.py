@@ -43,10 +43,15 @@ def by_nearness(slots: Slots, request: WorkloadRequest, rows: Ints, caps: Ints, 
     return Nearest([rows[groups[rows] == group] for group in whole], rank[groups])
 
 
+def nearby(snapshot: Snapshot) -> tuple[str, ...]:
+    """The workloads with `near`."""
+    return tuple(name for name, request in snapshot.requests.items() if request.near)
+
+
 def near_value(snapshot: Snapshot, counts: Pairs) -> int:
     """Racks, or sites, beyond the first one that each workload with `near` uses."""
     found = 0
-    for name in snapshot.nearby:
+    for name in nearby(snapshot):
         level = snapshot.requests[name].near or "node"
         groups = {group_of(snapshot.nodes[node], level) for (one, node), count in counts.items() if one == name and count > 0}
         found += max(0, len(groups) - 1)

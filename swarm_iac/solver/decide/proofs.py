@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from swarm_iac.model.placement import Goal
-from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.decide.large import goals
 from swarm_iac.solver.explain.counting import EVERY, on_node
@@ -40,7 +40,7 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
 
 def preferences(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
     """What workloads would rather have, bounded by counting; nothing where nobody says so."""
-    found = [_near_goal(snapshot, counts)] if snapshot.nearby else []
+    found = [_near_goal(snapshot, counts)] if nearby(snapshot) else []
     if choosy(snapshot):
         value = lacks_value(snapshot, counts)
         found.append(Goal(name="preferred", value=value, bound=least_lacks(snapshot, counts)))
@@ -50,7 +50,7 @@ def preferences(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
 def _near_goal(snapshot: Snapshot, counts: Pairs) -> Goal:
     """Racks, or sites, beyond the first one, with the fewest by counting: as if each had the fleet to itself."""
     placed, value, least, empty = by_workload(counts), near_value(snapshot, counts), 0, FreeCapacity(snapshot)
-    for name in snapshot.nearby:
+    for name in nearby(snapshot):
         request, home = snapshot.requests[name], snapshot.home(name)
         if request.local:
             continue  # what runs over several NUMA nodes may stay, and is not counted

@@ -7,7 +7,7 @@ from collections import Counter
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
 from swarm_iac.solver.repair.greedy import Overqualification
@@ -37,7 +37,7 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
     counts = Counter((a.workload, a.node) for a in known)
-    if snapshot.nearby:
+    if nearby(snapshot):
         found["near"] = near_value(snapshot, counts)
     if choosy(snapshot):
         found["preferred"] = lacks_value(snapshot, counts)

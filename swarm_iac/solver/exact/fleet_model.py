@@ -23,10 +23,10 @@ from typing import Any
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.packing.mig_instances import CutCards, Held, Size
-from swarm_iac.solver.repair.greedy import Overqualification, candidates
+from swarm_iac.solver.repair.greedy import Overqualification
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import open_to
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
 
 Terms = list[tuple[cp_model.IntVar, int]]
@@ -80,7 +80,7 @@ class FleetModel:
 
     def _count(self, request: WorkloadRequest) -> None:
         tops = {}
-        for host in candidates(self.task, request):
+        for host in _candidates(self.task, request):
             top = min(self.task.base.most(request, host), self.task.free[request.name])
             if not open_to(request, host):
                 top = min(top, self.task.home(request.name, host.name))
@@ -197,6 +197,21 @@ class FleetModel:
         """All variables."""
         yield from self.x.values()
         yield from (var for var, _ in self.derived)
+
+
+def _candidates(task: Task, request: WorkloadRequest) -> list[NodeCapacity]:
+    """Nodes where a free replica could stand, in the order of their names."""
+    found = []
+    for host in task.snapshot.nodes.values():
+        if task.nodes is not None and host.name not in task.nodes and not task.home(request.name, host.name):
+            continue
+        if task.pairs is not None and (request.name, host.name) not in task.pairs:
+            continue
+        if (request.name, host.name) in task.snapshot.barred and not task.home(request.name, host.name):
+            continue
+        if suits(request, host) or (task.home(request.name, host.name) and may_stay(request, host)):
+            found.append(host)
+    return found
 
 
 def _domain(domain: Any, top: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.balance.nearest import nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
@@ -19,14 +20,14 @@ def nearness(fleet: FleetModel, share: float) -> list[Aim]:
     snapshot = fleet.task.snapshot
     terms: Terms = []
     constant = 0
-    for name in snapshot.nearby:
+    for name in nearby(snapshot):
         level = snapshot.requests[name].near
         assert level is not None, "it is one of those that say so"
         there = {group_of(snapshot.nodes[node], level) for node in fleet.task.base.counts[name]}
         constant += max(0, len(there) - 1)
         if name in fleet.by_request:
             terms += _of(fleet, name, level, there)
-    return [Aim("near", terms, constant, -1, constant, share=share)] if snapshot.nearby else []
+    return [Aim("near", terms, constant, -1, constant, share=share)] if nearby(snapshot) else []
 
 
 def preference(fleet: FleetModel, share: float) -> list[Aim]:

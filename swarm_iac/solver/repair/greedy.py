@@ -19,7 +19,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits, suits_but_state
+from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload, fixed_by
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 
@@ -266,21 +266,6 @@ def _moved(task: Task, request: WorkloadRequest, picked: Pairs) -> int:
     return min(stayable, picked.total()) - stayed
 
 
-def candidates(task: Task, request: WorkloadRequest) -> list[NodeCapacity]:
-    """Nodes where a free replica of `ask` could stand, in the order of their names."""
-    found = []
-    for host in task.snapshot.nodes.values():
-        if task.nodes is not None and host.name not in task.nodes and not task.home(request.name, host.name):
-            continue
-        if task.pairs is not None and (request.name, host.name) not in task.pairs:
-            continue
-        if (request.name, host.name) in task.snapshot.barred and not task.home(request.name, host.name):
-            continue
-        if suits(request, host) or (task.home(request.name, host.name) and may_stay(request, host)):
-            found.append(host)
-    return found
-
-
 @dataclass(frozen=True)
 class _Nodes:
     """Where a workload may stand: the nodes that are its home, and rows of others with how much each could take."""
@@ -301,8 +286,12 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
         among[[slots.index[node] for node in {*task.nodes, *homes} if node in slots.index]] = True
         caps = np.where(among, caps, 0)
     rows = np.flatnonzero(caps)
-    if task.pairs is not None:
-        rows = np.array([row for row in rows if _asked(task, request, slots.nodes[row].name)], dtype=np.int64)
+    if task.pairs is not None or snapshot.barred:
+        names = {int(row): slots.nodes[row].name for row in rows}
+        open_ = [
+            row for row, node in names.items() if _asked(task, request, node) and (request.name, node) not in snapshot.barred
+        ]
+        rows = np.array(open_, dtype=np.int64)
     if request.together is None and not request.near:
         return [_Nodes(at_home, rows, caps)]
     if request.together is None:

@@ -323,11 +323,6 @@ class Snapshot:
         return tuple(name for name, request in self.requests.items() if request.even)
 
     @functools.cached_property
-    def nearby(self) -> tuple[str, ...]:
-        """The workloads with `near`."""
-        return tuple(name for name, request in self.requests.items() if request.near)
-
-    @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
         """What `suitability.hindering` knows already."""
         return {}
