@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from swarm_iac.model.base import Value
-from swarm_iac.observe.observe import AT_ONCE, call
+from swarm_iac.observe.observe import call, each
 from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
@@ -68,9 +68,9 @@ def _lines(node: str, reported: Any) -> tuple[list[dict[str, Any]], int]:
     if not isinstance(reported, list):
         raise ValueError("the node's answer is no list of lines")
     found, bad = [], 0
-    for each in reported:
+    for one in reported:
         try:
-            line = _Line.model_validate(printable_all(each)).model_dump(exclude_unset=True)
+            line = _Line.model_validate(printable_all(one)).model_dump(exclude_unset=True)
         except ValidationError:
             bad += 1
             continue
@@ -89,29 +89,25 @@ def history(
 async def _all(
     targets: Mapping[str, str], ssh_config: Path | None, timeout: float, most: int
 ) -> tuple[list[PastRun], dict[str, str]]:
-    gate = asyncio.Semaphore(AT_ONCE)
-    bad_nodes: dict[str, str] = {}
-    lines: list[dict[str, Any]] = []
+    answers = await each(
+        targets,
+        lambda node, address: _one(node, address, ssh_config, most),
+        lambda node, words: ([], printable(words, 500)),
+        timeout,
+    )
+    lines = [line for found, _ in answers.values() for line in found]
+    return together(lines), {node: why for node, (_, why) in answers.items() if why}
 
-    async def one(node: str, address: str) -> None:
-        async with gate:
-            try:
-                question = ask.installed(address, ssh_config, f"history {most}", program="current")
-                code, out, err = await asyncio.wait_for(call(question, b""), timeout)
-                if code and code != ask.ABSENT:
-                    bad_nodes[node] = printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
-                else:
-                    found, bad = _lines(node, decode(out) if not code else [])
-                    lines.extend(found)
-                    if bad:
-                        bad_nodes[node] = f"{bad} of the lines of its audit log cannot be read"
-            except TimeoutError:
-                bad_nodes[node] = f"no answer within {timeout:g} s"
-            except Exception as error:  # whatever one node's answer brings about, it is that node's alone
-                bad_nodes[node] = printable(str(error), 500)
 
-    await asyncio.gather(*(one(node, address) for node, address in targets.items()))
-    return together(lines), bad_nodes
+async def _one(node: str, address: str, ssh_config: Path | None, most: int) -> tuple[list[dict[str, Any]], str]:
+    """The lines of a node's audit log, and what is wrong with it; empty where nothing is."""
+    code, out, err = await call(ask.installed(address, ssh_config, f"history {most}", program="current"), b"")
+    if code == ask.ABSENT:
+        return [], ""
+    if code:
+        return [], printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
+    found, bad = _lines(node, decode(out))
+    return found, f"{bad} of the lines of its audit log cannot be read" if bad else ""
 
 
 def together(lines: list[dict[str, Any]]) -> list[PastRun]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.observe.observe import AT_ONCE, call
+from swarm_iac.observe.observe import call, each
 from swarm_iac.printable import printable
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
@@ -44,29 +44,16 @@ def _with(found: tuple[tuple[Labels, float], ...], labels: Labels) -> Iterator[t
 
 def measurements(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20) -> dict[str, Measured]:
     """Ask every node. `targets`: node → address; `timeout` [s] is for each node alone. Never raises for one node."""
-    return asyncio.run(_all(targets, ssh_config, timeout))
+    return asyncio.run(each(targets, lambda node, address: _one(node, address, ssh_config), _silent, timeout))
 
 
-async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: float) -> dict[str, Measured]:
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def one(node: str, address: str) -> Measured:
-        async with gate:
-            try:
-                question = ask.installed(address, ssh_config, "metrics", program="current")
-                code, out, err = await asyncio.wait_for(call(question, b""), timeout)
-            except TimeoutError:
-                return _silent(node, f"no answer within {timeout:g} s")
-            except Exception as error:  # whatever one node's answer brings about, it is that node's alone
-                return _silent(node, str(error) or type(error).__name__)
-        if code == ask.ABSENT:
-            return _silent(node, "nothing is measured there: the node program is not installed")
-        if code:
-            return _silent(node, err.decode(errors="replace").strip()[-300:] or f"exit status {code}")
-        return read(node, out)
-
-    found = await asyncio.gather(*(one(node, address) for node, address in targets.items()))
-    return {each.node: each for each in found}
+async def _one(node: str, address: str, ssh_config: Path | None) -> Measured:
+    code, out, err = await call(ask.installed(address, ssh_config, "metrics", program="current"), b"")
+    if code == ask.ABSENT:
+        return _silent(node, "nothing is measured there: the node program is not installed")
+    if code:
+        return _silent(node, err.decode(errors="replace").strip()[-300:] or f"exit status {code}")
+    return read(node, out)
 
 
 def read(node: str, answer: bytes) -> Measured:

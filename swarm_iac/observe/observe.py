@@ -10,8 +10,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -21,6 +22,7 @@ from swarm_iac.reach import ask
 from swarm_iac.reach.answer import MOST, decode
 from swarm_iac.reach.node_program import archive
 
+_Answer = TypeVar("_Answer")
 #: Nodes that are asked at the same time: each costs a process of ssh here.
 AT_ONCE = 64
 #: Wrong values of an answer that are examined.
@@ -38,19 +40,37 @@ def observe(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeo
 
 
 async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: float) -> dict[str, Observed]:
+    return await each(
+        targets,
+        lambda node, address: _one(node, address, ssh_config, min(timeout / 2, 30)),
+        lambda node, words: Observed(node=node, error=printable(words, 500)),
+        timeout,
+    )
+
+
+async def each(
+    targets: Mapping[str, str],
+    answer: Callable[[str, str], Awaitable[_Answer]],
+    silent: Callable[[str, str], _Answer],
+    timeout: float,
+) -> dict[str, _Answer]:
+    """What each node answers (`answer`: of its name and address), or `silent` of its name and why it did not.
+
+    Whatever one node's answer brings about, it is that node's alone. `timeout` [s] is for each.
+    """
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(node: str, address: str) -> Observed:
+    async def one(node: str, address: str) -> _Answer:
         async with gate:
             try:
-                return await asyncio.wait_for(_one(node, address, ssh_config, min(timeout / 2, 30)), timeout)
+                return await asyncio.wait_for(answer(node, address), timeout)
             except TimeoutError:
-                return Observed(node=node, error=f"no answer within {timeout:g} s")
-            except Exception as error:  # whatever one node's answer brings about, it is that node's alone
-                return Observed(node=node, error=printable(str(error) or type(error).__name__, 500))
+                return silent(node, f"no answer within {timeout:g} s")
+            except Exception as error:
+                return silent(node, str(error) or type(error).__name__)
 
     found = await asyncio.gather(*(one(node, address) for node, address in targets.items()))
-    return {seen.node: seen for seen in found}
+    return dict(zip(targets, found, strict=True))
 
 
 async def _one(node: str, address: str, ssh_config: Path | None, patience: float) -> Observed:
