@@ -15,7 +15,7 @@ from swarm_iac.cli import engine
 from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.decisions import deciding
-from swarm_iac.cli.machines import scrape_targets, usage
+from swarm_iac.cli.machines import in_use, scrape_targets
 from swarm_iac.cli.terminal import screen
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.cli.terminal.tables import Grid
@@ -105,23 +105,23 @@ def _loaded(name: str) -> StackValue:
     return load(path, today=datetime.date.today()).stack
 
 
-def _reader(stack: StackValue, name: str) -> Callable[[], usage.FleetUsage]:
+def _reader(stack: StackValue, name: str) -> Callable[[], in_use.FleetUsage]:
     from swarm_iac.observe import measurements
 
     found = deciding.home(name)
     run = engine.options(found[0] if found else Path(name).parent)
     targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost"}
-    return lambda: usage.usage(measurements(targets, ssh_config=run.ssh_config, timeout=run.node_timeout).values())
+    return lambda: in_use.in_use(measurements(targets, ssh_config=run.ssh_config, timeout=run.node_timeout).values())
 
 
-def _tables(found: usage.FleetUsage) -> tuple[Grid, ...]:
-    nodes = table("nodes", usage.NODE_HEADS, usage.node_rows(found))
-    teams = table("teams", usage.TEAM_HEADS, usage.team_rows(found))
-    workloads = table("workloads", usage.WORKLOAD_HEADS, usage.workload_rows(found))
+def _tables(found: in_use.FleetUsage) -> tuple[Grid, ...]:
+    nodes = table("nodes", in_use.NODE_HEADS, in_use.node_rows(found))
+    teams = table("teams", in_use.TEAM_HEADS, in_use.team_rows(found))
+    workloads = table("workloads", in_use.WORKLOAD_HEADS, in_use.workload_rows(found))
     return (nodes, teams, workloads) if found.teams else (nodes,)
 
 
-def _follow(read: Callable[[], usage.FleetUsage], fleet: str, interval: float) -> None:
+def _follow(read: Callable[[], in_use.FleetUsage], fleet: str, interval: float) -> None:
     """Until Ctrl-C. What is read is drawn whole, so nothing of an old reading stays."""
     from rich.live import Live
 

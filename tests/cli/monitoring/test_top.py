@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from swarm_iac import observe
-from swarm_iac.cli.machines.usage import InUse, usage
+from swarm_iac.cli.machines.in_use import InUse, in_use
 from swarm_iac.observe import Measured
 from tests.cli.typed import swarm
 
@@ -66,7 +66,7 @@ DARK = Measured("n3", {}, {}, "no answer within 5 s")
 
 
 def test_sums_are_by_node_team_and_workload() -> None:
-    found = usage([TWO, DARK, ONE])
+    found = in_use([TWO, DARK, ONE])
     assert list(found.nodes) == ["n1", "n2", "n3"] and found.dark == ("n3",)
     n1 = found.nodes["n1"]
     assert (n1.total, n1.power, n1.hottest, n1.stale, n1.held.gpus) == (4, 400, 88, ("network",), 2.25)
@@ -81,7 +81,7 @@ def test_sums_are_by_node_team_and_workload() -> None:
 
 
 def test_a_dark_node_adds_nothing() -> None:
-    found = usage([DARK])
+    found = in_use([DARK])
     assert not found.teams and found.nodes["n3"].held == InUse() and found.nodes["n3"].total is None
 
 

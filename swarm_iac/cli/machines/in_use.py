@@ -90,7 +90,7 @@ class FleetUsage:
 Count = Callable[[InUse], None]
 
 
-def usage(measured: Iterable[Measured]) -> FleetUsage:
+def in_use(measured: Iterable[Measured]) -> FleetUsage:
     """The sums. A node that is dark adds nothing to any, and is named."""
     nodes: dict[str, NodeUsage] = {}
     teams: dict[str, InUse] = {}
