@@ -61,9 +61,12 @@ def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     answer, and what the first search proved bounds it, since that had no place barred.
     """
     if snapshot.running:
-        found = first = changed(snapshot, classified, most, watch)
+        found = changed(snapshot, classified, most, watch)
     else:
-        found = first = from_nothing(snapshot, repair_task(snapshot, classified), most, watch, wide=wide)
+        found = from_nothing(snapshot, repair_task(snapshot, classified), most, watch, wide=wide)
+    if _lacking(found[0].scores):
+        found = _beside(snapshot, classified, most, found[1], found, watch)
+    first = found
     whole: list[Answer] = []
     barred = frozenset[tuple[str, str]]()
     while pairs := split_pairs(snapshot, classified, found[1]):

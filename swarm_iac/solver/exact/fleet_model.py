@@ -65,6 +65,9 @@ class FleetModel:
         self.cut_cards: dict[str, list[cp_model.LinearExprT]] = {}
         #: For parts of GPUs that may stay: how many do on each of their cards. Set by the rule on parts.
         self.on_card: dict[tuple[str, str], list[cp_model.IntVar]] = {}
+        #: Nodes that are alike, in an order in which the first holds most; and what a replica of each workload counts there.
+        #: Set by the rule on such nodes.
+        self.alike: list[tuple[list[str], dict[str, int]]] = []
         self.cut = False  # were candidates left out?
         for name in task.free:
             self._count(task.snapshot.requests[name])
@@ -175,8 +178,18 @@ class FleetModel:
         """The placement that `values` means."""
         return Counter({pair: count for pair, var in self.x.items() if (count := values[var.index])})
 
+    def in_order(self, counts: Pairs) -> Pairs:
+        """The same placement, with nodes that are alike exchanged so that the first holds most."""
+        new: dict[str, str] = {}
+        for nodes, size in self.alike:
+            load = {node: sum(amount * counts[name, node] for name, amount in size.items()) for node in nodes}
+            new |= dict(zip(sorted(nodes, key=lambda node: -load[node]), nodes, strict=True))
+        return Counter({(name, new.get(node, node)): count for (name, node), count in counts.items()})
+
     def hint(self, values: Values) -> None:
-        """Start the next solve from `values`."""
+        """Start the next solve from `values`, or the same with nodes that are alike exchanged."""
+        if self.alike:
+            values = self.values(self.in_order(self.counts(values)))
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         for var in self.every():
             self.model.add_hint(var, values[var.index])

@@ -36,6 +36,8 @@ NOBODY = Classified({}, {})
 CLOSE = 5e-4
 #: While a search goes on: the effort of a relaxation without caps, and the part of what is left that pricing may take.
 BRIEF, DEEP = 0.1, 0.6
+#: A relaxation without caps has so much in any case: its linear program alone knows that priorities share one fleet.
+LEAST = 0.01
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,10 @@ class PriorityBounds:
     def of(self, level: int, counts: Pairs, *, deep: bool) -> int | None:
         """In thousandths of GPUs: what that priority could hold where those above it hold what they do in `counts`.
 
-        By relaxation alone within a few hundredths of a second; `deep`: with caps, for which columns are priced first.
+        By relaxation alone within a few hundredths of a second, however little is left; `deep`: with caps, for which columns
+        are priced first.
         """
-        if self.limit():
+        if self.limit.stop() or (deep and self.limit()):
             return None
         snapshot, moves = self.snapshot, int(self.snapshot.stack.solve.moves)
         problem, groups, first, stand = _beside(snapshot, level, counts, self.possible, self.classified)
@@ -142,7 +145,7 @@ class PriorityBounds:
             found = relaxed_bound(problem, groups, self.limit, stand, moves, priced.caps, elsewhere)
             found = int(priced.bound + 1e-6) if found is None else min(found, int(priced.bound + 1e-6))
         else:
-            brief = TimeLimit(self.limit.stop, min(BRIEF, self.limit.left))
+            brief = TimeLimit(self.limit.stop, min(BRIEF, max(LEAST, self.limit.left)))
             before = brief.left
             found = relaxed_bound(problem, groups, brief, stand, moves, elsewhere=elsewhere)
             self.limit.spend(before - brief.left)
