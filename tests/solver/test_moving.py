@@ -123,8 +123,11 @@ def test_what_is_proven_by_counting_is_not_lost_where_columns_prove_less(monkeyp
 
     sizes = ((1, 5, 20), (2, 1, 40), (2, 3, 40), (1, 1, 40), (1, 2, 20), (1, 5, 40), (1, 3, 20), (2, 3, 40))
     old = {f"old{i}": request(*size) for i, size in enumerate(sizes)}
-    nodes: dict[str, dict[str, object]] = {f"n{i}": {} for i in range(5)}
-    last = solve(stack_of(nodes, old)).placement
+    nodes: dict[str, dict[str, object]] = {f"n{i}": {"labels": {"at": f"n{i}", "half": f"{i // 2}"}} for i in range(5)}
+    at = {0: "n2", 2: "n1", 3: "n0", 4: "n0", 5: "n3", 6: "n0"}
+    where: dict[int, dict[str, object]] = {i: {"select": {"at": node}} for i, node in at.items()}
+    where |= {i: {"select": {"half": half}, "spread": "node"} for i, half in {1: "0", 7: "1"}.items()}
+    last = solve(stack_of(nodes, {f"old{i}": old[f"old{i}"] | {"place": place} for i, place in where.items()})).placement
     stay = {name: old[name] for name in old if name not in ("old3", "old5")}
     stack = stack_of(nodes, stay | {"new": request(2, 6, 60)}, solve={"moves": 100})
     monkeypatch.setattr(sys.modules["swarm_iac.solver.decide.clearing"], "fewest_by_columns", lambda *_: Still(0, None, 0))
