@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
@@ -23,6 +24,7 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, classify, fixed_by, repair_task
 from swarm_iac.solver.snapshot.value import size
+from tests.solver.fleets import some_fleet
 from tests.solver.oracle import accepted, every
 from tests.solver.test_oracle import fleets, fleets_of_parts
 
@@ -95,3 +97,19 @@ def test_no_placement_exceeds_a_bound(drawn: Callable[[], SearchStrategy[tuple[S
         partial(check, change)(*pair)
 
     on_random_fleets()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_priorities_share_one_fleet_in_a_bound_however_little_effort_is_left(seed: int) -> None:
+    stack = some_fleet(9, 25, seed)
+    fleet = WHOLE * sum(stack.hardware_of(name).gpus.count for name in stack.nodes)
+    snapshot = snapshot_of(stack, Placement())
+    counts = greedy(repair_task(snapshot, classify(snapshot)))
+    bounds = PriorityBounds(snapshot, possible(snapshot), TimeLimit(left=0.0))
+    levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
+    for level in levels:
+        found = bounds.of(level, counts, deep=False)
+        above = sum(held(snapshot, counts, other)[0] for other in levels if other > level)
+        assert found is not None and held(snapshot, counts, level)[0] <= found <= fleet - above
+    ended = PriorityBounds(snapshot, possible(snapshot), TimeLimit(lambda: True))
+    assert ended.of(levels[0], counts, deep=False) is None
