@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import astuple, dataclass
 
 from swarm_iac.accounting.money import CostSum
+from swarm_iac.accounting.retention import check_kept
 from swarm_iac.accounting.window import Window
 
 #: Of what was held, so much has to be measured: what is not known is not idle. [1/1000]
@@ -45,7 +46,8 @@ class Idle:
 
 
 def idle(store: sqlite3.Connection, stack: str, window: Window, below: Thresholds) -> tuple[Idle, ...]:
-    """Those that are below, the most GPU-hours first. On nodes of two models, one for each."""
+    """Those that are below, the most GPU-hours first. One for each model. Raises as `check_kept`."""
+    check_kept(store, stack, window)
     sums: dict[_Key, list[int]] = {}
     #: Of each: GPU-ms at a price, and the numbers of the nodes. Most are of no interest, so they are not added up yet.
     paid: dict[_Key, list[tuple[int, int, str, str]]] = {}

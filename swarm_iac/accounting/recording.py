@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from swarm_iac.accounting import intervals, schema
+from swarm_iac.accounting import intervals, retention, schema
 from swarm_iac.accounting.intervals import HeldAmount, NodeAmount
 from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.errors import Refused, Retryable
@@ -70,8 +70,19 @@ def check(store: sqlite3.Connection, stack: str, at: int, *, after_gap: bool = F
     return True
 
 
-def record(store: sqlite3.Connection, stack: str, seen: FleetPass, *, longest: int = LONGEST, after_gap: bool = False) -> bool:
-    """Add a pass, and what lies between it and the one before. False where it was recorded before. Raises as `check`."""
+def record(
+    store: sqlite3.Connection,
+    stack: str,
+    seen: FleetPass,
+    *,
+    longest: int = LONGEST,
+    after_gap: bool = False,
+    keep: int = retention.KEPT,
+) -> bool:
+    """Add a pass, and what lies between it and the one before. False where it was recorded before. Raises as `check`.
+
+    `keep`: so many days back single hours are kept.
+    """
     with schema.whole(store):
         if not check(store, stack, seen.at, after_gap=after_gap):
             return False
@@ -79,6 +90,7 @@ def record(store: sqlite3.Connection, stack: str, seen: FleetPass, *, longest: i
         if last is not None:
             _add(store, nodes, _before(store, stack), seen, last, longest)
         _keep(store, nodes, stack, seen)
+        retention.drop_hours(store, stack, seen.at, keep)
         return True
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from swarm_iac.accounting.money import CostSum
+from swarm_iac.accounting.retention import check_kept
 from swarm_iac.accounting.window import Window
 from swarm_iac.errors import SwarmError
 
@@ -52,8 +53,9 @@ class UsageSummary:
 
 
 def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> UsageSummary:
-    """The sums. Raises SwarmError where nothing of the stack was recorded, or the store does not add up."""
+    """The sums. Raises SwarmError: nothing was recorded, hours are no longer kept, the store does not add up."""
     first, last = recorded(store, stack)
+    check_kept(store, stack, window)
     rows: dict[str, Amounts] = {}
     nobody, total = Amounts(), Amounts()
     models: dict[str, int] = {}

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from swarm_iac.accounting.retention import FEWEST, KEPT
 from swarm_iac.accounting.summary import By
 from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
@@ -48,6 +49,10 @@ def usage(
     after_gap: Annotated[
         bool, typer.Option("--after-gap", help="With --record: the last pass really was more than a month ago.")
     ] = False,
+    keep_hours: Annotated[
+        int,
+        typer.Option("--keep-hours", min=FEWEST, help="With --record: days whose single hours are kept; sums of days stay."),
+    ] = KEPT,
     store: Annotated[
         Path | None, typer.Option("--store", help="The store, in place of .state/usage.db of the fleet repository.")
     ] = None,
@@ -66,7 +71,7 @@ def usage(
         raise typer.BadParameter("--record shows nothing; run swarm usage again without it")
     name = named or stack
     if record:
-        _record(name, store, json, gap * 60, after_gap)
+        _record(name, store, json, gap * 60, after_gap, keep_hours)
         return
     from swarm_iac.accounting import idle as idleness
     from swarm_iac.accounting import schema
@@ -101,10 +106,10 @@ def usage(
             say(note)
 
 
-def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: bool) -> None:
+def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: bool, keep: int) -> None:
     from swarm_iac.cli.machines import usage_passes
 
-    done = usage_passes.record(name, store, say, longest=longest, after_gap=after_gap)
+    done = usage_passes.record(name, store, say, longest=longest, after_gap=after_gap, keep=keep)
     if json:
         show_json(done.document())
         return

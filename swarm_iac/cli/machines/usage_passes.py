@@ -54,7 +54,7 @@ def place(name: str, store: Path | None) -> tuple[Path, str]:
     return found[0] / STORE, found[1]
 
 
-def record(name: str, store: Path | None, say: Say, *, longest: int, after_gap: bool) -> Recorded:
+def record(name: str, store: Path | None, say: Say, *, longest: int, after_gap: bool, keep: int) -> Recorded:
     """Ask every node, and add what they say. Raises SwarmError; Retryable where another one records, or the clock is behind."""
     from swarm_iac.observe import measurements
 
@@ -71,7 +71,7 @@ def record(name: str, store: Path | None, say: Say, *, longest: int, after_gap: 
         targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost"}
         measured = measurements(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
         seen = readings.one_pass(stack, measured, at, commit, recording.occupied(opened, stack_name))
-        new = recording.record(opened, stack_name, seen, longest=longest, after_gap=after_gap)
+        new = recording.record(opened, stack_name, seen, longest=longest, after_gap=after_gap, keep=keep)
         return Recorded(new, at, commit, seen.nodes)
 
 

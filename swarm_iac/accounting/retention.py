@@ -1,0 +1,41 @@
+"""How long are single hours kept? Sums of days for ever; hours, and who held which card, only so many days back."""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+
+from swarm_iac.accounting.window import Window
+from swarm_iac.errors import SwarmError
+
+#: Days whose hours are kept, and the fewest that may be asked for: 30 days back from any hour can be read.
+KEPT, FEWEST = 92, 31
+_DAY = 86400
+_MINE = "node IN (SELECT id FROM node WHERE stack = ?)"
+
+
+def drop_hours(store: sqlite3.Connection, stack: str, at: int, days: int) -> None:
+    """Drop the hours of each day that ended more than `days` before `at` [s since 1970]. Most passes drop none."""
+    before = at // _DAY - days
+    if not store.execute(f"SELECT 1 FROM node_hour WHERE hour < ? AND {_MINE} LIMIT 1", (before * 24, stack)).fetchone():
+        return
+    for table in ("node_hour", "held_hour"):
+        store.execute(f"DELETE FROM {table} WHERE hour < ? AND {_MINE}", (before * 24, stack))
+    for table in ("node_span", "held_span"):
+        store.execute(f"DELETE FROM {table} WHERE until <= ? AND {_MINE}", (before * _DAY, stack))
+
+
+def check_kept(store: sqlite3.Connection, stack: str, window: Window) -> None:
+    """Raises SwarmError where the window begins or ends within a day of which only the sum is kept."""
+    for per, since, until in window.parts():
+        if per == "hour" and since < until:
+            for day in range(since // 24, (until - 1) // 24 + 1):
+                if _any(store, stack, "day", day, day) and not _any(store, stack, "hour", day * 24, day * 24 + 23):
+                    date, after = (datetime.date.fromordinal(719163 + one) for one in (day, day + 1))
+                    hint = f"begin and end at midnight (UTC): --since {date}, or --until {after}"
+                    raise SwarmError(f"of {date} only the sum of the whole day is kept", hint=hint)
+
+
+def _any(store: sqlite3.Connection, stack: str, per: str, first: int, last: int) -> bool:
+    query = f"SELECT 1 FROM node_{per} WHERE {per} BETWEEN ? AND ? AND {_MINE} LIMIT 1"
+    return store.execute(query, (first, last, stack)).fetchone() is not None
