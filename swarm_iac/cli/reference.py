@@ -34,7 +34,7 @@ def _section(schema: Schema, key: str, value: Schema, defaults: Mapping[str, Map
         yield reference_prose.LIMITS % _ceilings(defaults)
     elif key in reference_prose.SECTIONS:
         yield reference_prose.SECTIONS[key]
-    if key != "prices":  # a plain value per name, described in its prose
+    if key not in ("prices", "worth"):  # a plain value per name, described in its prose
         yield from _shape(schema, *_inner(schema, key, value), top=True)
 
 

@@ -119,8 +119,8 @@ keep idle GPUs free; others use them until then. With `solve: {reclaim: true}` a
 team that has less than it is due, and the plan names both; that brings no team below what it is due. Without it, nobody is
 stopped for his equals, and who is owed GPUs gets them as jobs end. These are goals: a search that is cut may miss them, and
 then the proof shows a gap; the plan names every stop in any case. What is due is in whole GPUs, and replicas cannot be
-divided: a team may be above or below it by less than one replica. Each GPU counts as one, whatever its model. `swarm shares`
-shows the arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
+divided: a team may be above or below it by less than one replica. Each GPU counts as one, unless [`worth`](#worth) says
+otherwise. `swarm shares` shows the arithmetic. GPUs alone are shared so; everything else goes by priority, and by what fits.
 """
 
 RACKS = """\
@@ -141,6 +141,18 @@ after, and `swarm what-if` shows it for a hypothetical change. A model without a
 never influence the placement.
 
     prices: {H100: 2.50 EUR/h, L40S: 0.80 EUR/h}
+"""
+
+WORTH = """\
+How many GPUs one of a model counts as where [teams share](#teams) them: by its speed, its price, or whatever the teams agree
+on. A model that is not named counts as 1. Then a team holds Σ worth · GPUs, and Σ worth · GPUs of the fleet is shared.
+`guarantee` counts the same way; limits stay in GPUs.
+
+    worth: {H100: 2, A100: 1, L4: 0.25}
+
+With at most three decimals, more than 0 and at most 1000. What is due is exact, in the smallest steps that GPUs of the fleet
+add up to. A request that takes several models is counted as if it got those that count most, so beside others a team may be
+due more than it can have. `worth` changes who gets GPUs when not all requests fit, and nothing else.
 """
 
 WORKLOADS = """\
@@ -301,6 +313,7 @@ SECTIONS = {
     "nodes": NODES,
     "racks": RACKS,
     "prices": PRICES,
+    "worth": WORTH,
     "workloads": WORKLOADS,
     "solve": SOLVE,
 }

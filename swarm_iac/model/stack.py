@@ -17,6 +17,7 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources import table as resource
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
+from swarm_iac.model.worth import Worth
 from swarm_iac.units import Bytes, GpuCount, Price
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
@@ -232,6 +233,7 @@ class Stack(Value):
     hardware: dict[Name, Hardware] = {}
     racks: dict[Name, Rack] = {}
     prices: dict[Model, Price] = {}
+    worth: dict[Model, Worth] = Field(default={}, exclude_if=not_)
     nodes: dict[Name, Node] = {}
     workloads: dict[Name, Workload] = {}
     solve: Solve = Solve()

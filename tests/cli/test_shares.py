@@ -27,6 +27,24 @@ def test_the_data_adds_up() -> None:
     }
 
 
+def test_the_data_adds_up_by_worth(tmp_path: Path) -> None:
+    """2.5 for an H100 in halves: 16 x 5 + 8 x 2 = 96 of them, and each amount is a whole number of those."""
+    text = (ROOT / "examples" / "21-gpus-that-count-more" / "stack.yaml").read_text()
+    file = tmp_path / "stack.yaml"
+    file.write_text(text.replace("worth: {H100: 2, L40S: 1}", "worth: {H100: 2.5}"))
+    ended = swarm("shares", str(file), "--json", at=tmp_path)
+    found = json.loads(ended.out)
+    assert (found["worth"], found["one"]) == ({"H100": 2500, "L40S": 1000}, 2)
+    teams = {one["team"]: one for one in found["teams"]}
+    assert sum(one["due"] for one in teams.values()) == 96_000
+    assert {name: (one["due"], one["asks"]) for name, one in teams.items()} == {
+        "speech": (8_000, 8_000),  # 4 L40S
+        "text": (22_000, 80_000),  # 88 for 3 + 1 shares
+        "vision": (66_000, 80_000),
+    }
+    assert "as they count: 16 x H100 at 2.5 + 8 x L40S at 1 = 48" in swarm("shares", str(file), at=tmp_path).out
+
+
 def test_without_shares_it_says_how_to_begin(tmp_path: Path) -> None:
     file = tmp_path / "stack.yaml"
     text = (

@@ -23,16 +23,22 @@ Wants = Mapping[str, list[tuple[frozenset[str], int]]]
 
 
 class Due:
-    """The teams of one stack. `gpus`: thousandths of GPUs of each node; `limits`: of `user NAME`, `team NAME`, `cluster`."""
+    """The teams of one stack. `gpus`: thousandths of GPUs of each node; `limits`: of `user NAME`, `team NAME`, `cluster`.
 
-    def __init__(self, stack: Stack, gpus: Mapping[str, int], limits: Mapping[str, int], unit: int) -> None:
-        self.stack, self.limits, self.unit = stack, limits, unit
+    `weights`: what a GPU of each node counts; limits and the unit are in that already.
+    """
+
+    def __init__(
+        self, stack: Stack, gpus: Mapping[str, int], limits: Mapping[str, int], unit: int, weights: Mapping[str, int], one: int
+    ) -> None:
+        self.stack, self.limits, self.unit, self.one = stack, limits, unit, one
+        self.gpus, self.weights = gpus, weights
         self.floors: Mapping[str, int] = {}
         nodes = list(gpus)
         self.sets: Sets = []
         for size in range(len(nodes) + 1):
             for some in itertools.combinations(nodes, size):
-                most = sum(gpus[node] for node in some)
+                most = sum(gpus[node] * weights[node] for node in some)
                 self.sets.append((frozenset(some), min(most, limits["cluster"]) if size == len(nodes) else most))
 
     def of(self, wants: Mapping[int, Wants]) -> dict[int, dict[str, int]]:
@@ -44,7 +50,20 @@ class Due:
             for user, ones in wants[priority].items():
                 so_far.setdefault(user, []).extend(ones)
             self.floors = above
-            above = found[priority] = self._tree(so_far, above)
+            above = found[priority] = self._tree(self._counted(so_far), above)
+        return found
+
+    def _counted(self, wants: Wants) -> Wants:
+        """What requests count at most if they alone took GPUs, those that count most first."""
+        found: dict[str, list[tuple[frozenset[str], int]]] = {}
+        for user, ones in wants.items():
+            found[user] = []
+            for nodes in dict.fromkeys(suit for suit, _ in ones):
+                left, count = sum(most for suit, most in ones if suit == nodes), 0
+                for weight in sorted({self.weights[node] for node in nodes}, reverse=True):
+                    there = sum(self.gpus[node] for node in nodes if self.weights[node] == weight)
+                    count, left = count + weight * min(left, there), left - min(left, there)
+                found[user].append((nodes, count + left * min(self.weights[node] for node in nodes)))
         return found
 
     def _inside(self, around: str | None, wants: Wants) -> list[str]:
@@ -90,7 +109,7 @@ class Due:
 
     def _guarantee(self, name: str) -> int:
         inside = sum(self._guarantee(other) for other, team in self.stack.teams.items() if team.parent == name)
-        return max(inside, int(self.stack.teams[name].guarantee.gpus)) if name in self.stack.teams else 0
+        return max(inside, self.one * int(self.stack.teams[name].guarantee.gpus)) if name in self.stack.teams else 0
 
     def _tree(self, wants: Wants, above: Mapping[str, int]) -> dict[str, int]:
         due: dict[str, int] = {}

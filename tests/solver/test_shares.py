@@ -6,9 +6,11 @@ Cases in shares/ are worked out by hand in their comments. Drawn fleets are comp
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import ENDLESS
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.value import size
+from swarm_iac.units import GpuCount
 from tests.solver.due_by_subsets import Due
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, as_small, check_exact, still
@@ -53,7 +56,7 @@ def gpus_of_teams(stack: Stack, placement: Placement) -> Counter[str]:
 def test_case(file: Path, answer: Callable[[Stack, Placement], Solution]) -> None:
     case: dict[str, Any] = yaml.safe_load(file.read_text())
     nodes = case.get("nodes") or {f"n{i:03}": {"hardware": case["hardware"]} for i in range(case["machines"])}
-    rest = {"teams": case["teams"], "solve": case.get("solve", {})}
+    rest = {"teams": case["teams"], "solve": case.get("solve", {}), "worth": case.get("worth", {})}
     first = {name: one for name, one in case["workloads"].items() if name in case.get("first", ())}
     last = answer(stack_of(nodes, first, **rest), Placement()).placement
     stack = stack_of(nodes, case["workloads"], **rest)
@@ -127,6 +130,24 @@ def changes(seed: int) -> tuple[Stack, Stack]:
     return before, stack_of(states, works | ({"w0": request()} if rng.random() < 0.3 else {}), **rest)
 
 
+def counted(stack: Stack) -> tuple[dict[str, int], int]:
+    """What a GPU on each node counts, and one that counts 1: the smallest integers in these proportions."""
+    worth = {
+        name: Fraction(int(stack.worth.get(stack.hardware_of(name).gpus.model or "", WHOLE)), WHOLE) for name in stack.nodes
+    }
+    one = math.lcm(*(value.denominator for value in worth.values()))
+    whole = {name: int(value * one) for name, value in worth.items()}
+    common = math.gcd(one, *whole.values())
+    return {name: value // common for name, value in whole.items()}, one // common
+
+
+def weighted(stack: Stack, seed: int) -> Stack:
+    """The same, and models are worth more or less."""
+    rng = random.Random(seed)
+    worth = {model: rng.choice([2, 0.5, 1.25, 3, 1, 0.3]) for model in "ABC" if rng.random() < 0.8}
+    return stack.model_copy(update={"worth": {model: GpuCount.parse(each) for model, each in worth.items()}})
+
+
 def check_due(stack: Stack) -> None:
     """What is due, by flows, is what sets of nodes allow."""
     snapshot = snapshot_of(stack, Placement())
@@ -143,7 +164,15 @@ def check_due(stack: Stack) -> None:
     limits["cluster"] = stack.limits.cluster.limit("gpus")
     unit = 1 if any(one.shared for one in snapshot.requests.values()) else WHOLE
     gpus = {name: host.capacity[GPUS] * WHOLE for name, host in snapshot.nodes.items()}
-    due = Due(stack, gpus, {name: ENDLESS if limit is None else limit for name, limit in limits.items()}, unit)
+    weights, one = counted(stack)
+    tops = dict.fromkeys(limits, 1)
+    for ones in wants.values():
+        for user, asked in ones.items():
+            for suit, _ in asked:
+                for scope in ("cluster", f"user {user}", *(f"team {team}" for team in stack.teams_of(user))):
+                    tops[scope] = max([tops[scope], *(weights[node] for node in suit)])
+    most_of = {name: ENDLESS if limit is None else limit * tops[name] for name, limit in limits.items()}
+    due = Due(stack, gpus, most_of, unit * math.gcd(*weights.values()), weights, one)
     assert entitled(snapshot, most).entitlements.due == due.of(wants)
 
 
@@ -166,10 +195,33 @@ def test_what_is_due_equals_what_sets_of_nodes_allow(seeds: range) -> None:
         check_due(drawn(seed))
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(100), pytest.param(range(100, 4000), marks=pytest.mark.slow)], ids=["some", "thousands"]
+)
+def test_what_is_due_by_worth_equals_what_sets_of_nodes_allow(seeds: range) -> None:
+    for seed in seeds:
+        check_due(weighted(drawn(seed), seed))
+
+
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 1500), marks=pytest.mark.slow)], ids=["some", "thousands"])
 def test_no_placement_has_more_of_what_is_due(seeds: range) -> None:
     for seed in seeds:
         check_exact(*changes(seed))
+
+
+@pytest.mark.parametrize("seeds", [range(16), pytest.param(range(16, 800), marks=pytest.mark.slow)], ids=["some", "thousands"])
+def test_no_placement_has_more_of_what_is_due_by_worth(seeds: range) -> None:
+    for seed in seeds:
+        before, now = changes(seed)
+        check_exact(weighted(before, seed), weighted(now, seed), proven=False)
+
+
+def test_worths_that_are_all_one_change_nothing() -> None:
+    for seed in range(10):
+        before, now = changes(seed)
+        last = solve(before).placement
+        same = now.model_copy(update={"worth": dict.fromkeys("ABC", GpuCount(WHOLE))})
+        assert solve(same, last) == solve(now, last)
 
 
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 600), marks=pytest.mark.slow)], ids=["some", "thousands"])

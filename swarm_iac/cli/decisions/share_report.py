@@ -18,6 +18,7 @@ from swarm_iac.solver.shares.filling import Claim, Round
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import held_by_teams
+from swarm_iac.units import GpuCount
 
 _NAMES = {number: name for name, number in PRIORITIES.items()}
 
@@ -29,6 +30,21 @@ class Report:
     stack: Stack
     worked: Worked
     held: dict[int, dict[str, int]]
+
+    @property
+    def one(self) -> int:
+        """So many of the amounts are one thousandth of a GPU; more than 1 where the stack has `worth`."""
+        return self.worked.entitlements.weights.one
+
+    def number(self, amount: int | Fraction) -> str:
+        """GPUs, as they count: `13`, `13 1/5`, `0.25`."""
+        gpus = Fraction(amount) / self.one / WHOLE
+        whole, rest = divmod(gpus, 1)
+        if not rest:
+            return str(whole)
+        if isinstance(amount, int) and gpus < 1:
+            return f"{float(gpus):g}"
+        return f"{whole} {rest}" if whole else str(rest)
 
 
 def report(decision: Decision, today: datetime.date) -> Report:
@@ -44,6 +60,8 @@ def report(decision: Decision, today: datetime.date) -> Report:
 def lines(found: Report) -> Iterator[str]:
     """The arithmetic: what there is, then one paragraph each time that GPUs are dealt out."""
     yield f"GPUs: {_pool(found, found.worked.supply.pools)}"
+    if found.worked.entitlements.weights.nodes:
+        yield f"as they count: {_worth(found)}"
     for step in found.worked.steps:
         if step.filled.claims:
             yield ""
@@ -53,41 +71,43 @@ def lines(found: Report) -> Iterator[str]:
 def _step(found: Report, step: Division) -> Iterator[str]:
     level = _NAMES[step.priority]
     above = "" if step.priority == max(PRIORITIES.values()) else " and above"
-    whose = f"teams inside {step.around}, {_gpus(step.total or 0)}" if step.around else "all teams"
+    whose = f"teams inside {step.around}, {_gpus(found, step.total or 0)}" if step.around else "all teams"
     what = "guaranteed GPUs first" if step.kind == "guarantee" else "by share"
     yield f"priority {level}{above}, {whose}: {what}"
     for one in (one for one in step.filled.claims if one.share):
-        floor = f", has {_number(one.floor)} already" if one.floor else ""
-        weight = f"guarantee {_number(one.share)}" if step.kind == "guarantee" else f"share {one.share}"
-        yield f"  {one.team}: {weight}, asks for {_number(one.wants)}{floor}"
+        floor = f", has {found.number(one.floor)} already" if one.floor else ""
+        weight = f"guarantee {found.number(one.share)}" if step.kind == "guarantee" else f"share {one.share}"
+        yield f"  {one.team}: {weight}, asks for {found.number(one.wants)}{floor}"
     for each in step.filled.rounds:
         yield f"  {_round(found, step, each)}"
     if any(value != step.filled.due[team] for team, value in step.filled.exact.items()):
-        due = ", ".join(f"{team} {_number(most)}" for team, most in step.filled.due.items())
-        yield f"  in whole GPUs, the rest to the largest remainders, then by name: {due}"
+        due = ", ".join(f"{team} {found.number(most)}" for team, most in step.filled.due.items())
+        step_of = WHOLE * found.worked.entitlements.weights.step
+        whole = "whole GPUs" if step_of == WHOLE * found.one else f"steps of {found.number(step_of)}"
+        yield f"  in {whole}, the rest to the largest remainders, then by name: {due}"
 
 
 def _round(found: Report, step: Division, each: Round) -> str:
     claims = {one.team: one for one in step.filled.claims if one.share}
     teams = [team for team in each.teams if team in claims]
-    parts = " + ".join(_part(claims[team], step.filled.exact[team], each.height) for team in teams)
-    total = f" = {_number(sum(step.filled.exact[team] for team in teams))}" if len(teams) > 1 else ""
+    parts = " + ".join(_part(found, claims[team], step.filled.exact[team], each.height) for team in teams)
+    total = f" = {found.number(sum(step.filled.exact[team] for team in teams))}" if len(teams) > 1 else ""
     if each.height is None:
         return f"as much as each can have: {parts}{total}"
-    per = _number(each.height * (WHOLE if step.kind == "guarantee" else 1))
+    per = found.number(each.height * (WHOLE * found.one if step.kind == "guarantee" else 1))
     of = "of each guaranteed GPU" if step.kind == "guarantee" else "for each share"
     where = f", which is all there is of {_pool(found, each.pools)}" if each.pools else ""
     return f"{per} {of}: {parts}{total}{where}"
 
 
-def _part(one: Claim, exact: Fraction, height: Fraction | None) -> str:
+def _part(found: Report, one: Claim, exact: Fraction, height: Fraction | None) -> str:
     """What a team gets, and why that is not its height times its share."""
     why = ""
     if height is None or exact < height * one.share:
         why = " (all that it asks for)" if exact >= one.wants else " (all that there is for it)"
     elif exact > height * one.share:
         why = " (has that already)"
-    return f"{one.team} {_number(exact)}{why}"
+    return f"{one.team} {found.number(exact)}{why}"
 
 
 def _pool(found: Report, pools: Iterable[str]) -> str:
@@ -99,6 +119,17 @@ def _pool(found: Report, pools: Iterable[str]) -> str:
     return " + ".join(parts) or "none"
 
 
+def _worth(found: Report) -> str:
+    """`16 x H100 at 2 + 8 x L40S at 1 = 40`."""
+    count: dict[str, int] = {}
+    for models in found.worked.models.values():
+        for model, gpus in models.items():
+            count[model] = count.get(model, 0) + gpus
+    worth = {model: int(found.stack.worth.get(model, WHOLE)) for model in count}
+    parts = [f"{gpus} x {model} at {GpuCount(worth[model])}" for model, gpus in sorted(count.items())]
+    return f"{' + '.join(parts)} = {GpuCount(sum(gpus * worth[model] for model, gpus in count.items()))}"
+
+
 HEADS = ("team", "share", "guarantee", "asks for", "is due", "holds", "lent to it", "owed to it")
 
 
@@ -106,12 +137,15 @@ def cells(found: Report) -> Iterator[tuple[str, ...]]:
     """One row for each team, one inside the other, over all priorities."""
     for row in rows(found):
         depth = row["depth"]
-        numbers = (_number(row[key]) if row[key] else "-" for key in ("guarantee", "asks", "due", "holds", "lent", "owed"))
+        numbers = (found.number(row[key]) if row[key] else "-" for key in ("guarantee", "asks", "due", "holds", "lent", "owed"))
         yield ("  " * depth + row["team"], str(row["share"]), *numbers)
 
 
 def rows(found: Report) -> list[dict[str, Any]]:
-    """The same as data; amounts in thousandths of GPUs. `lent`: beyond what is due; `owed`: asked for and due, and not held."""
+    """The same as data; amounts in thousandths of GPUs (times `Report.one`).
+
+    `lent`: beyond what is due; `owed`: asked for and due, and not held.
+    """
     lowest = min(found.worked.entitlements.due, default=0)
     due, held = found.worked.entitlements.due.get(lowest, {}), found.held.get(lowest, {})
     wants, seen, told = found.worked.wants.get(lowest, {}), dict[str, int](), list[dict[str, Any]]()
@@ -128,8 +162,12 @@ def rows(found: Report) -> list[dict[str, Any]]:
 
 
 def as_json(found: Report) -> dict[str, Any]:
-    """All of it: amounts in thousandths of GPUs, exact ones as fractions of them."""
-    return {
+    """All of it: amounts in thousandths of GPUs, exact ones as fractions of them.
+
+    With `worth` in the stack, amounts are divided by `one` for that, and each GPU counts what its model is worth.
+    """
+    worth = {model: int(found.stack.worth.get(model, WHOLE)) for model in _models(found)}
+    return ({"worth": worth, "one": found.one} if found.worked.entitlements.weights.nodes else {}) | {
         "gpus": {model: sum(pool[model] for pool in found.worked.models.values()) for model in _models(found)},
         "teams": rows(found),
         "steps": [
@@ -162,16 +200,5 @@ def _models(found: Report) -> list[str]:
     return sorted({model for pool in found.worked.models.values() for model in pool})
 
 
-def _number(milli: int | Fraction) -> str:
-    """GPUs: `13`, `13 1/5`, `0.25`."""
-    gpus = Fraction(milli) / WHOLE
-    whole, rest = divmod(gpus, 1)
-    if not rest:
-        return str(whole)
-    if isinstance(milli, int) and gpus < 1:
-        return f"{float(gpus):g}"
-    return f"{whole} {rest}" if whole else str(rest)
-
-
-def _gpus(milli: int) -> str:
-    return f"{_number(milli)} GPU{'' if milli == WHOLE else 's'}"
+def _gpus(found: Report, amount: int) -> str:
+    return f"{found.number(amount)} GPU{'' if amount == WHOLE * found.one else 's'}"

@@ -5,7 +5,8 @@
     LEVEL_share       max   Σ_t min(held_t, due_t)                    of the level and those above it
 
 `_2` and on: teams inside one other, and so on; those further outside come first. What a team holds counts in those around
-it. due_t is worked out before (`shares`); a GPU counts as much as it is held in part.
+it. due_t is worked out before (`shares`); a GPU counts as much as it is held in part, times the weight of its node
+(`Entitlements.weights`). Of what ran it counts the least weight of the nodes on which the workload runs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.changes import Keeping
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
+from swarm_iac.solver.snapshot.suitability import heaviest
 from swarm_iac.solver.snapshot.value import size
 
-Vars = Mapping[str, list[cp_model.IntVar]]
+#: Of each workload its variables, and what each replica of them weighs.
+Vars = Mapping[str, list[tuple[cp_model.IntVar, int]]]
 
 
 class TeamGoals:
@@ -32,44 +35,56 @@ class TeamGoals:
         assert snapshot.shares is not None, "asked only where GPUs are shared by teams"
         self.fleet, self.keeping, self.possible, self.shares = fleet, keeping, possible, snapshot.shares
         self.unit = 1 if snapshot.milli else WHOLE
-        self.fixed = {name: fleet.task.base.counts[name].total() for name in snapshot.requests}
-        self.placed = {name: fleet.of(name) for name in snapshot.requests}
+        self.weights = of = snapshot.shares.weights
+        homes = {name: [one.node for one in snapshot.running.get(name, ())] for name in snapshot.requests}
+        self.lowest = {name: of.lowest(nodes) for name, nodes in homes.items()}
+        base = fleet.task.base.counts
+        self.fixed = {name: base[name].total() for name in snapshot.requests}
+        self.weighed = {name: sum(of.of(node) * n for node, n in base[name].items()) for name in snapshot.requests}
+        self.placed: Vars = {
+            name: [(fleet.x[name, node], of.of(node)) for node in fleet.by_request.get(name, ())] for name in snapshot.requests
+        }
 
     def guaranteed(self) -> list[Aim]:
         """What is guaranteed and may stay is not taken by another team."""
         if not self.shares.guarantees:
             return []
-        stay: Counter[str] = Counter(self.fixed)
-        for (name, _), count in self.fleet.task.stay.items():
-            stay[name] += count
+        stay: Counter[str] = Counter(self.weighed)
+        for (name, node), count in self.fleet.task.stay.items():
+            stay[name] += count * self.weights.of(node)
         held = self._by_team(lambda name: stay[name], 0)
         most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
-        return [replace(self._aim("guaranteed", most, self.placed, 0, self._possible), runs=True)] if most else []
+        return [replace(self._aim("guaranteed", most, self.placed, 0, self.weighed, self._possible), runs=True)] if most else []
 
     def kept(self, level: str, priority: int) -> list[Aim]:
         """Of what ran."""
         if not self.keeping.ran or priority not in self.shares.due:
             return []
-        ran = {name: [var] for name, var in self.keeping.ran.items()}
-        return [replace(aim, runs=True) for aim in self._at_each_depth(f"{level}_share_kept", ran, priority, self._ran)]
+        ran = {name: [(var, self.lowest[name])] for name, var in self.keeping.ran.items()}
+        fixed = {name: count * self.lowest[name] for name, count in self.fixed.items()}
+        found = self._at_each_depth(f"{level}_share_kept", ran, priority, fixed, self._ran)
+        return [replace(aim, runs=True) for aim in found]
 
     def within(self, level: str, priority: int) -> list[Aim]:
         """Of all that is placed."""
         known = priority in self.shares.due
-        return self._at_each_depth(f"{level}_share", self.placed, priority, self._possible) if known else []
+        return self._at_each_depth(f"{level}_share", self.placed, priority, self.weighed, self._possible) if known else []
 
     def _possible(self, workload: str) -> int:
-        return self.possible[workload]
+        snapshot = self.fleet.task.snapshot
+        return self.possible[workload] * heaviest(snapshot, snapshot.requests[workload], self.weights)
 
     def _ran(self, workload: str) -> int:
         ran = self.fixed[workload] + self.fleet.task.running[workload]
-        return min(ran, self.possible[workload])
+        return min(ran, self.possible[workload]) * self.lowest[workload]
 
-    def _at_each_depth(self, name: str, variables: Vars, priority: int, most_of: Callable[[str], int]) -> list[Aim]:
+    def _at_each_depth(
+        self, name: str, variables: Vars, priority: int, fixed: Mapping[str, int], most_of: Callable[[str], int]
+    ) -> list[Aim]:
         found = []
         for depth in range(self.shares.depth):
             most = {team: self.shares.due[priority][team] for team in self.shares.at(depth)}
-            found.append(self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority, most_of))
+            found.append(self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority, fixed, most_of))
         return found
 
     def _by_team(self, count: Callable[[str], int], priority: int) -> Counter[str]:
@@ -80,17 +95,25 @@ class TeamGoals:
                     found[team] += size(request) * count(name)
         return found
 
-    def _aim(self, name: str, most: Mapping[str, int], variables: Vars, priority: int, most_of: Callable[[str], int]) -> Aim:
-        """Σ_t min(most_t, fixed_t + Σ_w size_w · variable_w), in whole GPUs where nobody asks for a part of one."""
+    def _aim(
+        self,
+        name: str,
+        most: Mapping[str, int],
+        variables: Vars,
+        priority: int,
+        constant_of: Mapping[str, int],
+        most_of: Callable[[str], int],
+    ) -> Aim:
+        """Σ_t min(most_t, fixed_t + Σ_w,n size_w · weight_n · variable_w,n), in whole GPUs where nobody asks for parts."""
         requests = self.fleet.task.snapshot.requests
         terms: dict[str, Terms] = defaultdict(list)
         for workload, found in variables.items():
             request = requests[workload]
             if request.priority >= priority and size(request):
                 for team in self.shares.lines[request.user]:
-                    terms[team] += [(var, size(request) // self.unit) for var in found]
-        fixed = self._by_team(lambda workload: self.fixed[workload], priority)
-        could = self._by_team(lambda workload: max(self.fixed[workload], most_of(workload)), priority)
+                    terms[team] += [(var, size(request) // self.unit * weight) for var, weight in found]
+        fixed = self._by_team(lambda workload: constant_of[workload], priority)
+        could = self._by_team(lambda workload: max(constant_of[workload], most_of(workload)), priority)
         value: Terms = []
         constant = best = 0
         for team, amount in most.items():

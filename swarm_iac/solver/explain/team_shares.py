@@ -9,6 +9,7 @@ from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 from swarm_iac.units import GpuCount
@@ -33,19 +34,22 @@ def pending(snapshot: Snapshot, counts: Mapping[str, Mapping[str, int]], request
     pairs: Pairs = Pairs({(name, node): count for name, nodes in counts.items() for node, count in nodes.items()})
     held, due = held_by_teams(snapshot, pairs)[request.priority], snapshot.shares.due[request.priority]
     line = snapshot.shares.lines[request.user]
+    weights = snapshot.shares.weights
+    fit = [host.name for host in snapshot.nodes.values() if weights.nodes and suits(request, host)]
+    least = size(request) * weights.lowest(fit)
     for depth, team in enumerate(line):
         others = [other for other in _beside(snapshot, line, depth) if held[other]]
         if not others:
             continue
         lent = [other for other in others if held[other] > due[other]]
-        text = f"{_team(team)} holds {_gpus(held[team])} and is due {GpuCount(due[team])}"
-        if held[team] + size(request) <= due[team] and lent:
+        text = f"{_team(team)} holds {_gpus(snapshot, held[team])} and is due {_count(snapshot, due[team])}"
+        if held[team] + least <= due[team] and lent:
             why = "" if snapshot.shares.reclaim else "; what is lent is not called back while it runs (`solve.reclaim: false`)"
-            text = f"{text}; the rest is lent to {_others(lent, held, due)}{why}"
+            text = f"{text}; the rest is lent to {_others(snapshot, lent, held, due)}{why}"
             return Reason(rule=RULE, text=text, path="solve.reclaim")
-        if held[team] + size(request) > due[team]:
+        if held[team] + least > due[team]:
             owed = [other for other in others if held[other] <= due[other]]
-            more = f"; beside it {_others(owed, held, due)}" if owed else ""
+            more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
             return Reason(rule=RULE, text=text + more, path=_path(snapshot, team))
     return None
 
@@ -63,8 +67,8 @@ def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Al
     for depth, team in enumerate(line):
         gains = [other for other in _beside(snapshot, line, depth) if now[other] > then[other] and then[other] < due[other]]
         if then[team] > due[team] and gains:
-            text = f"lent to {_team(team)}, which held {_gpus(then[team])} and is due {GpuCount(due[team])}"
-            return f"{text}: called back for {_others(gains, now, due)}"
+            text = f"lent to {_team(team)}, which held {_gpus(snapshot, then[team])} and is due {_count(snapshot, due[team])}"
+            return f"{text}: called back for {_others(snapshot, gains, now, due)}"
     return ""
 
 
@@ -79,8 +83,8 @@ def _beside(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> list[str]:
     return sorted(found - {line[depth]})
 
 
-def _others(teams: list[str], held: Mapping[str, int], due: Mapping[str, int]) -> str:
-    parts = [f"{_team(team)} ({GpuCount(held[team])}, due {GpuCount(due[team])})" for team in teams[:NAMED]]
+def _others(snapshot: Snapshot, teams: list[str], held: Mapping[str, int], due: Mapping[str, int]) -> str:
+    parts = [f"{_team(team)} ({_count(snapshot, held[team])}, due {_count(snapshot, due[team])})" for team in teams[:NAMED]]
     return ", ".join(parts) + (f" and {len(teams) - NAMED} more teams" if len(teams) > NAMED else "")
 
 
@@ -88,8 +92,15 @@ def _team(name: str) -> str:
     return f"team {name}"
 
 
-def _gpus(milli: int) -> str:
-    return f"{GpuCount(milli)} GPU{'' if milli == WHOLE else 's'}"
+def _count(snapshot: Snapshot, amount: int) -> GpuCount:
+    """GPUs, as they count; rounded down to thousandths."""
+    return GpuCount(amount // (snapshot.shares.weights.one if snapshot.shares else 1))
+
+
+def _gpus(snapshot: Snapshot, amount: int) -> str:
+    count = _count(snapshot, amount)
+    by = " by `worth`" if snapshot.shares and snapshot.shares.weights.nodes else ""
+    return f"{count} GPU{'' if count == WHOLE else 's'}{by}"
 
 
 def _path(snapshot: Snapshot, team: str) -> str:

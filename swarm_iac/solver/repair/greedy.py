@@ -19,7 +19,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits_but_state
+from swarm_iac.solver.snapshot.suitability import heaviest, may_stay, open_to, suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload, fixed_by
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 
@@ -125,11 +125,17 @@ def by_share(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[],
                 if done >= FIRST and stop():
                     break
                 line, left = shares.lines[request.user], task.free[request.name] - under.done[request.name]
-                due = [(shares.due[priority][team] - held[team]) // size(request) for team in line[:depth] if size(request)]
-                left = min([left, *due])
-                if left > 0 and not (request.gang and left < task.free[request.name]):
-                    count = under.place(request, left)
-                    held.update({team: size(request) * count for team in line})
+                each = size(request) * heaviest(task.snapshot, request, shares.weights)
+                while True:  # what a replica counts is known when it is placed: where that is less than `each`, more may follow
+                    some = min([left, *((shares.due[priority][team] - held[team]) // each for team in line[:depth] if each)])
+                    if some <= 0 or (request.gang and some < task.free[request.name]):
+                        break
+                    before = under.weighed[request.name]
+                    placed = under.place(request, some)
+                    held.update({team: size(request) * (under.weighed[request.name] - before) for team in line})
+                    left -= placed
+                    if placed < some or not shares.weights.nodes:
+                        break
     return under.chosen
 
 
@@ -151,22 +157,14 @@ class _Pass:
         self.slots, self.overqualification = Slots(task.base.copy()), Overqualification(task.snapshot)
         self.chosen: Pairs = Counter()
         self.done: Counter[str] = Counter()
+        self.weighed: Counter[str] = Counter()  # where teams share GPUs: the same, each as often as its node weighs
         self.full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
 
     def place(self, request: WorkloadRequest, most: int | None = None) -> int:
         """Place the workload, or at most so many replicas of it; returns how many."""
         task, slots, snapshot = self.task, self.slots, self.task.snapshot
-        like = (
-            request.need,
-            request.usage,
-            request.share,
-            request.asked,
-            request.power,
-            request.chain,
-            request.models,
-            request.single,
-            request.linked,
-        )
+        takes = (request.need, request.usage, request.share, request.power)
+        like = (*takes, request.asked, request.chain, request.models, request.single, request.linked)
         homes = self.homes.get(request.name, []) if not self.done[request.name] else []
         if like in self.full and not homes:
             return 0
@@ -178,6 +176,7 @@ class _Pass:
         for (_, node), count in picked.items():
             back = slots.put_back(request, snapshot.nodes[node], count, task.own_cards(request.name, node))
             slots.take(request, snapshot.nodes[node], count - back)
+            self.weighed[request.name] += count * (snapshot.shares.weights.of(node) if snapshot.shares else 1)
         self.chosen.update(picked)
         self.done[request.name] += picked.total()
         self.budget = None if self.budget is None else self.budget - moved

@@ -101,6 +101,7 @@ class _Weights:
         lost = size(other) * (other.members if other.gang else 1)
         if shares is None or not shares.reclaim or not lost:
             return False
+        lost *= shares.weights.lowest(a.node for a in self.capacity.snapshot.running.get(other.name, ()))
         return shares.lends(self.held, other.priority, self.request.user, other.user, lost)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.worth import Weights, weights
 from swarm_iac.solver.shares.filling import Claim, Divided, Filling
 from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply
 from swarm_iac.solver.snapshot.entitlements import Entitlements
@@ -56,28 +57,34 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     """Of a stack that shares GPUs by teams. `possible`: the most replicas that each workload could have by itself."""
     stack = snapshot.stack
     lines = {user: _line(stack, user) for user in sorted({request.user for request in snapshot.requests.values()})}
-    pools, supply, models = _pools(snapshot)
-    unit = 1 if snapshot.milli else WHOLE
-    guarantees = _guarantees(stack)
+    counted = weights_of(snapshot)
+    pools, supply, models = _pools(snapshot, counted, possible)
+    unit = (1 if snapshot.milli else WHOLE) * counted.step
+    guarantees = {team: most * counted.one for team, most in _guarantees(stack).items()}
     inside = _inside(lines)
     due: dict[int, dict[str, int]] = {}
     wants: dict[int, dict[str, int]] = {}
     steps: list[Division] = []
     above: dict[str, int] = {}
     for priority in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
-        requests = _requests(snapshot, lines, pools, possible, priority)
+        requests = _requests(snapshot, lines, pools, supply, possible, priority)
         wants[priority] = _wants(requests)
         filling = Filling(FlowNetwork(requests, supply, above), unit)
         tree = _Tree(filling, stack, inside, guarantees, wants[priority], above, priority)
         above = due[priority] = tree.filled()
         steps += tree.steps
-    entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim)
+    entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim, counted)
     return Worked(entitlements, tuple(steps), supply, models, wants)
 
 
 def shared(snapshot: Snapshot, possible: Mapping[str, int]) -> Snapshot:
     """The snapshot, with what is due to teams where the stack shares GPUs by them."""
     return replace(snapshot, shares=entitled(snapshot, possible).entitlements) if snapshot.stack.fair else snapshot
+
+
+def weights_of(snapshot: Snapshot) -> Weights:
+    """What a GPU on each node counts."""
+    return weights(snapshot.stack.worth, {host.name: host.model for host in snapshot.nodes.values() if host.capacity[GPUS]})
 
 
 class _Tree:
@@ -169,6 +176,7 @@ def _requests(
     snapshot: Snapshot,
     lines: Mapping[str, tuple[str, ...]],
     pools: Mapping[str, frozenset[str]],
+    supply: Supply,
     possible: Mapping[str, int],
     priority: int,
 ) -> tuple[GpuDemand, ...]:
@@ -177,25 +185,33 @@ def _requests(
     for name, request in snapshot.requests.items():
         if request.priority >= priority and size(request) and possible[name]:
             wants[request.user, pools[name]] += size(request) * possible[name]
-    return tuple(GpuDemand(user, lines[user], suit, most) for (user, suit), most in wants.items() if lines[user])
+    return tuple(
+        GpuDemand(user, lines[user], suit, supply.best(suit, most)) for (user, suit), most in wants.items() if lines[user]
+    )
 
 
-def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[str, Counter[str]]]:
-    """The pools that suit each workload, and the GPUs of each. What may only stay where it runs has a pool of its own."""
+def _pools(
+    snapshot: Snapshot, counted: Weights, possible: Mapping[str, int]
+) -> tuple[dict[str, frozenset[str]], Supply, dict[str, Counter[str]]]:
+    """The pools that suit each workload, and the GPUs of each. What may only stay where it runs has a pool of its own.
+
+    All GPUs of a pool count the same.
+    """
     kinds: dict[tuple[object, ...], list[WorkloadRequest]] = defaultdict(list)
     for request in snapshot.requests.values():
         if request.gpus:
             kinds[request.asked, request.on_one, request.linked, request.need, request.gpus].append(request)
     firsts = [ones[0] for ones in kinds.values()]
     known: dict[int, frozenset[int]] = {}
-    nodes: dict[frozenset[int], list[NodeCapacity]] = defaultdict(list)
+    nodes: dict[tuple[frozenset[int], int], list[NodeCapacity]] = defaultdict(list)
     for name, host in snapshot.nodes.items():
         if host.capacity[GPUS]:
             alike = snapshot.alike[name]
             if alike not in known:
                 known[alike] = frozenset(i for i, one in enumerate(firsts) if suits(one, host) and _fits(one, host))
-            nodes[known[alike]].append(host)
-    pools = {f"{number}": (suit, hosts) for number, (suit, hosts) in enumerate(nodes.items()) if suit}
+            nodes[known[alike], counted.of(host.name)].append(host)
+    pools = {f"{number}": (suit, hosts) for number, ((suit, _), hosts) in enumerate(nodes.items()) if suit}
+    each = {pool: counted.of(hosts[0].name) for pool, (_, hosts) in pools.items()}
     most = {pool: WHOLE * sum(host.capacity[GPUS] for host in hosts) for pool, (_, hosts) in pools.items()}
     home = {host.name: pool for pool, (_, hosts) in pools.items() for host in hosts}
     models = {
@@ -207,16 +223,33 @@ def _pools(snapshot: Snapshot) -> tuple[dict[str, frozenset[str]], Supply, dict[
         for one in ones
     }
     for request, host, held in _only_stays(snapshot):
-        pool = f"of {request.name}"
+        weight = counted.of(host.name)
+        pool = f"of {request.name} at {weight}" if counted.nodes else f"of {request.name}"
+        each[pool] = weight
         most[pool] = most.get(pool, 0) + held
         models.setdefault(pool, Counter())[_model(host)] += held // WHOLE
         found[request.name] |= {pool}
         if host.name in home:
             most[home[host.name]] -= held
     limits = {scope: values[ALL_GPUS] for scope, values in snapshot.scopes.items()}
-    teams = {team: limits.get(of_team(team), ENDLESS) for team in snapshot.stack.teams}
-    users = {user: limits.get(of_user(user), ENDLESS) for user in snapshot.stack.users()}
-    return found, Supply(most, teams, users, limits[CLUSTER]), models
+    tops = _tops(snapshot, found, each, possible)
+    teams = {team: limits.get(of_team(team), ENDLESS) * tops[of_team(team)] for team in snapshot.stack.teams}
+    users = {user: limits.get(of_user(user), ENDLESS) * tops[of_user(user)] for user in snapshot.stack.users()}
+    there = {pool: milli * each[pool] for pool, milli in most.items()}
+    return found, Supply(there, teams, users, limits[CLUSTER] * tops[CLUSTER], each), models
+
+
+def _tops(
+    snapshot: Snapshot, pools: Mapping[str, frozenset[str]], each: Mapping[str, int], possible: Mapping[str, int]
+) -> Mapping[str, int]:
+    """The most that a GPU counts of those that any of a user, of a team, or of the cluster could get: limits are in GPUs."""
+    found: dict[str, int] = defaultdict(lambda: 1)
+    for name, request in snapshot.requests.items():
+        if size(request) and possible[name]:
+            top = max((each[pool] for pool in pools[name]), default=1)
+            for scope in (of_user(request.user), CLUSTER, *map(of_team, snapshot.stack.teams_of(request.user))):
+                found[scope] = max(found[scope], top)
+    return found
 
 
 def _only_stays(snapshot: Snapshot) -> Iterator[tuple[WorkloadRequest, NodeCapacity, int]]:

@@ -5,14 +5,14 @@
 A pool is all GPUs that suit the same requests. Every vector of GPUs that teams can hold at once, indivisible replicas and
 other resources aside, is a flow, and the minimum cut names what is in the way of more (Ford and Fulkerson 1956). What a team
 with no other inside it has as its floor enters there, so that it is not served by requests of another one. Amounts are
-integers: thousandths of a GPU times a scale.
+integers: thousandths of a GPU times a scale, and where models are worth more or less, times what a GPU of the pool counts.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: More than any fleet has.
 ENDLESS = 1 << 60
@@ -30,12 +30,21 @@ class GpuDemand:
 
 @dataclass(frozen=True)
 class Supply:
-    """GPUs by pool, and the limits of teams and users, in thousandths of GPUs."""
+    """GPUs by pool, and the limits of teams and users, in thousandths of GPUs, times what they count."""
 
     pools: Mapping[str, int]
     teams: Mapping[str, int]
     users: Mapping[str, int]
     cluster: int
+    each: Mapping[str, int] = field(default_factory=dict)  # what a GPU of each pool counts
+
+    def best(self, pools: frozenset[str], milli: int) -> int:
+        """The most that so many thousandths of GPUs of some pools count: those that count most are taken first."""
+        found, least = 0, 1
+        for least, pool in sorted(((self.each.get(pool, 1), pool) for pool in pools), reverse=True):
+            take = min(milli, self.pools[pool] // least)
+            found, milli = found + take * least, milli - take
+        return found + milli * least
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,17 @@
 
     within_d(p) = Σ_{t at depth d} min(held_t(p), due_t(p))       held_t(p): GPUs of t of the priority p and above
 
-All amounts are thousandths of GPUs.
+All amounts are thousandths of GPUs; where the stack says what models are worth, times `weights.one`, and a GPU on a node
+counts `weights.of(node)` of them: held_t(p) = Σ weight_n · GPUs on n.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from swarm_iac.model.worth import Weights
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Entitlements:
     guarantees: Mapping[str, int]
     #: May what is lent be stopped for those that it belongs to?
     reclaim: bool
+    weights: Weights = field(default_factory=lambda: Weights({}))
 
     @property
     def depth(self) -> int:
@@ -33,7 +37,10 @@ class Entitlements:
         return tuple(dict.fromkeys(line[depth] for line in self.lines.values() if len(line) > depth))
 
     def held(self, sizes: Mapping[str, tuple[str, int, int]], placed: Mapping[str, int], priority: int) -> Counter[str]:
-        """What each team holds of the priority and above. `sizes`: user, priority, thousandths of GPUs of each workload."""
+        """What each team holds of the priority and above.
+
+        `sizes`: user, priority, thousandths of GPUs of each workload; `placed`: its replicas, each as often as its node weighs.
+        """
         found: Counter[str] = Counter()
         for name, (user, level, size) in sizes.items():
             if level >= priority and size:

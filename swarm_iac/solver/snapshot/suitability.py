@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from swarm_iac.model.device import share_text
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.where import GROUP_RULES, PREFERENCES, Where
+from swarm_iac.model.worth import Weights
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.units import Bytes
@@ -255,3 +256,10 @@ def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozens
                 known[like] = frozenset(one.name for one in FIT if not one.fits(request, host))
             found[name] = known[like]
     return snapshot.hindering[key]
+
+
+def heaviest(snapshot: Snapshot, request: WorkloadRequest, weights: Weights) -> int:
+    """The most that a GPU of the request can count, on any node that suits it; 1 where all count the same."""
+    if not weights.nodes:
+        return 1
+    return max((weights.of(name) for name, host in snapshot.nodes.items() if suits(request, host)), default=weights.top)

@@ -46,12 +46,13 @@ def total(snapshot: Snapshot, counts: Pairs) -> int:
     """What everything that is placed is worth."""
     found = sum(worth(snapshot.requests[name]) * count for (name, _), count in counts.items())
     if snapshot.shares:
-        found += sum(int(LEVEL**priority) * DUE * sum(due) for priority, due in within(snapshot, counts).items())
+        one = snapshot.shares.weights.one
+        found += sum(int(LEVEL**priority) * DUE * sum(due) // one for priority, due in within(snapshot, counts).items())
     return found
 
 
 def within(snapshot: Snapshot, counts: Pairs) -> dict[int, tuple[int, ...]]:
-    """By priority, thousandths of GPUs of all teams within what they are due, of it and those above: at each depth of teams."""
+    """By priority, what all teams hold within what they are due, of it and those above: at each depth of teams."""
     if snapshot.shares is None:
         return {}
     held = held_by_teams(snapshot, counts)
@@ -59,12 +60,12 @@ def within(snapshot: Snapshot, counts: Pairs) -> dict[int, tuple[int, ...]]:
 
 
 def held_by_teams(snapshot: Snapshot, counts: Pairs) -> dict[int, Counter[str]]:
-    """By priority, thousandths of GPUs that each team holds of it and those above; empty where teams share nothing."""
+    """By priority, what each team holds of it and those above, as `Entitlements` counts; empty where teams share nothing."""
     if snapshot.shares is None:
         return {}
     placed: Counter[str] = Counter()
-    for (name, _), count in counts.items():
-        placed[name] += count
+    for (name, node), count in counts.items():
+        placed[name] += count * snapshot.shares.weights.of(node)
     sizes = {name: (one.user, one.priority, size(one)) for name, one in snapshot.requests.items()}
     return {level: snapshot.shares.held(sizes, placed, level) for level in snapshot.shares.due}
 

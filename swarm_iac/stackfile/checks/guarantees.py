@@ -12,18 +12,20 @@ from swarm_iac.units import GpuCount
 def guarantee_problems(stack: Stack, source: Source) -> list[Problem]:
     """For every team t:  guarantee_t ≤ limit_t;  and of all outermost teams together ≤ GPUs of the nodes, lost ones too.
 
-    A team around others is guaranteed at least what those are together.
+    A team around others is guaranteed at least what those are together. With `worth`, guarantees and GPUs count by it.
     """
     problems = []
+    top = max([WHOLE, *stack.worth.values()])
     for name, team in stack.teams.items():
         limit = stack.limits.of_team(name, team).limit("gpus")
-        if team.guarantee.gpus and limit is not None and limit < team.guarantee.gpus:
+        if team.guarantee.gpus and limit is not None and limit * top < team.guarantee.gpus * WHOLE:
             text = f"{team.guarantee.gpus} GPUs are guaranteed, and team {name} may have {GpuCount(limit)}"
             hint = "lower the guarantee, or raise the limit of the team"
             problems.append(Problem(source.place(f"teams.{name}.guarantee"), f"teams.{name}.guarantee", text, hint))
     if not stack.nodes or any(node.hardware not in stack.hardware for node in stack.nodes.values()):
         return problems
-    there = sum(stack.hardware[node.hardware].gpus.count for node in stack.nodes.values()) * WHOLE
+    gpus = [stack.hardware[node.hardware].gpus for node in stack.nodes.values()]
+    there = sum(one.count * int(stack.worth.get(one.model or "", GpuCount(WHOLE))) for one in gpus)
     most = sum(_together(stack, name) for name, team in stack.teams.items() if team.parent not in stack.teams)
     if most > there:
         first = next(name for name, team in stack.teams.items() if team.guarantee.gpus)

@@ -34,6 +34,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.huge_pages()
     checker.power()
     checker.prices()
+    checker.worth()
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
         checker.tolerations(f"workloads.{name}", workload)
@@ -258,6 +259,17 @@ class _Checker:
             if first and price.currency != first[1].currency:
                 hint = f"the price of {first[0]} is in {first[1].currency}; write all in one currency"
                 self.say(path, f"{price} does not add up with {first[1]}", hint)
+
+    def worth(self) -> None:
+        """Every worth is of a GPU that some hardware has, and there are teams that share."""
+        models = {hardware.gpus.model for hardware in self.stack.hardware.values() if hardware.gpus.model}
+        for model in self.stack.worth:
+            if model not in models and "hardware" not in self.sections:
+                hint = nearest(model, models) if models else "delete the entry"
+                self.say(f"worth.{model}", f"no hardware has a GPU {model}", hint)
+        if self.stack.worth and not self.stack.fair and "teams" not in self.sections:
+            hint = "write `share` in a team, or delete `worth`"
+            self.say("worth", "no team has a share or a guarantee, so no GPU is counted by it", hint)
 
     def workload(self, name: str, workload: Workload) -> None:
         path = f"workloads.{name}"

@@ -137,7 +137,8 @@ def _teams(stack: Stack) -> list[object]:
 def _shares(stack: Stack) -> list[object]:
     """What is due to teams follows from who is in which, their weights and guarantees."""
     teams = [(name, one.share, int(one.guarantee.gpus), one.parent, sorted(one.users)) for name, one in stack.teams.items()]
-    return [stack.solve.reclaim, *teams]
+    worth = [[(model, int(value)) for model, value in sorted(stack.worth.items())]] if stack.worth else []
+    return [stack.solve.reclaim, *teams, *worth]
 
 
 def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, str]) -> tuple[str, ...]:

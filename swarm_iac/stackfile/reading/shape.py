@@ -14,6 +14,7 @@ from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team, Telemetry
 from swarm_iac.model.workload import Workload
+from swarm_iac.model.worth import Worth
 from swarm_iac.stackfile.reading.rights import Rights
 from swarm_iac.units import Price
 
@@ -58,6 +59,9 @@ class StackFile(Value):
     hardware: dict[Name, Hardware] = Field(default={}, description="Named machine shapes.")
     racks: dict[Name, Rack] = Field(default={}, description="Racks by name.")
     prices: dict[Model, Price] = Field(default={}, description="What one GPU costs per hour, by its model.")
+    worth: dict[Model, Worth] = Field(
+        default={}, description="How many GPUs one counts as where teams share them, by its model; 1 if omitted."
+    )
     nodes: dict[str, NodeEntry] = Field(
         default={}, description="Machines by name or range (`gpu-[01-08]`); later entries refine earlier ones."
     )
