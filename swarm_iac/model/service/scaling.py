@@ -17,7 +17,9 @@ Measure = Literal["requests_per_replica", "gpu", "queue", "query"]
 class Up(Value):
     """How replicas are added."""
 
-    after: Seconds = Field(default=Seconds(30), description="Time since the last change, up or down, before replicas are added.")
+    after: Seconds = Field(
+        default=Seconds(30), description="Time since the last change, up or down, before replicas are added."
+    )
     by: int | None = Field(default=None, ge=1, le=100_000, description="At most so many at once. Default: as many as needed.")
 
 
@@ -42,8 +44,8 @@ class Scaling(Value):
     """What the number of replicas follows."""
 
     on: Measure = Field(
-        description="requests_per_replica: requests per second; gpu: percent of busy time; queue: waiting requests; query: what "
-        "`query` gives. docs/autopilot.md has the rules that record the first and the third."
+        description="requests_per_replica: requests per second; gpu: percent of busy time; queue: waiting requests; query: "
+        "what `query` gives. docs/autopilot.md has the rules that record the first and the third."
     )
     query: str = Field(
         default="",
