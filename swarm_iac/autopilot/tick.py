@@ -132,7 +132,8 @@ def _outcome(
     memory: Memory,
 ) -> Outcome:
     was, now = {one.allocation.name: one.allocation for one in layer.grants}, {n: g.allocation for n, g in live.items()}
-    gone, come = was.keys() - now.keys(), now.keys() - was.keys()
+    # One that was called back may have been granted again under its number, in another place.
+    gone, come = ({n for n in a if a[n] != b.get(n)} for a, b in ((was, now), (now, was)))
     called = tuple(Decided(name, 1, 0, f"called back: {why}") for name, why in sorted(recalled.items()))
     certificate = certify(world.stack, world.lock, now.values())
     if wrong := broken(world.stack, world.lock, now.values(), certificate):
