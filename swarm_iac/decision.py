@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from swarm_iac.errors import LimitExceeded, StackFileError, StaleLock, SwarmError
 from swarm_iac.limits import Amounts, above, amounts, excused, judge
+from swarm_iac.live import file as live_file
+from swarm_iac.live.layer import Layer
+from swarm_iac.live.overlay import Before, Overlay, overlay
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
@@ -65,6 +69,8 @@ class Decision:
     declared: Stack | None = None
     #: Finished jobs that the stack file no longer asks for: what their nodes still hold of them was placed there by us.
     dropped: tuple[Allocation, ...] = ()
+    #: Replicas that run beside the lock, within the ranges of the stack file.
+    layer: Layer = field(default_factory=Layer)
 
     @property
     def written(self) -> Stack:
@@ -156,7 +162,8 @@ def running(
     last = lock.renamed(_read(files, progress), loaded.stack)
     last = _with_ends(last, loaded.stack, ends, progress)[0]
     before = finished.of_now(last, loaded.stack)
-    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",))
+    layer = _layer(files, loaded.stack, name)
+    now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",), layer=layer)
     if not last.placement.growing or lock.outgrown(last, loaded.stack):
         return now
     waits = Placement(growing=growth.with_sizes(loaded.stack, last.placement).growing)
@@ -249,7 +256,8 @@ def _decide(
         stale = stale or proofs.capacity_freed(waits, over)
     before = finished.of_now(last, loaded.stack)
     dropped = () if before is last.placement else tuple(set(last.placement.allocations) - set(before.allocations))
-    now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped)
+    layer = _layer(files, loaded.stack, name)
+    now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped, layer=layer)
     if not stale:
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
     if frozen:
@@ -345,12 +353,24 @@ def still(running: Placement, now: Placement) -> Ran:
     }
 
 
+def _layer(files: Files, stack: Stack, name: str) -> Layer:
+    """What is live of a stack that is applied from here; nothing of a draft."""
+    return live_file.read(files.live, stack.fleet, name) if files.live else Layer()
+
+
+def with_live(decision: Decision, today: datetime.date, now: float | None = None) -> Overlay:
+    """The placement with the live replicas that are in force beside it. `now`: [s since 1970]."""
+    before = Before(**still(decision.last, decision.placement))
+    moment = time.time() if now is None else now
+    return overlay(decision.stack, decision.placement, decision.layer, now=moment, today=today, before=before)
+
+
 def request(decision: Decision, today: datetime.date) -> Request:
-    """The request that follows from a decision."""
+    """The request that follows from a decision, with what is live."""
     needed = stood(decision, today)
     return Request(
         decision.stack,
-        decision.placement,
+        with_live(decision, today).placement,
         kept=still(decision.last, decision.placement)["kept"],
         held={one.name: amounts(one) for one in needed.values()},
         stood={name: one.node for name, one in needed.items()},

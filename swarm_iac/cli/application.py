@@ -12,6 +12,7 @@ from swarm_iac.cli.commands import (
     accounts,
     answers,
     apply,
+    autopilot,
     forges,
     inspection,
     measured,
@@ -24,7 +25,7 @@ from swarm_iac.cli.commands import (
 
 #: Command groups, in the order of a first day. Every command is in exactly one; a test checks that.
 GROUPS = {
-    "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
+    "Change the fleet": ("plan", "preview", "up", "autopilot", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
     "Pull requests": ("pr", "rights", "drift", "snapshot"),
     "Look at the fleet": ("status", "ps", "top", "usage", "metrics", "limits", "shares", "logs", "shell", "history", "assert"),
@@ -78,6 +79,7 @@ def application() -> typer.Typer:
     app.callback()(_whole)
     for module in (
         apply,
+        autopilot,
         stack_files,
         answers,
         forges,

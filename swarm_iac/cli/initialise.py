@@ -41,7 +41,7 @@ _FORGES = {
     "gitlab": {"gitlab-ci.yaml": ".gitlab-ci.yml"},
 }
 
-#: For a Prometheus and a Grafana that watch the fleet, and for what records its usage.
+#: For a Prometheus and a Grafana that watch the fleet, for what records its usage, and for what follows its load.
 _MONITORING = {
     "prometheus.yml": "monitoring/prometheus.yml",
     "records.yml": "monitoring/rules/records.yml",
@@ -49,6 +49,7 @@ _MONITORING = {
     "grafana.json": "monitoring/grafana/fleet.json",
     "swarm-usage.service": "monitoring/systemd/swarm-usage.service",
     "swarm-usage.timer": "monitoring/systemd/swarm-usage.timer",
+    "swarm-autopilot.service": "monitoring/systemd/swarm-autopilot.service",
 }
 
 _NEXT = "For pull requests: docs/forges.md says which account, secrets and branch protection belong to it."

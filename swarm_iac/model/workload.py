@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema
 from swarm_iac.model.base import Account, Name, Value, with_former
 from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.model.place.where import Where
+from swarm_iac.model.service.scaling import Scaling
 from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Hertz, MemoryRange, Range, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
@@ -175,6 +176,11 @@ class _OrLimit:
         return {"anyOf": [handler(source), *TypeAdapter(Seconds).json_schema()["anyOf"]]}
 
 
+def _missing(value: object) -> bool:
+    """Nothing is written of a key that is not there, so that what is on record without it stays as it is."""
+    return value is None
+
+
 class Workload(Value):
     """What a user wants to run: so many replicas of this shape."""
 
@@ -185,6 +191,11 @@ class Workload(Value):
         BeforeValidator(read_replicas),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"}]}),
     ] = Field(default=Replicas(), description="How many: 2, or a range 2..6 whose lower end is guaranteed.")
+    scale: Scaling | None = Field(
+        default=None,
+        exclude_if=_missing,
+        description="What the number of replicas above the lower end of its range follows; see `swarm autopilot`.",
+    )
     gang: int | None = Field(
         default=None, ge=1, le=100_000, description="Members that run all together or not at all; instead of replicas."
     )
@@ -228,6 +239,11 @@ class Workload(Value):
     )
 
     _former = model_validator(mode="before")(with_former("renamed_from"))
+
+    @property
+    def scales(self) -> bool:
+        """May replicas above the guaranteed ones come and go with the load?"""
+        return self.scale is not None and self.gang is None and self.replicas.most > self.replicas.least
 
     @property
     def boots(self) -> OnBoot:

@@ -129,12 +129,22 @@ def history(
     named: Positional = "",
     stack: Stack = "dev",
     lines: Annotated[int, typer.Option("--lines", "-n", help="Number of runs, newest first.")] = 20,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="What the autopilot decided, and why, instead; asks no node.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Who changed what, when, and from which commit, as recorded on the nodes. Exits 4 if one is unreachable.
 
-    Example: swarm history -n 5
+    Examples: swarm history -n 5; swarm history --decisions
     """
+    if decisions:
+        found = fleet_status.decided(named or stack, lines)
+        if json:
+            show_json(found)
+        else:
+            show(table("decisions of the autopilot", fleet_status.DECISION_HEADS, fleet_status.decision_rows(found)))
+        return
     runs, unreachable = fleet_status.history(named or stack)
     if json:
         show_json([{**vars(run), "nodes": run.nodes} for run in runs[:lines]])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.decisions.deciding import ranges
-from swarm_iac.cli.engine import options
+from swarm_iac.cli.engine import options, repository
 from swarm_iac.cli.machines import fleet_view
 from swarm_iac.cli.machines.fleet_view import FleetView
 from swarm_iac.errors import SwarmError
@@ -137,7 +137,8 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health = "not asked" if view.offline else health + _run_time(view, one)
         health = _finished(view, one, health) if one.ended else health
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
-        apart = filter(None, (deciding.split(view.decision.stack, one), device.sharing(one.gpus)))
+        live = "live" if one.name in view.live else ""
+        apart = filter(None, (live, deciding.split(view.decision.stack, one), device.sharing(one.gpus)))
         health = "; ".join((health, *apart))
         gpus = device.format_devices(one.gpus) or "-"
         request = view.decision.stack.workloads[one.workload]
@@ -181,6 +182,7 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
         name, known = view.decision.stack.runs_as(one), seen is not None and not view.offline
         times = {"started": seen.started.get(name), "ended": seen.ends.get(name)} if seen is not None and known else {}
         own = one.model_dump(mode="json", exclude={"ended"}) | ({"finished": True} if one.ended else {})
+        own |= {"live": view.live[one.name].reason} if one.name in view.live else {}
         waits = growing.get(one.workload)
         own |= {"waits_to_grow": waits.model_dump(mode="json", exclude={"workload"})} if waits and not one.ended else {}
         own |= {"may_use": most} if (most := ceilings(one, view.decision.stack.workloads[one.workload])) else {}
@@ -241,3 +243,30 @@ def history_rows(runs: list[PastRun]) -> Iterator[tuple[str, ...]]:
         failed = ", ".join(name for name, step in run.steps.items() if not step.get("ok")) or "-"
         counts = (str(len(run.steps)), str(run.count("changed")), failed)
         yield (str(run.serial), when, run.who or "-", run.commit or "-", " ".join(run.nodes), *counts)
+
+
+DECISION_HEADS = ("when", "workload", "replicas", "measured", "why")
+
+
+def decided(name: str, most: int) -> list[dict[str, Any]]:
+    """What the autopilot of a stack decided, newest first."""
+    from swarm_iac.live import file as live_file
+    from swarm_iac.stackfile.locks.companions import existing
+
+    path = existing(repository(), deciding.inside(name)).live
+    return live_file.decisions(path, most) if path else []
+
+
+def decision_rows(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Rows below DECISION_HEADS. A line of another version is shown as far as it goes."""
+    for one in found:
+        when, measured = _number(one.get("at"), 1e11), _number(one.get("measured"), 1e18)
+        moment = "-" if when is None else datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M:%S")
+        count = f"{one.get('before', '?')} → {one.get('after', '?')}"
+        value = "-" if measured is None else f"{measured:g}"
+        yield moment, str(one.get("workload", "-")), count, value, str(one.get("reason", ""))
+
+
+def _number(value: object, most: float) -> float | None:
+    """Of a line that anybody could have written."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value <= most else None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.decisions.start_times import starts as pending_starts
 from swarm_iac.cli.engine import options
 from swarm_iac.cli.machines import lock_records, state_file
-from swarm_iac.decision import Decision, request
+from swarm_iac.decision import Decision, request, with_live
 from swarm_iac.errors import Refused
+from swarm_iac.live.layer import Grant
+from swarm_iac.live.overlay import Overlay, sentences
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan import desired
@@ -33,6 +35,9 @@ class FleetView:
     starts: Mapping[str, str] = field(default_factory=dict)  # when pending work could start, if known
     now: int = 0  # [s since 1970]
     found: Reconciliation | None = None  # if a change was planned
+    live: Mapping[str, Grant] = field(
+        default_factory=dict
+    )  # replicas above those of the lock, by name; `decision` has them too
 
 
 def read(
@@ -59,30 +64,46 @@ def read(
     today = datetime.date.today()
     asked = request(decision, today)
     wanted = asked.nodes()
+    beside = with_live(decision, today)
+    said = sentences(beside, decision.layer, time.time())
+    decision = _beside(decision, beside)
     stack, placement = decision.stack, decision.placement
     if ends is None:
         with doing("planning", quiet=quiet):
             seen = lock_records.observed(decision, wanted)
             transition = Transition.of(Target.of(asked, wanted), Records(gone=lock_records.gone(decision)), None)
             found = Reconciliation(transition, seen, only=selected(transition, only))
-            plan = _warned(found.plan, _doubts(decision, today)) if planned else Plan()
+            plan = _warned(found.plan, (*said, *_doubts(decision, today))) if planned else Plan()
             starts = pending_starts(decision, {}, 0) if planned else {}
             blank, since = deciding.never_applied(decision.root, decision.name), lock_records.since(decision)
-            return FleetView(decision, wanted, seen, plan, since, blank, starts, found=found if planned else None)
+            reached = found if planned else None
+            return FleetView(decision, wanted, seen, plan, since, blank, starts, found=reached, live=beside.live)
     records = state_file.records(decision.root, decision.name) if planned else None
     records = records or lock_records.records(decision, wanted)
     transition = Transition.of(Target.of(asked, wanted, records.lineage), records, options(decision.root).state_home)
     with doing(f"asking {len(transition.all)} machines", quiet=quiet):
         if not planned:
             seen = believed(transition, ends.read(stack, wanted))[0]
-            return FleetView(decision, wanted, seen, Plan(), now=int(time.time()))
+            return FleetView(decision, wanted, seen, Plan(), now=int(time.time()), live=beside.live)
         found = Reconciliation.of(ends.at, transition, agent_digest(), retry=retry, only=only)
     now = int(time.time())
     with doing("planning", quiet=quiet):
         seen = {node: found.observed[node] for node in wanted}
-        meant = (*_doubts(decision, today), *runtimes.warnings(stack, placement, seen, now))
+        meant = (*said, *_doubts(decision, today), *runtimes.warnings(stack, placement, seen, now))
         plan, starts = _warned(found.plan, meant), pending_starts(decision, seen, now)
-        return FleetView(decision, wanted, seen, plan, starts=starts, now=now, found=found)
+        return FleetView(decision, wanted, seen, plan, starts=starts, now=now, found=found, live=beside.live)
+
+
+def _beside(decision: Decision, beside: Overlay) -> Decision:
+    """The decision with what is live, before as well on nodes that have it."""
+    layer = decision.layer
+    if not layer.grants:
+        return decision
+    known = decision.last.by_name()
+    granted = (one.allocation for one in layer.grants if one.allocation.name not in known)
+    ran = [one for one in granted if one.node not in layer.unapplied]
+    last = decision.last.model_copy(update={"allocations": tuple(sorted((*known.values(), *ran), key=lambda one: one.name))})
+    return replace(decision, placement=beside.placement, last=last)
 
 
 def supposed(now: Decision, then: Decision) -> FleetView:

@@ -12,6 +12,7 @@ from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
+from swarm_iac.stackfile.checks.scaling import scaling_problems
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source
@@ -280,6 +281,7 @@ class _Checker:
             return
         if workload.gang is not None and "replicas" in workload.model_fields_set:
             self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
+        self.problems += [Problem(self.source.place(at), at, *said) for at, *said in scaling_problems(path, workload)]
         self.sizes(path, workload)
         self.running(path, workload)
         self.life(name, workload)

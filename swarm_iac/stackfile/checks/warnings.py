@@ -81,6 +81,13 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
             yield f"{path}.user", "runs as root, which no workload may", "give it an account of its own, in a team"
         if one.kind == "serve" and one.run is None:
             yield path, "is a service without `run`: its place is held, and nothing is started in it", "add `run: {command: …}`"
+        if one.replicas.most > one.replicas.least and one.scale is None:
+            words = f"has no use for more than {one.replicas.least} replicas: nothing says what their number follows"
+            yield (
+                f"{path}.replicas",
+                words,
+                f"add `scale: {{on: requests_per_replica, target: 40}}`, or write {one.replicas.least}",
+            )
         if one.hold and one.kind == "serve":
             yield f"{path}.hold", "has no effect on a service, which has no end", "leave `hold` out"
         elif one.hold:

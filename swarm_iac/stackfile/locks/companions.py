@@ -3,6 +3,7 @@
 stacks/NAME.yaml        the request                           in git
 stacks/NAME.lock.yaml   the placement that was applied        in git
 stacks/NAME.proof.yaml  how good that lock is                 beside it; in git or not, see docs/pull-requests.md
+.state/NAME.live.json        replicas above those of the lock, for a while: see swarm_iac/live
 .state/NAME.candidate.yaml   what a preview showed: `up` applies exactly this and makes it the lock
 
 A stack file elsewhere (an example, a draft) has its lock and proof beside it, and no candidate: it is never applied.
@@ -47,6 +48,11 @@ class Files:
     def candidate(self) -> Path | None:
         """The placement that a preview showed."""
         return self.candidates / f"{self.stack.stem}.candidate.yaml" if self.candidates else None
+
+    @property
+    def live(self) -> Path | None:
+        """What is live beside the lock."""
+        return self.candidates / f"{self.stack.stem}.live.json" if self.candidates else None
 
     @property
     def candidate_proof(self) -> Path | None:

@@ -12,9 +12,9 @@ from typing import Any
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 
-#: How a workload runs, how long, how it stops, changes and is called, how urgent it is, and whether others may move it:
-#: changing these moves nothing.
-_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "movable", "hold", "renamed_from"}
+#: How a workload runs, how long, how it stops, changes and is called, how urgent it is, whether others may move it, and what
+#: its replicas above the guaranteed ones follow: changing these moves nothing.
+_LIVE = {"run", "stop", "time", "priority", "on_update", "restart", "on_boot", "movable", "hold", "renamed_from", "scale"}
 #: What decides only whether something that wants to grow waits or stops; see `Decided.growth`.
 _GROWTH = {"on_grow"}
 

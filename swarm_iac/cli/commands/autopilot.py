@@ -1,0 +1,78 @@
+"""Which command follows the load between two commits? autopilot."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swarm_iac.cli import engine
+from swarm_iac.cli.commands.apply import Positional, Stack
+from swarm_iac.cli.commands.inspection import Json
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.terminal.screen import say, show_json
+
+if TYPE_CHECKING:
+    from swarm_iac.autopilot.tick import Outcome
+
+
+def autopilot(
+    named: Positional = "",
+    stack: Stack = "dev",
+    once: Annotated[
+        bool, typer.Option("--once", help="Decide once and end. Takes no replica away: that needs a history.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Decide, and write nothing.")] = False,
+    interval: Annotated[float, typer.Option("--interval", "-i", min=1, max=300, help="Seconds between two decisions.")] = 5.0,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            "--metrics",
+            metavar="URL|FILE",
+            help='A Prometheus, or a file {"WORKLOAD": VALUE}. Default: the nodes, which measure GPUs alone.',
+            envvar="SWARM_METRICS",
+        ),
+    ] = "",
+    lease: Annotated[
+        float, typer.Option("--lease", min=30, max=3600, help="Seconds for which replicas are granted, unless renewed.")
+    ] = 600.0,
+    json: Json = False,
+) -> None:
+    """Let the number of replicas follow the load, within `replicas: 2..6` and `scale` of the stack file.
+
+    Replicas above the guaranteed ones take only what is free: nothing is moved or stopped for them, and they are called back
+    when a guarantee needs their capacity. Applied by `up`, of the nodes concerned; another `up` goes first. `swarm history
+    --decisions` shows what was decided, and why. Runs until it is ended; see docs/autopilot.md.
+
+    Examples: swarm autopilot prod --metrics http://prometheus:9090; swarm autopilot --once --dry-run
+    swarm autopilot --metrics load.json --interval 10
+    """
+    from swarm_iac.cli.machines import autopilot_loop as loop
+
+    root, name = engine.repository(), deciding.inside(named or stack)
+    pilot = loop.Autopilot(root, name, loop.of_source(root, metrics), say, lease=lease, dry_run=dry_run)
+
+    def shown(outcome: Outcome) -> None:
+        if json:
+            show_json({"decided": [one.document() for one in outcome.decided], "nodes": list(outcome.nodes)})
+        elif dry_run:
+            for one in outcome.decided:
+                typer.echo(loop.line(one))
+
+    if once and dry_run:
+        shown(pilot.once())
+        return
+    if once:
+        loop.once(pilot, shown)
+        return
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    loop.run(pilot, interval, over.wait, shown)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module to `app`."""
+    app.command()(autopilot)

@@ -1,0 +1,195 @@
+"""How does the autopilot run? One tick after the other: read, decide, write the live layer, apply it by `up`.
+
+Level-triggered: each tick begins with what is written and measured now, so one that was killed anywhere is continued by the
+next. What was decided is written before any machine is changed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swarm_iac.autopilot import reading
+from swarm_iac.autopilot.granting import World
+from swarm_iac.autopilot.reading import Reading
+from swarm_iac.autopilot.tick import Decided, Memory, Outcome, Times, tick
+from swarm_iac.cli import engine
+from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.engine import Say
+from swarm_iac.decision import Decision, decide, still
+from swarm_iac.errors import Refused, Retryable, SwarmError
+from swarm_iac.live import file as live_file
+from swarm_iac.live.layer import Layer
+from swarm_iac.live.overlay import Before
+from swarm_iac.model.stack import Stack
+from swarm_iac.run_options import VARIABLES
+from swarm_iac.stackfile.locks.companions import Files
+
+Measure = Callable[[Stack], Mapping[str, Reading]]
+
+
+@dataclass
+class Autopilot:
+    """One autopilot of one stack. `lease`: life of what it grants [s]; `dry_run`: it writes nothing and changes nothing."""
+
+    root: Path
+    name: str
+    measure: Measure
+    say: Say
+    lease: float = 600.0
+    dry_run: bool = False
+    memory: Memory = field(default_factory=lambda: Memory(time.monotonic()))
+    _known: tuple[object, Decision] | None = None
+    _said: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """The live layer's file."""
+        found = Files.of(self.root, self.name).live
+        assert found is not None, "a stack of a fleet repository has one"
+        return found
+
+    def once(self) -> Outcome:
+        """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
+        decision = self._decision()
+        layer = live_file.read(self.path, decision.stack.fleet, self.name)
+        before = Before(**still(decision.last, decision.placement))
+        world = World(decision.stack, decision.placement, datetime.date.today(), before)
+        readings = self.measure(decision.stack)
+        times = Times(time.time(), time.monotonic())
+        outcome = tick(world, layer, readings, times, self.memory)
+        if self.dry_run:
+            return outcome
+        written = self._write(layer, outcome, times)
+        self._note(outcome, written)
+        if written.unapplied:
+            self._apply(written, outcome.stops)
+        return outcome
+
+    def _decision(self) -> Decision:
+        """The decision of a lock that stands, read again only if a file has changed. Never solves."""
+        if deciding.never_applied(self.root, self.name):
+            raise Refused("nothing was ever applied here", hint=f"run `swarm up {self.name}` once, then the autopilot")
+        files = Files.of(self.root, self.name)
+        policy = deciding.policies(files.stack)
+        seen = (datetime.date.today(), *(_stamp(path) for path in (files.stack, files.lock, files.proof, policy) if path))
+        if self._known is None or self._known[0] != seen:
+            self._known = (seen, decide(self.root, self.name, today=datetime.date.today(), frozen=True, write=False))
+        return self._known[1]
+
+    def _write(self, layer: Layer, outcome: Outcome, times: Times) -> Layer:
+        """The layer as it is on disk now: written if it changed, or if half of its lease is over."""
+        due = bool(layer.grants) and (layer.left(times.wall) < self.lease / 2 or times.wall < layer.at)
+        if not outcome.changed and not due:
+            return layer
+        update = {"stack": self.name, "by": f"{os.uname().nodename} process {os.getpid()}", "lease": self.lease}
+        return live_file.write(self.path, outcome.layer.model_copy(update=update), layer.generation)
+
+    def _note(self, outcome: Outcome, written: Layer) -> None:
+        """Each change, and each new reason for none, goes to the log."""
+        for one in outcome.decided:
+            kind = one.reason.partition(":")[2] or one.reason
+            if one.before == one.after and self._said.get(one.workload) == kind.strip():
+                continue
+            self._said[one.workload] = kind.strip()
+            live_file.note(self.path, {"at": written.at, "generation": written.generation, **one.document()})
+            self.say(line(one))
+
+    def _apply(self, layer: Layer, stops: int) -> None:
+        """`up` of the nodes that differ, with the lock as it is; another `up` goes first."""
+        more = {VARIABLES["only"]: ",".join(layer.unapplied), VARIABLES["frozen"]: "1"}
+        more |= {VARIABLES["allow_stop"]: str(stops)} if stops else {}
+        more |= engine.at_once(self.root, self.name, self.say)
+        done = engine.pulumi(self.root, self.name, ["up", "--yes", "--skip-preview"], self.say, capture=True, more=more)
+        if done.returncode:
+            last = [text for text in (done.stdout or "").splitlines() if "error" in text.lower()]
+            raise Retryable(
+                f"`up` ended with {done.returncode}: {(last or ['no error was printed'])[-1].strip()[:300]}", after=30
+            )
+        applied = layer.model_copy(update={"unapplied": ()})
+        live_file.write(self.path, applied, layer.generation)
+
+
+def once(autopilot: Autopilot, show: Callable[[Outcome], None]) -> None:
+    """One tick of the leader. Raises Retryable where another one leads."""
+    with live_file.leading(autopilot.path) as leads:
+        if not leads:
+            raise Retryable(f"another autopilot leads: {live_file.leader_of(autopilot.path)}")
+        show(autopilot.once())
+
+
+def run(autopilot: Autopilot, interval: float, ended: Callable[[float], bool], show: Callable[[Outcome], None]) -> None:
+    """Ticks every `interval` [s] until `ended(pause)` says so. One leader decides; the others wait for it to end."""
+    waits = ""
+    while True:
+        with live_file.leading(autopilot.path) as leads:
+            while leads:
+                began = time.monotonic()
+                pause = interval
+                try:
+                    show(autopilot.once())
+                    waits = ""
+                except Retryable as error:
+                    waits, pause = _told(autopilot.say, waits, f"waits: {error}"), max(interval, min(error.after, 60))
+                except SwarmError as error:
+                    waits = _told(autopilot.say, waits, f"decides nothing: {error}")
+                if ended(max(0.0, pause - (time.monotonic() - began))):
+                    return
+        waits = _told(autopilot.say, waits, f"another autopilot leads: {live_file.leader_of(autopilot.path)}")
+        if ended(interval):
+            return
+
+
+def _told(say: Say, before: str, now: str) -> str:
+    """Say it once, and not with each tick."""
+    if now != before:
+        say(now)
+    return now
+
+
+def line(one: Decided) -> str:
+    """One decision for people."""
+    return f"{one.workload}: {one.before} → {one.after}: {one.reason}"
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def of_source(root: Path, source: str) -> Measure:
+    """Where readings come from: a Prometheus, a file, or the nodes themselves, which know of GPUs alone."""
+    if source.startswith(("http:", "https:")):
+        where = reading.address(source)
+        return lambda stack: reading.of_prometheus(where, stack)
+    if source:
+        file = Path(source).absolute()
+        return lambda stack: reading.of_file(file, stack)
+    return lambda stack: _of_nodes(root, stack)
+
+
+def _of_nodes(root: Path, stack: Stack) -> dict[str, Reading]:
+    from swarm_iac.cli.machines import in_use
+    from swarm_iac.observe import measurements
+
+    scaling = {name: one.scale for name, one in stack.workloads.items() if one.scales and one.scale is not None}
+    found: dict[str, Any] = {}
+    if any(one.on == "gpu" for one in scaling.values()):
+        run_options = engine.options(root)
+        targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost"}
+        asked = measurements(targets, ssh_config=run_options.ssh_config, timeout=min(3.0, run_options.node_timeout))
+        found = dict(in_use.in_use(asked.values()).workloads)
+    answer = {}
+    for name, one in scaling.items():
+        busy = found[name].busy if name in found else None
+        other = Reading(None, f"nodes do not measure {one.on}: --metrics http://PROMETHEUS:9090")
+        answer[name] = other if one.on != "gpu" else reading.reading(None if busy is None else 100 * busy)
+    return answer

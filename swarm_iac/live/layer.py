@@ -1,0 +1,130 @@
+"""What is granted above the lock, by whom, until when, and how is it known that it can be revoked?"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from swarm_iac.model.base import Name, Value
+from swarm_iac.model.placement import Allocation
+
+#: What one layer may have at most.
+MOST = 20_000
+#: Longest lease. [s]
+LONGEST = 3600.0
+
+Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False, description="[s since 1970]")]
+Words = Annotated[str, Field(max_length=300)]
+
+
+class _Plain(Value):
+    """A value of the file: of exactly these types, and no text that steers a terminal."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @field_validator("*")
+    @classmethod
+    def _printable(cls, value: object) -> object:
+        if isinstance(value, str) and not value.isprintable():
+            raise ValueError("has characters that are not printable")
+        return value
+
+
+class Grant(Value):
+    """One replica above those that the lock has."""
+
+    allocation: Allocation
+    reason: Words = Field(description="Why it was granted, with the figures.")
+    at: Moment
+
+    @field_validator("reason")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        if not value.isprintable():
+            raise ValueError("has characters that are not printable")
+        return value
+
+    @model_validator(mode="after")
+    def _named(self) -> Grant:
+        one = self.allocation
+        if one.name != f"{one.workload}-{one.index}" or one.ended:
+            raise ValueError(f"{one.name[:60]!r} is no running replica of {one.workload}")
+        return self
+
+
+class Change(_Plain):
+    """The last change of a workload's number of replicas."""
+
+    at: Moment
+    direction: Literal["up", "down"]
+
+
+class Carried(_Plain):
+    """For one node and resource: what it has, what the lock holds of it, and what the live replicas hold. Base units."""
+
+    resource: Words
+    has: int = Field(ge=0)
+    guaranteed: int = Field(ge=0)
+    live: int = Field(ge=0)
+
+
+class Certificate(_Plain):
+    """Why every guarantee can be placed with no move of others: taking the live replicas away leaves the lock as it is.
+
+    `lock`: digest of that placement. `nodes`: for each node with a live replica, guaranteed + live ≤ has, for each resource.
+    `pending`: guaranteed workloads without a place, none of which would fit even if nothing was live.
+    """
+
+    lock: str = Field(pattern="^[0-9a-f]{12}$")
+    nodes: dict[Name, list[Carried]] = {}
+    pending: list[Name] = []
+
+
+class Layer(Value):
+    """All live replicas of one stack. `generation` grows with each writing; `unapplied`: nodes that do not have it yet."""
+
+    version: Literal[1] = 1
+    fleet: str = Field(default="", max_length=64)
+    stack: str = Field(default="", max_length=200)
+    generation: int = Field(default=0, ge=0, le=1 << 53)
+    unapplied: tuple[Name, ...] = Field(default=(), max_length=MOST)
+    by: Words = ""
+    at: Moment = 0.0
+    lease: float = Field(default=600.0, gt=0, le=LONGEST, allow_inf_nan=False, description="Life of the grants, from `at`. [s]")
+    grants: tuple[Grant, ...] = Field(default=(), max_length=MOST)
+    changed: dict[Name, Change] = {}
+    certificate: Certificate | None = None
+
+    @field_validator("fleet", "stack", "by")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        if not value.isprintable():
+            raise ValueError("has characters that are not printable")
+        return value
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Layer:
+        names = [one.allocation.name for one in self.grants]
+        if len(set(names)) < len(names):
+            raise ValueError("grants one replica twice")
+        return self
+
+    @property
+    def until(self) -> float:
+        """When its grants end, by the clock that wrote it. [s since 1970]"""
+        return self.at + self.lease
+
+    def left(self, now: float) -> float:
+        """How long its grants are in force. [s] A clock that was set back never lengthens that."""
+        return min(self.until - now, self.lease)
+
+    def age(self, workload: str, now: float) -> float:
+        """Since when the workload's number of replicas is as it is [s]; 0 where the clock was set back since."""
+        change = self.changed.get(workload)
+        return math.inf if change is None else max(0.0, now - change.at)
+
+    def of(self, workload: str) -> tuple[Grant, ...]:
+        """The grants of a workload, in the order of their numbers."""
+        return tuple(sorted((g for g in self.grants if g.allocation.workload == workload), key=lambda g: g.allocation.index))

@@ -1,0 +1,1 @@
+"""What does a service do beyond its placement?"""

@@ -1,0 +1,104 @@
+"""On real nodes: do replicas come and go with the load, is nobody else stopped, and does a kill of the autopilot stop nothing?
+
+Leaves the fleet as it found it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.conftest import NODES, Fleet, Running
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+UP = ("up", "--yes", "--skip-preview")
+TALK = """
+  talk:
+    user: cy
+    kind: serve
+    replicas: 2..6
+    scale: {on: queue, target: 10, up: {after: 5 s}, down: {after: 20 s}}
+    each: {vcpus: 0.1, memory: 32 MB}
+    run: {command: /bin/sleep infinity}
+    stop: {grace: 2 s}
+"""
+UNITS = "systemctl show -P Id -P MainPID 'swarm-*.service' --state=active | paste - -"
+
+
+def running(fleet: Fleet) -> dict[str, str]:
+    """Every active unit of an allocation → node and process."""
+    found = {}
+    for node in NODES:
+        for line in fleet.node(node, UNITS).splitlines():
+            words = line.split()
+            if len(words) == 2 and "_" in line:
+                name, process = sorted(words, key=str.isdigit)
+                found[name] = f"{node} {process}"
+    return found
+
+
+def talk(units: dict[str, str]) -> dict[str, str]:
+    return {name: where for name, where in units.items() if "talk" in name}
+
+
+def wait(what: Callable[[], bool], seconds: float) -> float:
+    began = time.monotonic()
+    while not what():
+        assert time.monotonic() - began < seconds, "it took too long"
+        time.sleep(2)
+    return time.monotonic() - began
+
+
+def load(fleet: Fleet, value: float) -> None:
+    fresh = fleet.root / "load.new"
+    fresh.write_text(json.dumps({"talk": value}))
+    fresh.replace(fleet.root / "load.json")
+
+
+def fly(fleet: Fleet) -> Running:
+    return fleet.begin("autopilot", "--metrics", "load.json", "--interval", "2", "--lease", "120")
+
+
+def test_replicas_come_and_go_and_nobody_else_is_stopped(fleet: Fleet) -> None:
+    asked = fleet.stack.read_text()
+    fleet.stack.write_text(asked.rstrip() + TALK)
+    load(fleet, 20)
+    fleet.swarm(*UP).ok()
+    before = running(fleet)
+    assert len(talk(before)) == 2, before
+    pilots = [fly(fleet)]
+    try:
+        load(fleet, 60)
+        print("2 → 6:", wait(lambda: len(talk(running(fleet))) == 6, 240), "s")
+        layer = fleet.root / ".state" / "dev.live.json"
+        wait(lambda: "unapplied" not in json.loads(layer.read_text()), 120)
+        now = running(fleet)
+        assert {name: now.get(name) for name in before} == before, "nobody else was stopped or restarted"
+        fleet.swarm("assert").ok()
+        assert "nothing to change" in fleet.swarm("plan").ok().text
+
+        pilots.append(fly(fleet))  # two at once
+        time.sleep(6)
+        os.kill(pilots[0].process.pid, signal.SIGKILL)
+        pilots[0].end(30)
+        assert running(fleet) == now, "a dead autopilot stops nothing"
+        load(fleet, 20)
+        print("6 → 2:", wait(lambda: len(talk(running(fleet))) == 2, 300), "s")
+        assert running(fleet) == before
+        text = fleet.swarm("history", "--decisions").ok().text
+        assert "2 → 6" in text and "6 → 2" in text
+    finally:
+        for pilot in pilots:
+            if pilot.process.poll() is None:
+                pilot.process.send_signal(signal.SIGTERM)
+            done = pilot.end(300)
+            print(done.text[-3000:])
+        fleet.stack.write_text(asked)
+        fleet.swarm(*UP).ok()
+    fleet.swarm("assert").ok()
