@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, create_model, model_validator
 
 from swarm_iac.model.base import Account, Moment, Name, Network, Value, with_former
+from swarm_iac.model.gpus.worth import Worth
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import TaintField
@@ -17,7 +18,6 @@ from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources import table as resource
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
-from swarm_iac.model.worth import Worth
 from swarm_iac.units import Bytes, GpuCount, Price
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]

@@ -45,6 +45,19 @@ def test_the_data_adds_up_by_worth(tmp_path: Path) -> None:
     assert "as they count: 16 x H100 at 2.5 + 8 x L40S at 1 = 48" in swarm("shares", str(file), at=tmp_path).out
 
 
+def test_what_is_held_counts_by_worth() -> None:
+    """7 replicas of 2 H100 are 28; 2 H100 and 4 L40S are 8; and nobody who waits is told otherwise."""
+    stack = ROOT / "examples" / "21-gpus-that-count-more" / "stack.yaml"
+    found = {one["team"]: one for one in json.loads(swarm("shares", str(stack), "--json", at=ROOT).out)["teams"]}
+    assert {name: (one["holds"], one["lent"], one["owed"]) for name, one in found.items()} == {
+        "speech": (4000, 0, 0),
+        "text": (8000, 0, 1000),
+        "vision": (28000, 1000, 0),
+    }
+    told = swarm("why", "sweep", "--from", str(stack), at=ROOT).out
+    assert "team text holds 8 GPUs by `worth` and is due 9" in " ".join(told.split())
+
+
 def test_without_shares_it_says_how_to_begin(tmp_path: Path) -> None:
     file = tmp_path / "stack.yaml"
     text = (

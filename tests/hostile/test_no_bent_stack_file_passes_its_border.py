@@ -40,6 +40,7 @@ hardware:
 racks:
   r1: {power: 12 kW, uplink: 500 Gbit/s}
 prices: {H100: 2.50 EUR/h}
+worth: {H100: 2}
 nodes:
   gpu-[01-02]: {hardware: h100, rack: r1, site: lab, tuning: train, ssh: "root@{name}:22", labels: {disk: fast}}
   gpu-02: {state: cordon, reason: fan}
@@ -82,6 +83,7 @@ SECTIONS = (
     "racks",
     "teams",
     "prices",
+    "worth",
 )
 
 

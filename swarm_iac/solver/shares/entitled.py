@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.worth import Weights, weights
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.worth import Weights, weights
 from swarm_iac.solver.shares.filling import Claim, Divided, Filling
 from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply
 from swarm_iac.solver.snapshot.entitlements import Entitlements

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from swarm_iac.model.worth import Weights
+from swarm_iac.model.gpus.worth import Weights
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from swarm_iac.model.device import share_text
+from swarm_iac.model.gpus.worth import Weights
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.where import GROUP_RULES, PREFERENCES, Where
-from swarm_iac.model.worth import Weights
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.units import Bytes

@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Moment, Name, Value, with_former
+from swarm_iac.model.gpus.worth import Worth
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team, Telemetry
 from swarm_iac.model.workload import Workload
-from swarm_iac.model.worth import Worth
 from swarm_iac.stackfile.reading.rights import Rights
 from swarm_iac.units import Price
 
