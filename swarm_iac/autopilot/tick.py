@@ -15,7 +15,7 @@ from swarm_iac.autopilot.granting import Granted, World, checked, granted
 from swarm_iac.autopilot.reading import Reading
 from swarm_iac.autopilot.tracking import Bounds, History, Target, target
 from swarm_iac.errors import Refused
-from swarm_iac.live.layer import Change, Grant, Layer
+from swarm_iac.live.layer import MOST, Change, Grant, Layer
 from swarm_iac.model.stack import Stack
 
 NOT_MEASURED = Reading(None, "nothing was measured")
@@ -152,6 +152,7 @@ def _outcome(
             "grants": tuple(sorted(live.values(), key=lambda one: one.allocation.name)),
             "changed": {name: change for name, change in changes.items() if name in scaling},
             "certificate": certificate if live else None,
+            "stopping": min(MOST, layer.stopping + len(gone)),
             "unapplied": tuple(sorted({*layer.unapplied, *nodes} & world.stack.nodes.keys())),
         }
     )

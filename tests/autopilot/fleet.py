@@ -54,7 +54,9 @@ class Flight:
         ones = [one.allocation for one in found.layer.grants]
         check(self.stack, self.lock, ones, found.layer.certificate)
         if found.changed:
-            self.layer = found.layer.model_copy(update={"generation": self.layer.generation + 1, "unapplied": ()})
+            self.layer = found.layer.model_copy(
+                update={"generation": self.layer.generation + 1, "unapplied": (), "stopping": 0}
+            )
         return found
 
     def passes(self, seconds: float) -> None:

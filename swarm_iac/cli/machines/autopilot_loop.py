@@ -68,7 +68,7 @@ class Autopilot:
         written = self._write(layer, outcome, times)
         self._note(outcome, written)
         if written.unapplied:
-            self._apply(written, outcome.stops)
+            self._apply(written, decision.stack)
         return outcome
 
     def _decision(self) -> Decision:
@@ -100,10 +100,15 @@ class Autopilot:
             live_file.note(self.path, {"at": written.at, "generation": written.generation, **one.document()})
             self.say(line(one))
 
-    def _apply(self, layer: Layer, stops: int) -> None:
+    def _apply(self, layer: Layer, stack: Stack) -> None:
         """`up` of the nodes that differ, with the lock as it is; another `up` goes first."""
-        more = {VARIABLES["only"]: ",".join(layer.unapplied), VARIABLES["frozen"]: "1"}
-        more |= {VARIABLES["allow_stop"]: str(stops)} if stops else {}
+        applied = layer.model_copy(update={"unapplied": (), "stopping": 0})
+        nodes = [node for node in layer.unapplied if node in stack.nodes]
+        if not nodes:  # they left the stack, which a person has applied
+            live_file.write(self.path, applied, layer.generation)
+            return
+        more = {VARIABLES["only"]: ",".join(nodes), VARIABLES["frozen"]: "1"}
+        more |= {VARIABLES["allow_stop"]: str(layer.stopping)} if layer.stopping else {}
         more |= engine.at_once(self.root, self.name, self.say)
         done = engine.pulumi(self.root, self.name, ["up", "--yes", "--skip-preview"], self.say, capture=True, more=more)
         if done.returncode:
@@ -111,7 +116,6 @@ class Autopilot:
             raise Retryable(
                 f"`up` ended with {done.returncode}: {(last or ['no error was printed'])[-1].strip()[:300]}", after=30
             )
-        applied = layer.model_copy(update={"unapplied": ()})
         live_file.write(self.path, applied, layer.generation)
 
 
