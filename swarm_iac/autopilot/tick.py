@@ -13,9 +13,9 @@ from typing import Any
 from swarm_iac.autopilot.certificate import broken, certify
 from swarm_iac.autopilot.granting import Granted, World, checked, granted
 from swarm_iac.autopilot.reading import Reading
-from swarm_iac.autopilot.tracking import Bounds, History, Target, target
+from swarm_iac.autopilot.tracking import ReplicaTarget, History, ReplicaBounds, target
 from swarm_iac.errors import Refused
-from swarm_iac.live.layer import Change, Grant, Layer
+from swarm_iac.live.layer import MOST, Change, Grant, Layer
 from swarm_iac.model.stack import Stack
 
 NOT_MEASURED = Reading(None, "nothing was measured")
@@ -30,7 +30,7 @@ class Times:
 
 
 @dataclass
-class Memory:
+class Recollection:
     """What one autopilot remembers between two ticks; a new one knows nothing, and takes no replica away for a while."""
 
     since: float
@@ -54,7 +54,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Decided:
+class WorkloadDecision:
     """One workload: how many replicas it has, how many it gets, and why."""
 
     workload: str
@@ -69,17 +69,17 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Tick:
     """`layer`: to be written if it `changed`; `nodes`: where replicas come or go; `stops`: how many go."""
 
     layer: Layer
-    decided: tuple[Decided, ...]
+    decided: tuple[WorkloadDecision, ...]
     nodes: tuple[str, ...] = ()
     stops: int = 0
     changed: bool = False
 
 
-def tick(world: World, layer: Layer, readings: Mapping[str, Reading], times: Times, memory: Memory) -> Outcome:
+def tick(world: World, layer: Layer, readings: Mapping[str, Reading], times: Times, memory: Recollection) -> Tick:
     """One decision. Raises Refused if its certificate would not hold, which is a bug."""
     renewed = layer.model_copy(update={"at": times.wall})
     beside = checked(world, {one.allocation.name: one for one in renewed.grants}, times.wall)
@@ -99,10 +99,12 @@ def tick(world: World, layer: Layer, readings: Mapping[str, Reading], times: Tim
     return _outcome(world, layer, found.live, decided, beside.recalled, times, memory)
 
 
-def _aim(stack: Stack, name: str, current: int, measured: Reading, layer: Layer, times: Times, memory: Memory) -> Target:
+def _aim(
+    stack: Stack, name: str, current: int, measured: Reading, layer: Layer, times: Times, memory: Recollection
+) -> ReplicaTarget:
     one = stack.workloads[name]
     assert one.scale is not None
-    bounds = Bounds(one.replicas.least, one.replicas.most, current)
+    bounds = ReplicaBounds(one.replicas.least, one.replicas.most, current)
     since = memory.since_change(name, layer, times)
     return target(one.scale, measured, bounds, memory.history(name), now=times.steady, since_change=since)
 
@@ -117,24 +119,26 @@ def _within_budget(stack: Stack, current: Counter[str], wanted: dict[str, int]) 
     return found
 
 
-def _decided(name: str, before: int, after: int, aim: Target, found: Granted, readings: Mapping[str, Reading]) -> Decided:
+def _decided(
+    name: str, before: int, after: int, aim: ReplicaTarget, found: Granted, readings: Mapping[str, Reading]
+) -> WorkloadDecision:
     reason = aim.reason + (f"; {found.refused[name]}" if name in found.refused else "")
-    return Decided(name, before, after, reason, readings.get(name, NOT_MEASURED).value)
+    return WorkloadDecision(name, before, after, reason, readings.get(name, NOT_MEASURED).value)
 
 
 def _outcome(
     world: World,
     layer: Layer,
     live: Mapping[str, Grant],
-    decided: tuple[Decided, ...],
+    decided: tuple[WorkloadDecision, ...],
     recalled: Mapping[str, str],
     times: Times,
-    memory: Memory,
-) -> Outcome:
+    memory: Recollection,
+) -> Tick:
     was, now = {one.allocation.name: one.allocation for one in layer.grants}, {n: g.allocation for n, g in live.items()}
     # One that was called back may have been granted again under its number, in another place.
     gone, come = ({n for n in a if a[n] != b.get(n)} for a, b in ((was, now), (now, was)))
-    called = tuple(Decided(name, 1, 0, f"called back: {why}") for name, why in sorted(recalled.items()))
+    called = tuple(WorkloadDecision(name, 1, 0, f"called back: {why}") for name, why in sorted(recalled.items()))
     certificate = certify(world.stack, world.lock, now.values())
     if wrong := broken(world.stack, world.lock, now.values(), certificate):
         raise Refused(f"what the autopilot decided could not be revoked: {wrong}", hint="this is a bug; please report it")
@@ -152,7 +156,8 @@ def _outcome(
             "grants": tuple(sorted(live.values(), key=lambda one: one.allocation.name)),
             "changed": {name: change for name, change in changes.items() if name in scaling},
             "certificate": certificate if live else None,
+            "stopping": min(MOST, layer.stopping + len(gone)),
             "unapplied": tuple(sorted({*layer.unapplied, *nodes} & world.stack.nodes.keys())),
         }
     )
-    return Outcome(fresh, (*decided, *called), tuple(sorted(nodes)), len(gone), bool(gone or come))
+    return Tick(fresh, (*decided, *called), tuple(sorted(nodes)), len(gone), bool(gone or come))

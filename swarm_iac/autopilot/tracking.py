@@ -17,7 +17,7 @@ from swarm_iac.model.service.scaling import Scaling
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ReplicaBounds:
     """`least`: guaranteed; `most`: the upper end of the range; `current`: placed now, live ones included."""
 
     least: int
@@ -26,7 +26,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Target:
+class ReplicaTarget:
     """The number of replicas from now on, and why."""
 
     count: int
@@ -50,7 +50,7 @@ class History:
         return self.past[0][1]
 
 
-def recommended(scaling: Scaling, value: float, bounds: Bounds) -> int:
+def recommended(scaling: Scaling, value: float, bounds: ReplicaBounds) -> int:
     """⌈current · ratio⌉ within the range, where ratio is value / target, of a total value / (target · current).
 
     Within the tolerance it is the current number. A total does not depend on how many serve it.
@@ -65,36 +65,38 @@ def recommended(scaling: Scaling, value: float, bounds: Bounds) -> int:
     return min(max(count, bounds.least), bounds.most)
 
 
-def target(scaling: Scaling, measured: Reading, bounds: Bounds, history: History, *, now: float, since_change: float) -> Target:
+def target(
+    scaling: Scaling, measured: Reading, bounds: ReplicaBounds, history: History, *, now: float, since_change: float
+) -> ReplicaTarget:
     """How many replicas there are to be. `now`: [s of a steady clock]; `since_change`: since the last change [s]."""
     if bounds.current > bounds.most:
-        return Target(bounds.most, f"the range ends at {bounds.most}")
+        return ReplicaTarget(bounds.most, f"the range ends at {bounds.most}")
     if measured.value is None:
-        return Target(bounds.current, f"no change without a measurement: {measured.why}")
+        return ReplicaTarget(bounds.current, f"no change without a measurement: {measured.why}")
     count = recommended(scaling, measured.value, bounds)
     highest = history.highest(now, int(scaling.down.after), count)
     figures = f"{scaling.on} {measured.value:g}, target {scaling.target:g}"
     figures += "" if scaling.on == "gpu" else " per replica"
     if count == bounds.current:
-        return Target(count, f"{figures}: {count} replicas are right")
+        return ReplicaTarget(count, f"{figures}: {count} replicas are right")
     if count > bounds.current:
         return _up(scaling, bounds, count, figures, since_change)
     return _down(scaling, bounds, (count, highest), figures, min(since_change, now - history.since))
 
 
-def _up(scaling: Scaling, bounds: Bounds, count: int, figures: str, since_change: float) -> Target:
+def _up(scaling: Scaling, bounds: ReplicaBounds, count: int, figures: str, since_change: float) -> ReplicaTarget:
     if since_change < int(scaling.up.after):
-        return Target(bounds.current, f"{figures}: up to {count} after the cool-down of {scaling.up.after}")
+        return ReplicaTarget(bounds.current, f"{figures}: up to {count} after the cool-down of {scaling.up.after}")
     count = min(count, bounds.current + (scaling.up.by or count))
-    return Target(count, f"{figures}: {bounds.current} → {count} replicas")
+    return ReplicaTarget(count, f"{figures}: {bounds.current} → {count} replicas")
 
 
-def _down(scaling: Scaling, bounds: Bounds, low: tuple[int, int], figures: str, quiet: float) -> Target:
+def _down(scaling: Scaling, bounds: ReplicaBounds, low: tuple[int, int], figures: str, quiet: float) -> ReplicaTarget:
     """`low`: what is recommended now, and the most of the window; `quiet`: since the last change, or the first look. [s]"""
     count, highest = low
     if highest >= bounds.current:
-        return Target(bounds.current, f"{figures}: {highest} replicas were needed within the last {scaling.down.after}")
+        return ReplicaTarget(bounds.current, f"{figures}: {highest} replicas were needed within the last {scaling.down.after}")
     if quiet < int(scaling.down.after):
-        return Target(bounds.current, f"{figures}: down to {count} after {scaling.down.after} of low load")
+        return ReplicaTarget(bounds.current, f"{figures}: down to {count} after {scaling.down.after} of low load")
     count = max(highest, bounds.current - (scaling.down.by or bounds.current))
-    return Target(count, f"{figures}: {bounds.current} → {count} replicas")
+    return ReplicaTarget(count, f"{figures}: {bounds.current} → {count} replicas")

@@ -83,13 +83,17 @@ class Certificate(_Plain):
 
 
 class Layer(Value):
-    """All live replicas of one stack. `generation` grows with each writing; `unapplied`: nodes that do not have it yet."""
+    """All live replicas of one stack. `generation` grows with each writing; `unapplied`: nodes that do not have it yet.
+
+    `stopping`: live replicas that were taken away since those nodes had it.
+    """
 
     version: Literal[1] = 1
     fleet: str = Field(default="", max_length=64)
     stack: str = Field(default="", max_length=200)
     generation: int = Field(default=0, ge=0, le=1 << 53)
     unapplied: tuple[Name, ...] = Field(default=(), max_length=MOST)
+    stopping: int = Field(default=0, ge=0, le=MOST)
     by: Words = ""
     at: Moment = 0.0
     lease: float = Field(default=600.0, gt=0, le=LONGEST, allow_inf_nan=False, description="Life of the grants, from `at`. [s]")

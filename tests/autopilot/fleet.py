@@ -8,7 +8,7 @@ from typing import Any
 
 from swarm_iac.autopilot.granting import World
 from swarm_iac.autopilot.reading import Reading, reading
-from swarm_iac.autopilot.tick import Memory, Outcome, Times, tick
+from swarm_iac.autopilot.tick import Recollection, Tick, Times, tick
 from swarm_iac.live.layer import Layer
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
@@ -41,12 +41,12 @@ class Flight:
     layer: Layer = field(default_factory=Layer)
     now: float = 0.0
     wall: float = START
-    memory: Memory = field(default_factory=lambda: Memory(0.0))
+    memory: Recollection = field(default_factory=lambda: Recollection(0.0))
 
     def __post_init__(self) -> None:
         self.lock = self.lock if self.lock.allocations else solve(self.stack, today=TODAY).placement
 
-    def tick(self, **values: object) -> Outcome:
+    def tick(self, **values: object) -> Tick:
         """One decision with these measurements; its certificate is checked."""
         world = World(self.stack, self.lock, TODAY)
         readings: dict[str, Reading] = {name: reading(value) for name, value in values.items()}
@@ -54,7 +54,9 @@ class Flight:
         ones = [one.allocation for one in found.layer.grants]
         check(self.stack, self.lock, ones, found.layer.certificate)
         if found.changed:
-            self.layer = found.layer.model_copy(update={"generation": self.layer.generation + 1, "unapplied": ()})
+            self.layer = found.layer.model_copy(
+                update={"generation": self.layer.generation + 1, "unapplied": (), "stopping": 0}
+            )
         return found
 
     def passes(self, seconds: float) -> None:
@@ -68,4 +70,4 @@ class Flight:
 
     def restart(self) -> None:
         """The autopilot was killed: another one knows only what is written."""
-        self.memory = Memory(self.now)
+        self.memory = Recollection(self.now)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.autopilot.reading import Reading
-from swarm_iac.autopilot.tracking import Bounds, History, target
+from swarm_iac.autopilot.tracking import History, ReplicaBounds, target
 from swarm_iac.limits import judge
 from swarm_iac.model.service.scaling import Scaling
 from swarm_iac.solver import solve
@@ -41,7 +41,7 @@ def test_no_trace_reverses_twice_within_a_cool_down(part: int) -> None:
             now = turn * 5.0
             value = rng.choice([None, 0.0, rng.uniform(0, 2 * most * scaling.target), rng.uniform(0, 100)])
             since = now - changed[0] if changed else float("inf")
-            aim = target(scaling, Reading(value), Bounds(least, most, count), history, now=now, since_change=since)
+            aim = target(scaling, Reading(value), ReplicaBounds(least, most, count), history, now=now, since_change=since)
             assert least <= aim.count <= most
             if value is None:
                 assert aim.count == count

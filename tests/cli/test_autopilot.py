@@ -62,7 +62,7 @@ def pilot(root: Path) -> loop.Autopilot:
 
 def granted(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Decided and written, as if the machines had it: what `up` does is for tests on machines."""
-    monkeypatch.setattr(loop.Autopilot, "_apply", lambda self, layer, stops: None)
+    monkeypatch.setattr(loop.Autopilot, "_apply", lambda self, layer, stack: None)
     monkeypatch.chdir(root)
     one = pilot(root)
     one.once()
@@ -106,6 +106,25 @@ def test_up_calls_back_what_a_new_range_or_guarantee_leaves_no_capacity_for(
     found = json.loads(swarm(fleet, "plan", "lab", "--offline", "--json"))
     stops = {step["allocation"] for step in found["steps"] if step["verb"] == "stop"}
     assert stops == {"chat-2", "chat-3", "chat-4", "chat-5"}, "and nobody else is"
+
+
+def test_why_says_what_is_guaranteed_and_what_is_live(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "range: 2 replicas are guaranteed, up to 6 follow requests_per_replica 40; {} live now"
+    assert line.format(0) in swarm(fleet, "why", "chat", "--stack", "lab")
+    granted(fleet, monkeypatch)
+    assert line.format(4) in swarm(fleet, "why", "chat", "--stack", "lab")
+
+
+def test_nodes_that_left_the_stack_are_not_waited_for(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = granted(fleet, monkeypatch)
+    monkeypatch.undo()
+    monkeypatch.chdir(fleet)
+    layer = live_file.read(path, "lab", "lab")
+    gone = live_file.write(path, layer.model_copy(update={"unapplied": ("n9",), "stopping": 3}), layer.generation)
+    one = pilot(fleet)
+    one._apply(gone, one._decision().stack)
+    layer = live_file.read(path, "lab", "lab")
+    assert not layer.unapplied and not layer.stopping
 
 
 def test_layer_is_no_part_of_the_lock(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +212,7 @@ def test_terminated_it_ends_by_itself(fleet: Path) -> None:
 def test_failed_up_keeps_what_was_decided_and_says_why(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fleet)
 
-    def fails(self: loop.Autopilot, layer: object, stops: int) -> None:
+    def fails(self: loop.Autopilot, layer: object, stack: object) -> None:
         raise Retryable("`up` ended with 255: no such machine", after=30)
 
     monkeypatch.setattr(loop.Autopilot, "_apply", fails)

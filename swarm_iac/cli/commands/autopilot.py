@@ -15,7 +15,7 @@ from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal.screen import say, show_json
 
 if TYPE_CHECKING:
-    from swarm_iac.autopilot.tick import Outcome
+    from swarm_iac.autopilot.tick import Tick
 
 
 def autopilot(
@@ -54,7 +54,7 @@ def autopilot(
     root, name = engine.repository(), deciding.inside(named or stack)
     pilot = loop.Autopilot(root, name, loop.of_source(root, metrics), say, lease=lease, dry_run=dry_run)
 
-    def shown(outcome: Outcome) -> None:
+    def shown(outcome: Tick) -> None:
         if json:
             show_json({"decided": [one.document() for one in outcome.decided], "nodes": list(outcome.nodes)})
         elif dry_run:

@@ -71,6 +71,9 @@ def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, 
     return {
         "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
         **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "fixes"}),
+        **(
+            {"live": sorted(one.allocation.name for one in decision.layer.of(answer.workload))} if decision.layer.grants else {}
+        ),
         "where": {one.name: one.node for one in decision.placement.going() if one.workload == answer.workload},
         "finished": {one.name: one.node for one in decision.placement.allocations if _ended_of(one, answer)},
         **{
@@ -100,6 +103,14 @@ def place(source: Source, path: str) -> str:
     return str(Place(found.file, found.line))
 
 
+def _range(name: str, decision: Decision) -> Iterator[str]:
+    """How many replicas are guaranteed, and what the number of the others follows."""
+    one = decision.stack.workloads[name]
+    if one.scales:
+        count, live = one.replicas, len(decision.layer.of(name))
+        yield f"range: {count.least} replicas are guaranteed, up to {count.most} follow {one.scale}; {live} live now"
+
+
 def lines(answer: Explanation, decision: Decision, options: str, start: str = "") -> Iterator[str]:
     """The answer as text. `options`: options that name the same stack; `start`: when it could start."""
     source = decision.source
@@ -114,6 +125,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
             yield "\nFinished, and not run again"
             yield from _finished(done, decision)
     yield from _ceilings(answer.workload, decision)
+    yield from _range(answer.workload, decision)
     if answer.fits:
         yield "\nWhere it is placed"
         yield from _reasons(answer.fits, source)

@@ -17,7 +17,7 @@ from typing import Any
 from swarm_iac.autopilot import reading
 from swarm_iac.autopilot.granting import World
 from swarm_iac.autopilot.reading import Reading
-from swarm_iac.autopilot.tick import Decided, Memory, Outcome, Times, tick
+from swarm_iac.autopilot.tick import Recollection, Tick, Times, WorkloadDecision, tick
 from swarm_iac.cli import engine
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.engine import Say
@@ -25,7 +25,7 @@ from swarm_iac.decision import Decision, decide, still
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
-from swarm_iac.live.overlay import Before
+from swarm_iac.live.overlay import Standing
 from swarm_iac.model.stack import Stack
 from swarm_iac.run_options import VARIABLES
 from swarm_iac.stackfile.locks.companions import Files
@@ -43,7 +43,7 @@ class Autopilot:
     say: Say
     lease: float = 600.0
     dry_run: bool = False
-    memory: Memory = field(default_factory=lambda: Memory(time.monotonic()))
+    memory: Recollection = field(default_factory=lambda: Recollection(time.monotonic()))
     _known: tuple[object, Decision] | None = None
     _said: dict[str, str] = field(default_factory=dict)
 
@@ -54,11 +54,11 @@ class Autopilot:
         assert found is not None, "a stack of a fleet repository has one"
         return found
 
-    def once(self) -> Outcome:
+    def once(self) -> Tick:
         """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
         decision = self._decision()
         layer = live_file.read(self.path, decision.stack.fleet, self.name)
-        before = Before(**still(decision.last, decision.placement))
+        before = Standing(**still(decision.last, decision.placement))
         world = World(decision.stack, decision.placement, datetime.date.today(), before)
         readings = self.measure(decision.stack)
         times = Times(time.time(), time.monotonic())
@@ -68,7 +68,7 @@ class Autopilot:
         written = self._write(layer, outcome, times)
         self._note(outcome, written)
         if written.unapplied:
-            self._apply(written, outcome.stops)
+            self._apply(written, decision.stack)
         return outcome
 
     def _decision(self) -> Decision:
@@ -82,7 +82,7 @@ class Autopilot:
             self._known = (seen, decide(self.root, self.name, today=datetime.date.today(), frozen=True, write=False))
         return self._known[1]
 
-    def _write(self, layer: Layer, outcome: Outcome, times: Times) -> Layer:
+    def _write(self, layer: Layer, outcome: Tick, times: Times) -> Layer:
         """The layer as it is on disk now: written if it changed, or if half of its lease is over."""
         due = bool(layer.grants) and (layer.left(times.wall) < self.lease / 2 or times.wall < layer.at)
         if not outcome.changed and not due:
@@ -90,7 +90,7 @@ class Autopilot:
         update = {"stack": self.name, "by": f"{os.uname().nodename} process {os.getpid()}", "lease": self.lease}
         return live_file.write(self.path, outcome.layer.model_copy(update=update), layer.generation)
 
-    def _note(self, outcome: Outcome, written: Layer) -> None:
+    def _note(self, outcome: Tick, written: Layer) -> None:
         """Each change, and each new reason for none, goes to the log."""
         for one in outcome.decided:
             kind = one.reason.partition(":")[2] or one.reason
@@ -100,10 +100,15 @@ class Autopilot:
             live_file.note(self.path, {"at": written.at, "generation": written.generation, **one.document()})
             self.say(line(one))
 
-    def _apply(self, layer: Layer, stops: int) -> None:
+    def _apply(self, layer: Layer, stack: Stack) -> None:
         """`up` of the nodes that differ, with the lock as it is; another `up` goes first."""
-        more = {VARIABLES["only"]: ",".join(layer.unapplied), VARIABLES["frozen"]: "1"}
-        more |= {VARIABLES["allow_stop"]: str(stops)} if stops else {}
+        applied = layer.model_copy(update={"unapplied": (), "stopping": 0})
+        nodes = [node for node in layer.unapplied if node in stack.nodes]
+        if not nodes:  # they left the stack, which a person has applied
+            live_file.write(self.path, applied, layer.generation)
+            return
+        more = {VARIABLES["only"]: ",".join(nodes), VARIABLES["frozen"]: "1"}
+        more |= {VARIABLES["allow_stop"]: str(layer.stopping)} if layer.stopping else {}
         more |= engine.at_once(self.root, self.name, self.say)
         done = engine.pulumi(self.root, self.name, ["up", "--yes", "--skip-preview"], self.say, capture=True, more=more)
         if done.returncode:
@@ -111,11 +116,10 @@ class Autopilot:
             raise Retryable(
                 f"`up` ended with {done.returncode}: {(last or ['no error was printed'])[-1].strip()[:300]}", after=30
             )
-        applied = layer.model_copy(update={"unapplied": ()})
         live_file.write(self.path, applied, layer.generation)
 
 
-def once(autopilot: Autopilot, show: Callable[[Outcome], None]) -> None:
+def once(autopilot: Autopilot, show: Callable[[Tick], None]) -> None:
     """One tick of the leader. Raises Retryable where another one leads."""
     with live_file.leading(autopilot.path) as leads:
         if not leads:
@@ -123,7 +127,7 @@ def once(autopilot: Autopilot, show: Callable[[Outcome], None]) -> None:
         show(autopilot.once())
 
 
-def run(autopilot: Autopilot, interval: float, ended: Callable[[float], bool], show: Callable[[Outcome], None]) -> None:
+def run(autopilot: Autopilot, interval: float, ended: Callable[[float], bool], show: Callable[[Tick], None]) -> None:
     """Ticks every `interval` [s] until `ended(pause)` says so. One leader decides; the others wait for it to end."""
     waits = ""
     while True:
@@ -152,7 +156,7 @@ def _told(say: Say, before: str, now: str) -> str:
     return now
 
 
-def line(one: Decided) -> str:
+def line(one: WorkloadDecision) -> str:
     """One decision for people."""
     return f"{one.workload}: {one.before} → {one.after}: {one.reason}"
 
