@@ -15,6 +15,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +26,7 @@ from swarm_iac.errors import Place, Refused, Retryable, SwarmError
 from swarm_iac.live.layer import Layer
 from swarm_iac.printable import printable, printable_all
 from swarm_iac.stackfile.locks.atomic_write import write_whole
+from swarm_iac.stackfile.locks.companions import LIVE, STATE
 
 #: Bytes of a layer, and of the log before it is turned.
 MOST_BYTES = 32_000_000
@@ -56,6 +58,22 @@ def write(path: Path, layer: Layer, before: int) -> Layer:
         fresh = layer.model_copy(update={"generation": before + 1})
         write_whole(path, fresh.model_dump_json(exclude_defaults=True) + "\n")
         return fresh
+
+
+def carry(root: Path, tree: Path) -> None:
+    """What is live in the clone `root` is live in a work tree of it, and nothing that a merge brings under such a name."""
+    theirs = tree / STATE
+    if theirs.is_symlink() or (theirs.exists() and not theirs.is_dir()):
+        theirs.unlink()
+    for other in theirs.glob(f"*{LIVE}"):
+        if other.is_dir() and not other.is_symlink():
+            shutil.rmtree(other)
+        else:
+            other.unlink()
+    for mine in sorted((root / STATE).glob(f"*{LIVE}")):
+        if (raw := _bytes(mine)) is not None:
+            theirs.mkdir(exist_ok=True)
+            (theirs / mine.name).write_bytes(raw)
 
 
 def note(path: Path, decision: dict[str, Any]) -> None:

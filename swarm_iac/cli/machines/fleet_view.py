@@ -13,8 +13,9 @@ from swarm_iac.cli.engine import options
 from swarm_iac.cli.machines import lock_records, state_file
 from swarm_iac.decision import Decision, request, with_live
 from swarm_iac.errors import Refused
-from swarm_iac.live.layer import Grant
+from swarm_iac.live.layer import Grant, Layer
 from swarm_iac.live.overlay import Overlay, sentences
+from swarm_iac.model.placement import Placement
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan import desired
@@ -96,14 +97,17 @@ def read(
 
 def _beside(decision: Decision, beside: Overlay) -> Decision:
     """The decision with what is live, before as well on nodes that have it."""
-    layer = decision.layer
-    if not layer.grants:
+    if not decision.layer.grants:
         return decision
-    known = decision.last.by_name()
+    return replace(decision, placement=beside.placement, last=with_live_of(decision.layer, decision.last))
+
+
+def with_live_of(layer: Layer, last: Placement) -> Placement:
+    """What runs by the lock, and beside it the live replicas of nodes that have them."""
+    known = last.by_name()
     granted = (one.allocation for one in layer.grants if one.allocation.name not in known)
     ran = [one for one in granted if one.node not in layer.unapplied]
-    last = decision.last.model_copy(update={"allocations": tuple(sorted((*known.values(), *ran), key=lambda one: one.name))})
-    return replace(decision, placement=beside.placement, last=last)
+    return last.model_copy(update={"allocations": tuple(sorted((*known.values(), *ran), key=lambda one: one.name))})
 
 
 def supposed(now: Decision, then: Decision) -> FleetView:

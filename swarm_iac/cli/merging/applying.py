@@ -22,6 +22,7 @@ from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
 from swarm_iac.forge.forge import State
 from swarm_iac.forge.opening import TOKEN
+from swarm_iac.live import file as live_file
 from swarm_iac.model.step import Step
 from swarm_iac.plan.show.markdown import plain
 from swarm_iac.printable import printable
@@ -220,6 +221,7 @@ class Merges:
 
     def _up(self, found: Approved, tree: Path, only: tuple[str, ...]) -> None:
         assert found.pull
+        live_file.carry(self.root, tree)  # it may have changed while the merge was checked
         part = ["--only", ",".join(only)] if only else []
         who = f"{found.pull.author} (pull request {found.pull.number})"
         done = self.swarm(tree, ["up", "--yes", "--stack", self.stack, *part, *self._allowed], self._environment(who), False)

@@ -113,7 +113,7 @@ def steps(root: Path, stack: str, before: Path, after: Path) -> tuple[Step, ...]
     blank = deciding.never_applied(root, stack)
     exists = (before / "stacks" / f"{stack}.yaml").is_file()
     now = running(before, stack, today=today) if exists else then
-    last = Placement() if blank or not exists else now.last
+    last = Placement() if blank or not exists else fleet_view.with_live_of(now.layer, now.last)
     return fleet_view.supposed(replace(now, placement=last, last=last), _of(then, root, last)).plan.steps
 
 

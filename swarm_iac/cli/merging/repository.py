@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from swarm_iac import git
 from swarm_iac.errors import Refused, Retryable, SwarmError
-from swarm_iac.git import work_tree
+from swarm_iac.live import file as live_file
 from swarm_iac.printable import printable
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -92,6 +93,14 @@ def changed(root: Path, before: str, after: str) -> tuple[str, ...]:
     words = ("diff-tree", "-r", "--name-only", "--no-renames", "-z", before, after)
     found = git.ask(root, *words).stdout.decode("utf-8", "surrogateescape")
     return tuple(filter(None, found.split("\0")))
+
+
+@contextlib.contextmanager
+def work_tree(root: Path, commit: str) -> Iterator[Path]:
+    """A folder with the files of a commit, while it is needed, and with what is live in this clone."""
+    with git.work_tree(root, commit) as found:
+        live_file.carry(root, found)
+        yield found
 
 
 def own_folder(root: Path) -> Path:

@@ -21,6 +21,9 @@ from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.locks import proof as proofs
 from swarm_iac.stackfile.reading import text as texts
 
+#: The folder that git does not see, and how what is live ends there.
+STATE, LIVE = ".state", ".live.json"
+
 
 @dataclass(frozen=True)
 class Files:
@@ -32,7 +35,7 @@ class Files:
     @classmethod
     def of(cls, root: Path, name: str) -> Files:
         """stacks/NAME.yaml of the fleet repository `root`."""
-        return cls(root / "stacks" / f"{name}.yaml", root / ".state")
+        return cls(root / "stacks" / f"{name}.yaml", root / STATE)
 
     @property
     def lock(self) -> Path:
@@ -52,7 +55,7 @@ class Files:
     @property
     def live(self) -> Path | None:
         """What is live beside the lock."""
-        return self.candidates / f"{self.stack.stem}.live.json" if self.candidates else None
+        return self.candidates / f"{self.stack.stem}{LIVE}" if self.candidates else None
 
     @property
     def candidate_proof(self) -> Path | None:
