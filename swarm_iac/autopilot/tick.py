@@ -13,9 +13,9 @@ from typing import Any
 from swarm_iac.autopilot.certificate import broken, certify
 from swarm_iac.autopilot.granting import Granted, World, checked, granted
 from swarm_iac.autopilot.reading import Reading
-from swarm_iac.autopilot.tracking import ReplicaTarget, History, ReplicaBounds, target
+from swarm_iac.autopilot.tracking import History, ReplicaBounds, ReplicaTarget, target
 from swarm_iac.errors import Refused
-from swarm_iac.live.layer import MOST, Change, Grant, Layer
+from swarm_iac.live.layer import MOST, Grant, LastChange, Layer
 from swarm_iac.model.stack import Stack
 
 NOT_MEASURED = Reading(None, "nothing was measured")
@@ -146,7 +146,7 @@ def _outcome(
     for one in decided:
         if one.after != one.before:
             memory.changed[one.workload] = times.steady
-            changes[one.workload] = Change(at=times.wall, direction="up" if one.after > one.before else "down")
+            changes[one.workload] = LastChange(at=times.wall, direction="up" if one.after > one.before else "down")
     scaling = {name for name, one in world.stack.workloads.items() if one.scales}
     nodes = {was[name].node for name in gone} | {now[name].node for name in come}
     fresh = layer.model_copy(

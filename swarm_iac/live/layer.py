@@ -54,7 +54,7 @@ class Grant(Value):
         return self
 
 
-class Change(_Plain):
+class LastChange(_Plain):
     """The last change of a workload's number of replicas."""
 
     at: Moment
@@ -98,7 +98,7 @@ class Layer(Value):
     at: Moment = 0.0
     lease: float = Field(default=600.0, gt=0, le=LONGEST, allow_inf_nan=False, description="Life of the grants, from `at`. [s]")
     grants: tuple[Grant, ...] = Field(default=(), max_length=MOST)
-    changed: dict[Name, Change] = {}
+    changed: dict[Name, LastChange] = {}
     certificate: Certificate | None = None
 
     @field_validator("fleet", "stack", "by")

@@ -38,7 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Answers
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
         self.server.asked.append((self.path, urllib.parse.parse_qs(body).get("query", [""])[0]))
         time.sleep(self.server.wait)
         self.send_response(self.server.status)

@@ -10,6 +10,7 @@ from swarm_iac.live.layer import Layer
 from swarm_iac.model.placement import Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
+from swarm_iac.stackfile.locks import lock
 from tests.autopilot.fleet import TODAY, Flight, chat, fleet
 
 
@@ -83,10 +84,10 @@ def test_limits_of_a_user_hold_for_live_replicas() -> None:
 
 def test_nothing_is_granted_while_a_pending_guarantee_fits() -> None:
     stack = fleet(nodes=1, workloads={"chat": chat(), "job": {"each": {"gpus": 6}}})
-    lock = solve(stack, today=TODAY).placement
-    without = lock.model_copy(
+    placed = solve(stack, today=TODAY).placement
+    without = placed.model_copy(
         update={
-            "allocations": tuple(one for one in lock.allocations if one.workload != "job"),
+            "allocations": tuple(one for one in placed.allocations if one.workload != "job"),
             "unplaced": (Unplaced(workload="job", missing=(0,)),),
         }
     )
@@ -180,4 +181,6 @@ def test_scale_changes_no_placement() -> None:
     bare = Stack.model_validate(
         {**plain.model_dump(), "workloads": {"chat": {**plain.workloads["chat"].model_dump(exclude={"scale"})}}}
     )
-    assert solve(bare, today=TODAY).placement == solve(scaled, today=TODAY).placement
+    placement = solve(bare, today=TODAY).placement
+    assert placement == solve(scaled, today=TODAY).placement
+    assert lock.validity(lock.make(bare, placement), scaled) == (), "the lock of before stays valid"
