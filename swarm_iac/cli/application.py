@@ -20,6 +20,7 @@ from swarm_iac.cli.commands import (
     sandbox,
     scheduled,
     stack_files,
+    web,
 )
 
 #: Command groups, in the order of a first day. Every command is in exactly one; a test checks that.
@@ -27,7 +28,20 @@ GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
     "Pull requests": ("pr", "rights", "drift", "snapshot"),
-    "Look at the fleet": ("status", "ps", "top", "usage", "metrics", "limits", "shares", "logs", "shell", "history", "assert"),
+    "Look at the fleet": (
+        "status",
+        "ps",
+        "top",
+        "web",
+        "usage",
+        "metrics",
+        "limits",
+        "shares",
+        "logs",
+        "shell",
+        "history",
+        "assert",
+    ),
     "Work on nodes": ("drain", "undrain", "cordon", "uncordon", "lost", "ready"),
     "Set up": ("init", "discover", "adopt", "demo", "sandbox", "env", "toolchain", "program"),
 }
@@ -88,6 +102,7 @@ def application() -> typer.Typer:
         accounts,
         operator,
         sandbox,
+        web,
     ):
         module.register(app)
     return app
