@@ -33,6 +33,7 @@ class Sign:
 
 
 FREE = Sign("free", "·", "free")
+NOBODY = Sign("none", "-", NO_TEAM)
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,14 @@ class FleetCards:
 def cards(standing: Standing, by: str, measured: Mapping[str, Any] | None) -> FleetCards:
     """Every node. `measured`: the nodes in the document of `swarm top --json`, if they were asked."""
     stack, signs = standing.stack, team_signs(standing.stack)
+    of_users = {user: signs[name] for name, team in reversed(stack.teams.items()) for user in team.users}
     here: dict[str, list[Allocation]] = {}
     for one in standing.placement.going():
         here.setdefault(one.node, []).append(one)
     seen: Counter[Sign] = Counter()
     racks: dict[str, list[tuple[NodeCards, int]]] = {}
     for name, node in stack.nodes.items():
-        owners = _owners(stack, here.get(name, ()), signs)
+        owners = _owners(stack, here.get(name, ()), of_users)
         count = min(_MOST, max(stack.hardware[node.hardware].gpus.count, *(card + 1 for card in owners), 0))
         found = (measured or {}).get(name)
         shown = tuple(_sign(by, node, owners.get(card, []), found) for card in range(count))
@@ -100,20 +102,23 @@ def team_signs(stack: Stack) -> dict[str, Sign]:
     found = {
         name: Sign(f"t{i % COLOURS}", _LETTERS[i] if i < len(_LETTERS) else f"{i}", name) for i, name in enumerate(stack.teams)
     }
-    return {**found, NO_TEAM: Sign("none", "-", NO_TEAM)}
+    return {**found, NO_TEAM: NOBODY}
 
 
 def team_of(stack: Stack, workload: str, user: str | None = None) -> str:
     """The team of who runs a workload; of one that left the stack file, of the user in the lock."""
-    who = stack.workloads[workload].user if workload in stack.workloads else user or ""
-    return next(iter(stack.teams_of(who)), NO_TEAM)
+    return next(iter(stack.teams_of(_user(stack, workload, user))), NO_TEAM)
 
 
-def _owners(stack: Stack, ones: Iterable[Allocation], signs: Mapping[str, Sign]) -> dict[int, list[tuple[Sign, int]]]:
+def _user(stack: Stack, workload: str, user: str | None) -> str:
+    return stack.workloads[workload].user if workload in stack.workloads else user or ""
+
+
+def _owners(stack: Stack, ones: Iterable[Allocation], of_users: Mapping[str, Sign]) -> dict[int, list[tuple[Sign, int]]]:
     """Of each card that is held: by which teams, and how much of it. [thousandths]"""
     found: dict[int, list[tuple[Sign, int]]] = {}
     for one in ones:
-        sign = signs[team_of(stack, one.workload, one.user)]
+        sign = of_users.get(_user(stack, one.workload, one.user), NOBODY)
         for each in one.gpus:
             found.setdefault(each.index, []).append((sign, each.part))
     return found

@@ -79,11 +79,12 @@ class Questions:
                 self.answered()
 
 
-async def run(root: Path, words: tuple[str, ...], patience: float) -> Answer:
+async def run(root: Path, words: tuple[str, ...], patience: float, module: str = "swarm_iac.cli") -> Answer:
     """Run `swarm WORDS`, which prints JSON, and end it if it takes too long. Its standard input is empty."""
-    variables = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("SWARM_FORGE")}  # it only reads
+    variables |= {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "swarm_iac.cli", *words, cwd=root, env=variables, start_new_session=True,
+        sys.executable, "-m", module, *words, cwd=root, env=variables, start_new_session=True,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout and process.stderr

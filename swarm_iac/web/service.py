@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import functools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,8 @@ from swarm_iac.web.standing import Reader, Standing
 T = TypeVar("T")
 #: Files are looked at so often. [s]
 LOOK_S = 0.2
+#: What is read is shown first, and then judged; files that change often are judged once. [s]
+JUDGE_S, JUDGE_PATIENCE_S = 1.0, 60.0
 #: An answer of all nodes may take so long. [s]
 MEASURE_PATIENCE_S = 120.0
 
@@ -106,7 +107,10 @@ class Service:
     async def _judge(self, standing: Standing, version: int) -> None:
         if standing.error:
             return
-        found = await asyncio.to_thread(functools.partial(self.reader.judged, standing))
+        await asyncio.sleep(JUDGE_S)
+        words = (str(self.reader.root), self.name)
+        answer = await run(self.reader.root, words, JUDGE_PATIENCE_S, "swarm_iac.web.judging")
+        found = standing.judged(answer.document or {"stale": [f"this is not known: {answer.error}"], "waiting": None})
         if self.version == version:
             self.standing = found
             self.live.publish()

@@ -50,17 +50,19 @@ def tokens(path: Path) -> Tokens:
 
     Raises Refused for a file that others may read, or that belongs to another account.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:  # no link is followed, and a pipe is not waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise SwarmError(f"{path}: {error.strerror}", hint="it is a regular file, and no link") from None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(file.fileno())
+    try:
+        about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise Refused(f"{path} is not a regular file")
         if about.st_mode & 0o077 or about.st_uid not in (0, os.geteuid()):
             raise Refused(f"others may read {path}, or own it", hint=f"chown to your account, and chmod 600 {path}")
-        data = file.read(_FILE_BYTES + 1)
+        data = os.read(descriptor, _FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > _FILE_BYTES:
         raise Refused(f"{path} has more than {_FILE_BYTES >> 20} MiB")
     people = []

@@ -8,9 +8,8 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from swarm_iac.decision import decide
-from swarm_iac.errors import StaleLock, SwarmError
 from swarm_iac.model.placement import Allocation, Placement, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, load
@@ -52,6 +51,14 @@ class Standing:
         """Why it is pending, or cannot grow, if so."""
         return next((one for one in self.placement.waiting() if one.workload == workload), None)
 
+    def judged(self, answer: dict[str, Any]) -> Standing:
+        """The same, with what judging.py printed about it."""
+        placement = self.placement
+        if answer["waiting"] is not None:
+            waiting = Placement.model_validate(answer["waiting"])
+            placement = placement.model_copy(update={"unplaced": waiting.unplaced, "growing": waiting.growing})
+        return replace(self, placement=placement, stale=tuple(answer["stale"]))
+
 
 @dataclass
 class Reader:
@@ -83,16 +90,6 @@ class Reader:
         proof = read_proof(files.proof)
         placement = proofs.explained(finished.of_now(written, loaded.stack), proof)
         return Standing(self.name, loaded, placement)
-
-    def judged(self, standing: Standing) -> Standing:
-        """The same, and whether the lock holds."""
-        try:
-            decision = decide(self.root, self.name, today=datetime.date.today(), frozen=True, write=False)
-        except StaleLock as stale:
-            return replace(standing, stale=(stale.message,))
-        except SwarmError as error:
-            return replace(standing, stale=(str(error),))
-        return replace(standing, placement=decision.placement, stale=())
 
 
 def _print(path: Path) -> tuple[int, int, int, int] | None:

@@ -198,3 +198,14 @@ def test_a_plan_without_a_change_says_so(show: Open) -> None:
     opened = show(page(plan.model_copy(update={"steps": ()}), context.__class__(context.stack, AFTER, AFTER)))
     assert opened.page.locator("h1").inner_text().startswith("Nothing to change")
     assert opened.page.locator("#map tr:not(.same) b").count() == 0
+
+
+def test_without_details_the_page_has_names_alone() -> None:
+    asked, ran = stack(command="serve --secret-new"), stack(command="serve --secret-old")
+    head = LedgerHead(lineage="l", serial=1, fleet="f")
+    seen = {name: Observed(node=name, ledger=head, state=each.state) for name, each in desired(ran, BEFORE).items()}
+    plan = steps(seen, desired(asked, BEFORE))
+    context = Context(asked, BEFORE, BEFORE)
+    assert "--secret-old" in page(plan, context) and "--secret-new" in page(plan, context)
+    names = page(plan, context, details=False)
+    assert "secret" not in names and "chat-0" in names

@@ -121,6 +121,7 @@ def _serve(service: object, border: Border, certificate: Path | None) -> None:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             taken.bind((place.host, place.port))
+            taken.listen(256)  # who reads the line below may connect at once
         except OSError as error:
             raise SwarmError(f"{place.host}:{place.port}: {error.strerror}", hint="choose another with --listen") from None
         border.on(taken.getsockname()[1])
