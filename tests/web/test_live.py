@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from tests.web.conftest import HOSTILE, ROOT, Served
+from tests.web.conftest import HOSTILE, Served
 from tests.web.test_rights import ADDRESSES
 
 #: Those that are pages of ours.
@@ -52,7 +53,7 @@ def show(browser: Browser) -> Iterator[Open]:
 
 def test_a_stack_file_full_of_markup_is_text(own: Served, show: Open) -> None:
     shown = 0
-    for path in [*PAGES, "/plan/picture", "/workloads?q=" + HOSTILE[:60].replace("#", "")]:
+    for path in [*PAGES, "/plan/picture", "/workloads?q=" + urllib.parse.quote(HOSTILE[:60])]:
         if path == "/plan/picture":
             own.settled("/plan")
         own.settled(path)
@@ -64,6 +65,7 @@ def test_a_stack_file_full_of_markup_is_text(own: Served, show: Open) -> None:
         assert "\u202e" not in page.content()
         assert opened.complaints == [], path
         assert all(asked.startswith((own.url, "data:,")) for asked in opened.asked), opened.asked
+        page.close()
     assert shown >= 4  # a drain's reason, two commands, a commit
 
 
@@ -126,6 +128,7 @@ def test_no_rule_of_accessibility_is_broken(own: Served, show: Open, scheme: str
         found = Axe().run(opened.page)
         assert found.violations_count == 0, f"{path}: {found.generate_report()}"
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, path
+        opened.page.close()
 
 
 def test_the_form_of_sign_in_is_used_by_keyboard(signed: Served, show: Open) -> None:
@@ -159,14 +162,3 @@ def test_no_card_is_told_apart_by_colour_alone(own: Served, show: Open, by: str)
     assert len(set(signs)) == len(signs) >= 2
     texts = page.locator("#map span[role=img]").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
     assert len(texts) == 3 and all(text.startswith("4 GPUs: ") for text in texts)
-
-
-def test_pictures_of_the_docs(own: Served, show: Open) -> None:
-    """With SWARM_UPDATE=1 they are taken again."""
-    import os
-
-    page = show(own.url).page
-    picture = page.screenshot()
-    assert len(picture) > 5_000
-    if os.environ.get("SWARM_UPDATE"):
-        (ROOT / "docs" / "pictures" / "web-small.png").write_bytes(picture)

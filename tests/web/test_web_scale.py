@@ -78,6 +78,11 @@ def test_a_large_fleet(large: tuple[Served, str, str], browser: Browser, capsys:
     if os.environ.get("SWARM_UPDATE"):
         page.reload()
         page.screenshot(path=ROOT / "docs" / "pictures" / "web-1000-nodes.png")
+        phone = browser.new_page(viewport={"width": 390, "height": 780}, color_scheme="dark")
+        phone.goto(f"{served.url}/workloads/w7")
+        phone.get_by_text("Runner-up").or_(phone.get_by_text("placed,")).first.wait_for(timeout=90_000)
+        phone.screenshot(path=ROOT / "docs" / "pictures" / "web-phone-dark.png")
+        phone.close()
     begin = time.monotonic()
     found = Axe().run(page)
     audited = time.monotonic() - begin

@@ -39,12 +39,21 @@
     } catch { status.textContent = "not live"; } finally { asking = false; }
   }
 
-  const events = new EventSource("/events");
-  events.addEventListener("changed", (event) => {
-    status.textContent = "live";
-    if (event.data !== root.dataset.number && !document.hidden) renew();
-    else if (document.hidden) again = true;
-  });
-  events.addEventListener("error", () => { status.textContent = "not live"; });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && again) renew(); });
+  // A browser has six connections to a server: a tab that nobody sees holds none, and asks what changed when it is seen.
+  let events = null;
+  function listen() {
+    if (events) events.close();
+    events = null;
+    if (document.hidden) return;
+    events = new EventSource("/events");
+    events.addEventListener("changed", (event) => {
+      status.textContent = "live";
+      if (event.data !== root.dataset.number) renew();
+    });
+    events.addEventListener("error", () => { status.textContent = "not live"; });
+  }
+  document.addEventListener("visibilitychange", listen);
+  addEventListener("pagehide", () => { if (events) events.close(); });
+  addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
+  listen();
 })();
