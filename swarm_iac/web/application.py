@@ -28,7 +28,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
 from swarm_iac.web import cards, past, views
 from swarm_iac.web.border import SIGN_IN, SIGN_OUT, Border, Gate
-from swarm_iac.web.questions import Answer
+from swarm_iac.web.questions import CommandAnswer
 from swarm_iac.web.rights import Viewer
 from swarm_iac.web.service import Service
 
@@ -131,7 +131,7 @@ class Pages:
         return await self._page(request, "workload.html", name, work=about, why=why, waiting=about["mine"] and why is None,
                                 past=before, no_past=no_past, option="" if stack == "dev" else f" --stack {stack}")  # fmt: skip
 
-    def _planned(self, viewer: Viewer) -> tuple[Answer | None, Path]:
+    def _planned(self, viewer: Viewer) -> tuple[CommandAnswer | None, Path]:
         """`swarm plan --offline`: with all details for administrators, with names alone for others."""
         kind = "all" if viewer.admin else "names"
         file = Path(self.plans.name) / f"{self.service.version}-{kind}.html"

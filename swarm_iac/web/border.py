@@ -71,10 +71,11 @@ class Border:
         return name in ours | self.hosts
 
     def from_here(self, request: Request) -> bool:
-        """Was a form sent by a page of ours? A browser says so in two ways."""
+        """Was a form sent by a page of ours? Browsers say so themselves; without a referrer their origin is `null`."""
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        here = origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
-        return here and site in (None, "same-origin", "none")
+        if site is not None:
+            return site == "same-origin"
+        return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
 
     async def sign_in(self, request: Request, refused: Callable[[str, int], Response]) -> Response:
         """Takes a form with a token. `refused`: makes the page that says why it was not."""

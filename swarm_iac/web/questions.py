@@ -26,7 +26,7 @@ _LINE = 400
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """What a command printed as JSON, or why there is nothing."""
 
     document: Any = None
@@ -41,11 +41,11 @@ class Questions:
     root: Path
     answered: Callable[[], None] = lambda: None
     patience: float = PATIENCE
-    _answers: OrderedDict[tuple[int, tuple[str, ...]], Answer] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[tuple[int, tuple[str, ...]], CommandAnswer] = field(default_factory=OrderedDict)
     _queue: OrderedDict[tuple[int, tuple[str, ...]], None] = field(default_factory=OrderedDict)
     _more: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def ask(self, version: int, *words: str) -> Answer | None:
+    def ask(self, version: int, *words: str) -> CommandAnswer | None:
         """The answer about this version of the files, if it is there; else it is asked, and None. Full: an error at once."""
         key = (version, words)
         if key in self._answers:
@@ -53,7 +53,7 @@ class Questions:
             return self._answers[key]
         if key not in self._queue:
             if len(self._queue) >= WAITING:
-                return Answer(error="too many questions wait for an answer", hint="look again in a minute")
+                return CommandAnswer(error="too many questions wait for an answer", hint="look again in a minute")
             self._queue[key] = None
             self._more.set()
         return None
@@ -79,7 +79,7 @@ class Questions:
                 self.answered()
 
 
-async def run(root: Path, words: tuple[str, ...], patience: float, module: str = "swarm_iac.cli") -> Answer:
+async def run(root: Path, words: tuple[str, ...], patience: float, module: str = "swarm_iac.cli") -> CommandAnswer:
     """Run `swarm WORDS`, which prints JSON, and end it if it takes too long. Its standard input is empty."""
     variables = {key: value for key, value in os.environ.items() if not key.startswith("SWARM_FORGE")}  # it only reads
     variables |= {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
@@ -118,16 +118,16 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
     return bytes(found)
 
 
-def understood(out: bytes, err: bytes, code: int) -> Answer:
+def understood(out: bytes, err: bytes, code: int) -> CommandAnswer:
     """A command's JSON; of a failure its message and hint."""
     document = None
     with contextlib.suppress(ValueError):
         document = json.loads(out)
     if isinstance(document, dict) and isinstance(document.get("error"), dict):
         wrong = document["error"]
-        return Answer(error=str(wrong.get("message", "")), hint=str(wrong.get("hint", "")))
+        return CommandAnswer(error=str(wrong.get("message", "")), hint=str(wrong.get("hint", "")))
     if document is None:
         said = err.decode("utf-8", "replace").strip().splitlines()
         why = said[-1][:_LINE] if said else "no answer in the time that one may take" if code < 0 else f"exit code {code}"
-        return Answer(error=why)
-    return Answer(document)
+        return CommandAnswer(error=why)
+    return CommandAnswer(document)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from swarm_iac.errors import StackFileError, SwarmError
 from swarm_iac.web.live import Live
-from swarm_iac.web.questions import Answer, Questions, run
+from swarm_iac.web.questions import CommandAnswer, Questions, run
 from swarm_iac.web.standing import Reader, Standing
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ MEASURE_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class LastReading:
     """The document of `swarm top --json`, when it was read, and why there is none."""
 
     document: dict[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Service:
         self.reader, self.every = Reader(root, name), every
         self.standing: Standing = self.reader.read()
         self.print, self.day = self.reader.print(), datetime.date.today()
-        self.version, self.live, self.measured = 1, Live(), Measured()
+        self.version, self.live, self.measured = 1, Live(), LastReading()
         self.questions = Questions(root, self.live.publish)
         self._kept: dict[tuple[object, ...], Any] = {}
 
@@ -66,7 +66,7 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def ask(self, *words: str) -> Answer | None:
+    def ask(self, *words: str) -> CommandAnswer | None:
         """The answer of `swarm WORDS` about the files as they are; None while it is awaited."""
         return self.questions.ask(self.version, *words)
 
@@ -120,8 +120,8 @@ class Service:
             answer = await run(self.reader.root, ("top", self.name, "--json"), MEASURE_PATIENCE_S)
             now = datetime.datetime.now(datetime.UTC)
             if isinstance(answer.document, dict):
-                self.measured = Measured(answer.document, now)
+                self.measured = LastReading(answer.document, now)
             else:  # what is old is not shown as if it were new
-                self.measured = Measured({}, now, answer.error or "no answer")
+                self.measured = LastReading({}, now, answer.error or "no answer")
             self.live.publish()
             await asyncio.sleep(every)

@@ -13,7 +13,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.web.cards import team_of
 from swarm_iac.web.rights import Viewer
-from swarm_iac.web.service import Measured
+from swarm_iac.web.service import LastReading
 from swarm_iac.web.standing import Standing
 
 #: Rows of one list; more are found by searching.
@@ -106,7 +106,7 @@ def _ended(one: Allocation) -> str:
     return "finished" if one.ended else ""
 
 
-def node(standing: Standing, viewer: Viewer, name: str, measured: Measured) -> dict[str, Any]:
+def node(standing: Standing, viewer: Viewer, name: str, measured: LastReading) -> dict[str, Any]:
     """One node: its state, its cards with their owners, and what it measured."""
     stack, found = standing.stack, standing.stack.nodes[name]
     hardware = stack.hardware[found.hardware]
@@ -143,7 +143,7 @@ def _own(viewer: Viewer, standing: Standing, user: str) -> bool:
     return viewer.admin or user == viewer.name or bool(viewer.teams & set(standing.stack.teams_of(user)))
 
 
-def attention(standing: Standing, measured: Measured) -> Iterator[tuple[str, str]]:
+def attention(standing: Standing, measured: LastReading) -> Iterator[tuple[str, str]]:
     """What somebody should look at: a link and a sentence."""
     if standing.stale:
         yield "/plan", "the lock does not hold: the files ask for a change that is not applied"

@@ -68,12 +68,12 @@ def test_a_lock_of_what_left_the_stack_file_is_shown_all_the_same(tmp_path: Path
 
     from swarm_iac.web import views
     from swarm_iac.web.rights import Viewer
-    from swarm_iac.web.service import Measured
+    from swarm_iac.web.service import LastReading
 
     less = dataclasses.replace(found, loaded=loads(text, "dev.yaml", today=datetime.date(2026, 11, 25)))
     assert sum(rack.held for rack in cards(less, "team", None).racks) >= 4
     for node in less.stack.nodes:
-        assert views.node(less, Viewer("cy"), node, Measured())["name"] == node
+        assert views.node(less, Viewer("cy"), node, LastReading())["name"] == node
     assert not Viewer("ada", frozenset({"research"})).sees(less.stack, "tune")
     views.limits(less, Viewer("root", admin=True), datetime.date(2026, 11, 25))
     views.workloads(less, Viewer("cy"))

@@ -11,13 +11,13 @@ import pytest
 from swarm_iac.web import questions
 from swarm_iac.web.live import Live
 from swarm_iac.web.past import _blocks, _changes
-from swarm_iac.web.questions import WAITING, Answer, Questions, run, understood
+from swarm_iac.web.questions import WAITING, CommandAnswer, Questions, run, understood
 
 
 def test_what_a_command_says_is_understood() -> None:
     assert understood(b'{"a": 1}', b"", 4).document == {"a": 1}
     wrong = b'{"error": {"message": "no", "hint": "try"}}'
-    assert understood(wrong, b"", 1) == Answer(error="no", hint="try")
+    assert understood(wrong, b"", 1) == CommandAnswer(error="no", hint="try")
     assert understood(b"", b"a\nlast \xff", 1).error.startswith("last")
     assert "time" in understood(b"", b"", -9).error
 
@@ -42,9 +42,9 @@ def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: 
 def test_an_answer_is_kept_for_its_version_and_no_more_wait_than_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
-    async def answers(root: Path, words: tuple[str, ...], patience: float) -> Answer:
+    async def answers(root: Path, words: tuple[str, ...], patience: float) -> CommandAnswer:
         asked.append(words)
-        return Answer(document=list(words))
+        return CommandAnswer(document=list(words))
 
     monkeypatch.setattr(questions, "run", answers)
 
@@ -59,7 +59,7 @@ def test_an_answer_is_kept_for_its_version_and_no_more_wait_than_may(tmp_path: P
         assert found.ask(1, "why", "a") is None and found.ask(1, "why", "a") is None
         working = asyncio.create_task(found.work())
         await asyncio.sleep(0.05)
-        assert found.ask(1, "why", "a") == Answer(document=["why", "a"])
+        assert found.ask(1, "why", "a") == CommandAnswer(document=["why", "a"])
         assert asked == [("why", "a")] and told == 1
         working.cancel()
         found.forget(2)
