@@ -21,6 +21,7 @@ from swarm_iac.cli.commands import (
     sandbox,
     scheduled,
     stack_files,
+    web,
 )
 
 #: Command groups, in the order of a first day. Every command is in exactly one; a test checks that.
@@ -28,7 +29,20 @@ GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "autopilot", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
     "Pull requests": ("pr", "rights", "drift", "snapshot"),
-    "Look at the fleet": ("status", "ps", "top", "usage", "metrics", "limits", "shares", "logs", "shell", "history", "assert"),
+    "Look at the fleet": (
+        "status",
+        "ps",
+        "top",
+        "web",
+        "usage",
+        "metrics",
+        "limits",
+        "shares",
+        "logs",
+        "shell",
+        "history",
+        "assert",
+    ),
     "Work on nodes": ("drain", "undrain", "cordon", "uncordon", "lost", "ready"),
     "Set up": ("init", "discover", "adopt", "demo", "sandbox", "env", "toolchain", "program"),
 }
@@ -90,6 +104,7 @@ def application() -> typer.Typer:
         accounts,
         operator,
         sandbox,
+        web,
     ):
         module.register(app)
     return app

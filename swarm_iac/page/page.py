@@ -66,8 +66,11 @@ class Frame:
     below: tuple[Section, ...]
 
 
-def page(plan: Plan, context: Context, *, refused: str = "", frame: Frame | None = None) -> str:
-    """The page. `refused`: why `swarm up` would refuse the plan, if it would; `frame`: where it is not about the plan alone."""
+def page(plan: Plan, context: Context, *, refused: str = "", frame: Frame | None = None, details: bool = True) -> str:
+    """The page. `refused`: why `swarm up` would refuse the plan, if it would; `frame`: where it is not about the plan alone.
+
+    Without `details` it is the map with its counts: names of nodes, teams and allocations, and no value, command or reason.
+    """
     fleet = FleetMap(plan, context)
     racks = fleet.racks()
     nodes = [node for rack in racks for node in rack.nodes]
@@ -76,7 +79,7 @@ def page(plan: Plan, context: Context, *, refused: str = "", frame: Frame | None
     return _template().render(
         fleet=fleet, racks=racks, counts=_counts(fleet), count=len(nodes),
         above=_parts(fleet, frame.above) if frame else [],
-        parts=_parts(fleet, (*sections(plan, context), *(frame.below if frame else ()))),
+        parts=_parts(fleet, (*sections(plan, context), *(frame.below if frame else ()))) if details else [],
         same=sum(node.same for node in nodes), wide=len(nodes) <= _WIDE,
         verdict=frame.verdict if frame else _verdict(fleet, refused),
         refused=printable(refused), facts=_facts(fleet), line=fleet.summary.line(), name=context.stack.fleet,

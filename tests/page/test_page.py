@@ -10,10 +10,12 @@ from http.server import SimpleHTTPRequestHandler
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from swarm_iac.model.state import LedgerHead, Observed
 from swarm_iac.page import page
-from swarm_iac.plan.show.render import sections
+from swarm_iac.plan import desired, steps
+from swarm_iac.plan.show.render import Context, sections
 from tests.page.conftest import Open, Opened
-from tests.page.fleet import AFTER, BEFORE, HOSTILE, change
+from tests.page.fleet import AFTER, BEFORE, HOSTILE, change, stack
 
 
 def nodes(opened: Opened) -> list[str]:
@@ -198,3 +200,14 @@ def test_a_plan_without_a_change_says_so(show: Open) -> None:
     opened = show(page(plan.model_copy(update={"steps": ()}), context.__class__(context.stack, AFTER, AFTER)))
     assert opened.page.locator("h1").inner_text().startswith("Nothing to change")
     assert opened.page.locator("#map tr:not(.same) b").count() == 0
+
+
+def test_without_details_the_page_has_names_alone() -> None:
+    asked, ran = stack(command="serve --secret-new"), stack(command="serve --secret-old")
+    head = LedgerHead(lineage="l", serial=1, fleet="f")
+    seen = {name: Observed(node=name, ledger=head, state=each.state) for name, each in desired(ran, BEFORE).items()}
+    plan = steps(seen, desired(asked, AFTER))
+    context = Context(asked, BEFORE, AFTER)
+    assert "--secret-old" in page(plan, context) and "--secret-new" in page(plan, context)
+    names = page(plan, context, details=False)
+    assert "secret" not in names and "chat-0" in names

@@ -21,8 +21,8 @@ _REPLICAS = 5
 _COMMAND = "python -m train --config configs/large.yaml --data /data/tokens --resume latest"
 
 
-def _stack(nodes: int, rack: int) -> Stack:
-    """So many nodes of 8 cards in racks of `rack`, and a job for each card."""
+def large_text(nodes: int, rack: int) -> str:
+    """A stack file of so many nodes of 8 cards in racks of `rack`, and a job for each card."""
     jobs = nodes * 8 // _REPLICAS
     lines = ["fleet: large", "teams:"]
     lines += [f"  team{i}: {{users: [{', '.join(f'u{j}' for j in range(i, jobs, 10))}]}}" for i in range(10)]
@@ -37,10 +37,14 @@ def _stack(nodes: int, rack: int) -> Stack:
     for i in range(jobs):
         each = f"replicas: {_REPLICAS}, each: {{gpus: 1, vcpus: 4, memory: 30 GB}}"
         lines.append(f"  w{i}: {{user: u{i}, kind: batch, {each}, run: {{command: {_COMMAND}}}}}")
-    return loads("\n".join(lines), "large.yaml", today=datetime.date(2026, 11, 25)).stack
+    return "\n".join(lines)
 
 
-def _full(stack: Stack) -> Placement:
+def _stack(nodes: int, rack: int) -> Stack:
+    return loads(large_text(nodes, rack), "large.yaml", today=datetime.date(2026, 11, 25)).stack
+
+
+def full(stack: Stack) -> Placement:
     """A job on each card."""
     cards = ((node, card) for node in stack.nodes for card in range(8))
     names = ((name, index) for name in stack.workloads for index in range(_REPLICAS))
@@ -54,7 +58,7 @@ def _full(stack: Stack) -> Placement:
 @pytest.mark.parametrize(("nodes", "most"), [(40, 200_000), pytest.param(1000, 2_000_000, marks=pytest.mark.slow)])
 def test_a_large_fleet_all_new(show: Open, nodes: int, most: int, capsys: pytest.CaptureFixture[str]) -> None:
     stack = _stack(nodes, 20)
-    placement = _full(stack)
+    placement = full(stack)
     plan = steps({name: Observed(node=name) for name in stack.nodes}, desired(stack, placement))
     begin = time.monotonic()
     html = page(plan, Context(stack, Placement(), placement))

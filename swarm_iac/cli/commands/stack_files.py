@@ -201,6 +201,12 @@ def plan(
     html: Annotated[
         Path | None, typer.Option("--html", help="Also write it as one page for a browser, which needs no other file.")
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details/--no-details", help="Without: the page of --html has the map with names alone.")
+    ] = True,
+    candidate: Annotated[
+        bool, typer.Option("--candidate/--no-candidate", help="Without: a new decision is not kept for `swarm up` to apply.")
+    ] = True,
     offline: Offline = False,
     allow_stop: AllowStop = 0,
     retry: Retry = False,
@@ -218,12 +224,13 @@ def plan(
         raise typer.BadParameter("one of --json and --markdown, not both")
     from swarm_iac.cli.machines import fleet_view, plan_report
 
-    view = fleet_view.read(named or stack, offline=offline, retry=retry, only=only, quiet=json or markdown)
+    quiet = json or markdown
+    view = fleet_view.read(named or stack, offline=offline, retry=retry, only=only, quiet=quiet, write=candidate)
     refused = fleet_view.guard(view, allow_stop)
     if html:
         from swarm_iac.stackfile.locks.atomic_write import write_whole
 
-        write_whole(html, plan_report.plan_page(view, refused.message if refused else ""))
+        write_whole(html, plan_report.plan_page(view, refused.message if refused else "", details=details))
     if json:
         where = {"message": refused.message, "hint": refused.hint} if refused else None
         show_json({**plan_report.plan_json(view), "refused": where})

@@ -49,19 +49,20 @@ def read(
     only: str = "",
     quiet: bool = False,
     planned: bool = True,
+    write: bool = True,
 ) -> FleetView:
     """Decide (for stacks/NAME.yaml, or the file that `name` is), read every machine, and plan.
 
     `offline`: assume the machines are as the lock file says. `retry`: continue halted roll-outs. `only`: nodes and teams to
     change. Progress is shown on a terminal, unless `quiet`. Not `planned`: the plan is empty, for a command that only looks;
-    that needs no safe order of steps.
+    that needs no safe order of steps. Not `write`: a new decision is not kept as the candidate.
     """
     from swarm_iac.cli.terminal.progress import doing, followed
     from swarm_iac.plan.state import runtimes
     from swarm_iac.reach.node_program import agent_digest
 
     ends = None if offline else deciding.asking(name, every=True)
-    decision = followed(lambda progress: deciding.current(name, progress, ends=ends), quiet=quiet)
+    decision = followed(lambda progress: deciding.current(name, progress, write=write, ends=ends), quiet=quiet)
     today = datetime.date.today()
     asked = request(decision, today)
     wanted = asked.nodes()

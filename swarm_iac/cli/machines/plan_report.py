@@ -44,11 +44,11 @@ def plan_markdown(view: FleetView) -> str:
     return markdown(view.plan, _context(view))
 
 
-def plan_page(view: FleetView, refused: str) -> str:
-    """The plan as one page for a browser. `refused`: why `up` would refuse it, if it would."""
+def plan_page(view: FleetView, refused: str, *, details: bool = True) -> str:
+    """The plan as one page for a browser. `refused`: why `up` would refuse it; `details`: with all values, or names alone."""
     from swarm_iac.page import page
 
-    return page(view.plan, _context(view), refused=refused)
+    return page(view.plan, _context(view), refused=refused, details=details)
 
 
 def _context(view: FleetView) -> Any:

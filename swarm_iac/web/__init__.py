@@ -1,0 +1,1 @@
+"""How is a fleet shown in a browser, read-only and live?"""
