@@ -17,7 +17,7 @@ from swarm_iac.errors import LimitExceeded, StackFileError, StaleLock, SwarmErro
 from swarm_iac.limits import Amounts, above, amounts, excused, judge
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
-from swarm_iac.live.overlay import Overlay, Standing, overlay
+from swarm_iac.live.overlay import Overlay, RanBefore, overlay
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
@@ -360,7 +360,7 @@ def _layer(files: Files, stack: Stack, name: str) -> Layer:
 
 def with_live(decision: Decision, today: datetime.date, now: float | None = None) -> Overlay:
     """The placement with the live replicas that are in force beside it. `now`: [s since 1970]."""
-    before = Standing(**still(decision.last, decision.placement))
+    before = RanBefore(**still(decision.last, decision.placement))
     moment = time.time() if now is None else now
     return overlay(decision.stack, decision.placement, decision.layer, now=moment, today=today, before=before)
 

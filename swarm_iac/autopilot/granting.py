@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from swarm_iac.live.layer import Grant, Layer
-from swarm_iac.live.overlay import Overlay, Standing, overlay
+from swarm_iac.live.overlay import Overlay, RanBefore, overlay
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Replicas
@@ -30,7 +30,7 @@ class World:
     stack: Stack
     lock: Placement
     today: datetime.date
-    before: Standing = field(default_factory=Standing)
+    before: RanBefore = field(default_factory=RanBefore)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from swarm_iac.model.stack import Stack
 
 
 @dataclass(frozen=True)
-class Standing:
+class RanBefore:
     """What ran before a change, as `limits.judge` takes it."""
 
     kept: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ def overlay(
     *,
     now: float,
     today: datetime.date | None = None,
-    before: Standing = Standing(),
+    before: RanBefore = RanBefore(),
 ) -> Overlay:
     """The placement with what is live beside it. `now`: [s since 1970]."""
     if not layer.grants:

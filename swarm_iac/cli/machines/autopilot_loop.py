@@ -25,7 +25,7 @@ from swarm_iac.decision import Decision, decide, still
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
-from swarm_iac.live.overlay import Standing
+from swarm_iac.live.overlay import RanBefore
 from swarm_iac.model.stack import Stack
 from swarm_iac.run_options import VARIABLES
 from swarm_iac.stackfile.locks.companions import Files
@@ -58,7 +58,7 @@ class Autopilot:
         """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
         decision = self._decision()
         layer = live_file.read(self.path, decision.stack.fleet, self.name)
-        before = Standing(**still(decision.last, decision.placement))
+        before = RanBefore(**still(decision.last, decision.placement))
         world = World(decision.stack, decision.placement, datetime.date.today(), before)
         readings = self.measure(decision.stack)
         times = Times(time.time(), time.monotonic())
