@@ -1,4 +1,4 @@
-"""How long are single hours kept? Sums of days for ever; hours, and who held which card, only so many days back."""
+"""How long are single hours kept? Sums of days are never dropped; hours, and who held which card, are kept for some days."""
 
 from __future__ import annotations
 

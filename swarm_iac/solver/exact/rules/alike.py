@@ -34,7 +34,7 @@ def first_of_alike_holds_most(fleet: FleetModel) -> None:
 
 
 def _taken(fleet: FleetModel, node: str) -> bool:
-    """Does something stand there, or may it stay, or did it leave cards that are cut?"""
+    """Is anything placed there, or may anything stay, or did it leave cards that are cut?"""
     base = fleet.task.base
     return bool(base.load[node] or base.cuts.get(node) or any(fleet.task.home(name, node) for name in fleet.by_node[node]))
 
