@@ -1,7 +1,7 @@
-"""Which of several empty nodes that are alike holds more? Whoever asks that has as many equal answers as they have orders.
+"""Which of several empty nodes that are alike holds most? The first: else each placement has as many equals as they have orders.
 
 A placement and the same with two such nodes exchanged are worth the same, and a search would have to refuse each of them.
-So one of all the orders is left. A hint is put in that order first (`FleetModel.in_order`).
+A hint is put in that order first (`FleetModel.in_order`).
 """
 
 from __future__ import annotations
