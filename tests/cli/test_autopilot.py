@@ -179,9 +179,10 @@ def test_what_is_no_address_is_refused(fleet: Path, text: str) -> None:
 
 
 def test_second_autopilot_waits_and_a_killed_one_is_followed(fleet: Path) -> None:
-    """Real processes. What `up` does fails here, since n1 does not exist: what was decided stays written, and is tried again."""
+    """Real processes. The load is as it is to be, so that there is nothing for `up` to do."""
+    (fleet / "load.json").write_text('{"chat": 80}')
     words = [sys.executable, "-m", "swarm_iac.cli", "autopilot", "lab", "--metrics", "load.json", "--interval", "1"]
-    processes = [subprocess.Popen([*words, "--dry-run", "--json"], cwd=fleet, stdout=subprocess.PIPE, text=True)]
+    processes = [subprocess.Popen([*words, "--json"], cwd=fleet, stdout=subprocess.PIPE, text=True)]
     try:
         assert processes[0].stdout is not None
         assert processes[0].stdout.readline().strip().startswith("{")
@@ -190,7 +191,7 @@ def test_second_autopilot_waits_and_a_killed_one_is_followed(fleet: Path) -> Non
         processes[0].send_signal(signal.SIGKILL)
         processes[0].wait(20)
         began = time.monotonic()
-        processes.append(subprocess.Popen([*words, "--dry-run", "--json"], cwd=fleet, stdout=subprocess.PIPE, text=True))
+        processes.append(subprocess.Popen([*words, "--json"], cwd=fleet, stdout=subprocess.PIPE, text=True))
         assert processes[1].stdout is not None
         assert processes[1].stdout.readline().strip().startswith("{")
         assert time.monotonic() - began < 30
@@ -198,6 +199,16 @@ def test_second_autopilot_waits_and_a_killed_one_is_followed(fleet: Path) -> Non
         for process in processes:
             process.kill()
             process.communicate()
+
+
+def test_dry_run_keeps_nobody_from_leading(fleet: Path) -> None:
+    words = [sys.executable, "-m", "swarm_iac.cli", "autopilot", "lab", "--metrics", "load.json", "--dry-run", "--json"]
+    with subprocess.Popen(words, cwd=fleet, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with live_file.leading(pilot(fleet).path) as leads:
+            assert leads
+        process.kill()
 
 
 def test_terminated_it_ends_by_itself(fleet: Path) -> None:

@@ -6,6 +6,7 @@ next. What was decided is written before any machine is changed.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
@@ -131,7 +132,7 @@ def run(autopilot: Autopilot, interval: float, ended: Callable[[float], bool], s
     """Ticks every `interval` [s] until `ended(pause)` says so. One leader decides; the others wait for it to end."""
     waits = ""
     while True:
-        with live_file.leading(autopilot.path) as leads:
+        with _leading(autopilot) as leads:
             while leads:
                 began = time.monotonic()
                 pause = interval
@@ -147,6 +148,11 @@ def run(autopilot: Autopilot, interval: float, ended: Callable[[float], bool], s
         waits = _told(autopilot.say, waits, f"another autopilot leads: {live_file.leader_of(autopilot.path)}")
         if ended(interval):
             return
+
+
+def _leading(autopilot: Autopilot) -> contextlib.AbstractContextManager[bool]:
+    """A dry run changes nothing, so it needs not lead, and keeps nobody from it."""
+    return contextlib.nullcontext(True) if autopilot.dry_run else live_file.leading(autopilot.path)
 
 
 def _told(say: Say, before: str, now: str) -> str:
