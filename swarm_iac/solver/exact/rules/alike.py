@@ -1,4 +1,4 @@
-"""Which of several empty nodes that are alike holds most? The first: else each placement has as many equals as they have orders.
+"""Which of several empty nodes that are alike holds most? The first: else a placement has as many equals as they have orders.
 
 A placement and the same with two such nodes exchanged are worth the same, and a search would have to refuse each of them.
 A hint is put in that order first (`FleetModel.in_order`).
