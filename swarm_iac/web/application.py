@@ -184,6 +184,7 @@ class Pages:
         drift = service.ask("drift", "--stack", service.name, "--json", "--dry-run") if asks else None
         runs = service.ask("history", service.name, "--json") if asks else None
         return await self._page(request, "changes.html", "Changes", commits=found, error=error, asks=asks, drift=drift,
+                                rows=list(views.runs(runs.document or [])) if runs else [],
                                 runs=runs, waiting=asks and (drift is None or runs is None))  # fmt: skip
 
     async def events(self, request: Request) -> Response:

@@ -98,8 +98,10 @@ async def run(root: Path, words: tuple[str, ...], patience: float, module: str =
         out, err = await reading
         code = await process.wait()
     finally:  # also where the page is closed meanwhile
-        reading.cancel()
         _end(process, signal.SIGKILL)
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await reading
     return understood(out, err, code)
 
 

@@ -143,6 +143,16 @@ def _own(viewer: Viewer, standing: Standing, user: str) -> bool:
     return viewer.admin or user == viewer.name or bool(viewer.teams & set(standing.stack.teams_of(user)))
 
 
+def runs(document: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Number, time, who, commit, and nodes of each run that `swarm history --json` has. A node says what its time was."""
+    for run in document:
+        try:
+            when = f"{datetime.datetime.fromtimestamp(run['began'], datetime.UTC):%Y-%m-%d %H:%M:%S}"
+        except (OverflowError, ValueError, OSError):
+            when = "?"
+        yield str(run["serial"]), when, run["who"] or "-", run["commit"] or "-", _few(run["nodes"])
+
+
 def attention(standing: Standing, measured: LastReading) -> Iterator[tuple[str, str]]:
     """What somebody should look at: a link and a sentence."""
     if standing.stale:

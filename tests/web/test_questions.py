@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm_iac.web import questions
+from swarm_iac.web import questions, views
 from swarm_iac.web.live import Live
 from swarm_iac.web.past import _blocks, _changes
 from swarm_iac.web.questions import WAITING, CommandAnswer, Questions, run, understood
@@ -98,3 +98,10 @@ def test_history_is_read_from_a_lock_as_it_is_written() -> None:
     assert before == {"a-0": "n1, GPUs [0]"}
     assert [*_changes(before, after)] == ["a-0: n1, GPUs [0] → n2, GPUs [1]", "a-1: on n1, finished"]
     assert [*_changes(after, {})] == ["a-0: removed from n2, GPUs [1]", "a-1: removed from n1, finished"]
+
+
+def test_runs_are_listed_whatever_a_node_says_of_its_time() -> None:
+    run = {"serial": 3, "who": "", "commit": "abc", "began": 0.0, "nodes": ["n1", "n2", "n3", "n4"]}
+    rows = [*views.runs([run, {**run, "began": 1e300}])]
+    assert rows[0] == ("3", "1970-01-01 00:00:00", "-", "abc", "n1, n2, n3 and 1 more")
+    assert rows[1][1] == "?"
