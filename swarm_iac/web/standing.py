@@ -1,4 +1,4 @@
-"""What do the files of a stack say at this moment: the stack file, its lock, the reasons in its proof?
+"""What do the files of a stack say at this moment: the stack file, its lock, what is live beside it, the reasons in its proof?
 
 The lock is shown as soon as it is read; whether it is still valid takes as long again, and is said when that is known.
 """
@@ -6,10 +6,15 @@ The lock is shown as soon as it is read; whether it is still valid takes as long
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from swarm_iac.live import file as live_file
+from swarm_iac.live.layer import Grant
+from swarm_iac.live.overlay import overlay
 from swarm_iac.model.placement import Allocation, Placement, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, load
@@ -23,7 +28,8 @@ Print = tuple[tuple[int, int, int, int] | None, ...]
 
 @dataclass(frozen=True)
 class Standing:
-    """A stack and the placement of its lock. `stale`: why that lock does not hold, None while nobody knows.
+    """A stack and the placement of its lock, with the `live` replicas beside it. `stale`: why that lock does not hold, None
+    while nobody knows.
 
     `error`: what is wrong with the files at present; the rest is then as it was before.
     """
@@ -33,6 +39,7 @@ class Standing:
     placement: Placement
     stale: tuple[str, ...] | None = None
     error: str = ""
+    live: Mapping[str, Grant] = field(default_factory=dict)
 
     @property
     def stack(self) -> Stack:
@@ -75,7 +82,8 @@ class Reader:
 
     def print(self) -> Print:
         """Differs once a file was written, replaced or removed."""
-        return (*self._stack_print(), *map(_print, (self.files.lock, self.files.proof)))
+        files = self.files
+        return (*self._stack_print(), *map(_print, (files.lock, files.proof, *([files.live] if files.live else []))))
 
     def _stack_print(self) -> Print:
         return tuple(map(_print, (self.files.stack, self.root / "policies" / "limits.yaml")))
@@ -89,7 +97,11 @@ class Reader:
         written = lock.renamed(read_lock(files.lock), loaded.stack)
         proof = read_proof(files.proof)
         placement = proofs.explained(finished.of_now(written, loaded.stack), proof)
-        return Standing(self.name, loaded, placement)
+        layer = live_file.read(files.live, loaded.stack.fleet, self.name) if files.live else None
+        if layer is None or not layer.grants:
+            return Standing(self.name, loaded, placement)
+        beside = overlay(loaded.stack, placement, layer, now=time.time(), today=today)
+        return Standing(self.name, loaded, beside.placement, live=beside.live)
 
 
 def _print(path: Path) -> tuple[int, int, int, int] | None:

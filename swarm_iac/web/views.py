@@ -79,7 +79,7 @@ def workload(standing: Standing, viewer: Viewer, name: str) -> dict[str, Any]:
     waits = standing.waits(name)
     found: dict[str, Any] = {
         "name": name, "user": request.user, "team": team_of(stack, name), "mine": mine, "kind": request.kind,
-        "allocations": [(one.name, one.node, _pieces(one), _ended(one)) for one in standing.of(name)],
+        "allocations": [(one.name, one.node, _pieces(one), _how(standing, one)) for one in standing.of(name)],
         "missing": next((len(one.missing) for one in standing.placement.unplaced if one.workload == name), 0),
         "growing": any(one.workload == name for one in standing.placement.growing),
     }  # fmt: skip
@@ -94,6 +94,7 @@ def workload(standing: Standing, viewer: Viewer, name: str) -> dict[str, Any]:
         "amounts": [(row.noun, str(row.span(one, request))) for one in standing.of(name)[:1] for row in RESOURCES
                     if row.held(one) and not row.pieces and not row.itself],
         "reasons": [reason.text for reason in waits.reasons] if waits else [],
+        "live": [(one.name, standing.live[one.name].reason) for one in standing.of(name) if one.name in standing.live],
         "place": str(standing.loaded.source.place(f"workloads.{name}")),
     }  # fmt: skip
 
@@ -102,8 +103,8 @@ def _pieces(one: Allocation) -> str:
     return ", ".join(str(each) for each in one.gpus) or "-"
 
 
-def _ended(one: Allocation) -> str:
-    return "finished" if one.ended else ""
+def _how(standing: Standing, one: Allocation) -> str:
+    return "live" if one.name in standing.live else "finished" if one.ended else ""
 
 
 def node(standing: Standing, viewer: Viewer, name: str, measured: LastReading) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def node(standing: Standing, viewer: Viewer, name: str, measured: LastReading) -
         "name": name, "state": found.state, "reason": found.reason, "hardware": found.hardware, "rack": found.rack,
         "site": found.site, "gpus": hardware.gpus, "place": str(standing.loaded.source.place(f"nodes.{name}")),
         "allocations": [
-            (one.name, one.workload, one.user or "", team_of(stack, one.workload, one.user), _pieces(one), _ended(one),
+            (one.name, one.workload, one.user or "", team_of(stack, one.workload, one.user), _pieces(one), _how(standing, one),
              one.workload in stack.workloads)
             for one in standing.on(name)
         ],
