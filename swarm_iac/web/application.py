@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -123,7 +123,7 @@ class Pages:
         if about["mine"]:
             why = self.service.ask("why", name, "--stack", self.service.name, "--json", "--offline")
             try:
-                work = lambda: past.placements(self.service.reader.root, self.service.reader.files, name)  # noqa: E731
+                work = partial(past.placements, self.service.reader.root, self.service.reader.files, name)
                 before = await self.service.kept(work, "past", name)
             except (SwarmError, ValueError) as error:
                 no_past = str(error)
@@ -176,7 +176,7 @@ class Pages:
         service, viewer = self.service, self._viewer(request)
         found, error = tuple[past.Commit, ...](), ""
         try:
-            work = lambda: past.commits(service.reader.root, service.reader.files)  # noqa: E731
+            work = partial(past.commits, service.reader.root, service.reader.files)
             found = await service.kept(work, "commits")
         except SwarmError as wrong:
             error = str(wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 #: Streams of one person, and of all together.
@@ -31,7 +31,7 @@ class Live:
         """Has this person, or have all, as many streams open as they may?"""
         return self._open[who] >= OF_ONE or self._open.total() >= OF_ALL
 
-    async def events(self, who: str, beat: float = BEAT_S) -> AsyncIterator[bytes]:
+    async def events(self, who: str, beat: float = BEAT_S) -> AsyncGenerator[bytes, None]:
         """The number of the last change, at once and after each one."""
         self._open[who] += 1
         try:

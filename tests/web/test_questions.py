@@ -80,7 +80,7 @@ def test_an_event_is_sent_at_once_and_after_each_change() -> None:
         live.publish()
         found += [await anext(stream), await anext(stream)]
         assert live._open["ada"] == 1
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         assert not live._open
         return found
 

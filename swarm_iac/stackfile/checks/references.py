@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from swarm_iac.errors import Problem
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
+from swarm_iac.stackfile.checks.gpu_models import model_problems
 from swarm_iac.stackfile.checks.scaling import scaling_problems
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
@@ -34,8 +35,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.labels_of_nodes()
     checker.huge_pages()
     checker.power()
-    checker.prices()
-    checker.worth()
+    checker.add(model_problems(stack, checker.sections))
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
         checker.tolerations(f"workloads.{name}", workload)
@@ -64,6 +64,11 @@ class _Checker:
 
     def say(self, path: str, message: str, hint: str = "") -> None:
         self.problems.append(Problem(self.source.place(path), path, message, hint))
+
+    def add(self, found: Iterable[tuple[str, str, str]]) -> None:
+        """What other modules found: path, what is wrong, and a hint."""
+        for one in found:
+            self.say(*one)
 
     def teams(self) -> None:
         """Every user is in exactly one team."""
@@ -249,29 +254,6 @@ class _Checker:
                 hint = "lower gpu_power in the tuning of its nodes, or spread them over more racks"
                 self.say(f"racks.{name}.power", f"{power} cannot carry GPUs that may draw {Watts(watts)}", hint)
 
-    def prices(self) -> None:
-        """Every price is of a GPU that some hardware has, and all are in one currency, so that they add up."""
-        models = {hardware.gpus.model for hardware in self.stack.hardware.values() if hardware.gpus.model}
-        first = next(iter(self.stack.prices.items()), None)
-        for model, price in self.stack.prices.items():
-            path = f"prices.{model}"
-            if model not in models and "hardware" not in self.sections:
-                self.say(path, f"no hardware has a GPU {model}", nearest(model, models) if models else "delete the price")
-            if first and price.currency != first[1].currency:
-                hint = f"the price of {first[0]} is in {first[1].currency}; write all in one currency"
-                self.say(path, f"{price} does not add up with {first[1]}", hint)
-
-    def worth(self) -> None:
-        """Every worth is of a GPU that some hardware has, and there are teams that share."""
-        models = {hardware.gpus.model for hardware in self.stack.hardware.values() if hardware.gpus.model}
-        for model in self.stack.worth:
-            if model not in models and "hardware" not in self.sections:
-                hint = nearest(model, models) if models else "delete the entry"
-                self.say(f"worth.{model}", f"no hardware has a GPU {model}", hint)
-        if self.stack.worth and not self.stack.fair and "teams" not in self.sections:
-            hint = "write `share` in a team, or delete `worth`"
-            self.say("worth", "no team has a share or a guarantee, so no GPU is counted by it", hint)
-
     def workload(self, name: str, workload: Workload) -> None:
         path = f"workloads.{name}"
         self.user(f"{path}.user", workload.user)
@@ -281,7 +263,7 @@ class _Checker:
             return
         if workload.gang is not None and "replicas" in workload.model_fields_set:
             self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
-        self.problems += [Problem(self.source.place(at), at, *said) for at, *said in scaling_problems(path, workload)]
+        self.add(scaling_problems(path, workload))
         self.sizes(path, workload)
         self.running(path, workload)
         self.life(name, workload)

@@ -1,0 +1,34 @@
+"""Do `prices` and `worth` name GPU models that some hardware has, and do they mean anything?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from swarm_iac.model.stack import Stack
+from swarm_iac.stackfile.reading.messages import nearest
+
+#: Path, what is wrong, and a hint.
+Said = tuple[str, str, str]
+
+
+def model_problems(stack: Stack, broken: Collection[str]) -> Iterator[Said]:
+    """What is wrong with them. `broken`: sections of the file that have errors themselves, of which nothing is concluded."""
+    models = {hardware.gpus.model for hardware in stack.hardware.values() if hardware.gpus.model}
+    for section, entry, names in (("prices", "price", stack.prices), ("worth", "entry", stack.worth)):
+        for model in names:
+            if model not in models and "hardware" not in broken:
+                hint = nearest(model, models) if models else f"delete the {entry}"
+                yield f"{section}.{model}", f"no hardware has a GPU {model}", hint
+    yield from _currencies(stack)
+    if stack.worth and not stack.fair and "teams" not in broken:
+        hint = "write `share` in a team, or delete `worth`"
+        yield "worth", "no team has a share or a guarantee, so no GPU is counted by it", hint
+
+
+def _currencies(stack: Stack) -> Iterator[Said]:
+    """All prices are in one currency, so that they add up."""
+    first = next(iter(stack.prices.items()), None)
+    for model, price in stack.prices.items():
+        if first and price.currency != first[1].currency:
+            hint = f"the price of {first[0]} is in {first[1].currency}; write all in one currency"
+            yield f"prices.{model}", f"{price} does not add up with {first[1]}", hint
