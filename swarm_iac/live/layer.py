@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from swarm_iac.model.base import Name, Value
 from swarm_iac.model.placement import Allocation
@@ -16,20 +16,22 @@ MOST = 20_000
 LONGEST = 3600.0
 
 Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False, description="[s since 1970]")]
-Words = Annotated[str, Field(max_length=300)]
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("has characters that are not printable")
+    return value
+
+
+#: A text that steers no terminal.
+Words = Annotated[str, Field(max_length=300), AfterValidator(_printable)]
 
 
 class _Plain(Value):
-    """A value of the file: of exactly these types, and no text that steers a terminal."""
+    """A value of the file: of exactly these types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @field_validator("*")
-    @classmethod
-    def _printable(cls, value: object) -> object:
-        if isinstance(value, str) and not value.isprintable():
-            raise ValueError("has characters that are not printable")
-        return value
 
 
 class Grant(Value):
@@ -38,13 +40,6 @@ class Grant(Value):
     allocation: Allocation
     reason: Words = Field(description="Why it was granted, with the figures.")
     at: Moment
-
-    @field_validator("reason")
-    @classmethod
-    def _printable(cls, value: str) -> str:
-        if not value.isprintable():
-            raise ValueError("has characters that are not printable")
-        return value
 
     @model_validator(mode="after")
     def _named(self) -> Grant:
@@ -89,8 +84,8 @@ class Layer(Value):
     """
 
     version: Literal[1] = 1
-    fleet: str = Field(default="", max_length=64)
-    stack: str = Field(default="", max_length=200)
+    fleet: Words = Field(default="", max_length=64)
+    stack: Words = Field(default="", max_length=200)
     generation: int = Field(default=0, ge=0, le=1 << 53)
     unapplied: tuple[Name, ...] = Field(default=(), max_length=MOST)
     stopping: int = Field(default=0, ge=0, le=MOST)
@@ -100,13 +95,6 @@ class Layer(Value):
     grants: tuple[Grant, ...] = Field(default=(), max_length=MOST)
     changed: dict[Name, LastChange] = {}
     certificate: Certificate | None = None
-
-    @field_validator("fleet", "stack", "by")
-    @classmethod
-    def _printable(cls, value: str) -> str:
-        if not value.isprintable():
-            raise ValueError("has characters that are not printable")
-        return value
 
     @model_validator(mode="after")
     def _each_once(self) -> Layer:

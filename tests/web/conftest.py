@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browser
+from tests.browser import browser, visit
 
-__all__ = ["browser"]
+__all__ = ["browser", "visit"]
 ROOT = Path(__file__).resolve().parents[2]
 #: What a browser would act on, wherever it was taken for markup, a script or an address.
 HOSTILE = "</script><script>hacked=1</script><img src=x onerror=hacked=1><svg onload=hacked=1>{{7*7}}\u202e"

@@ -4,60 +4,26 @@ from __future__ import annotations
 
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
 
-from tests.web.conftest import HOSTILE, Served
+from tests.browser import Open
+from tests.web.conftest import HOSTILE, TOKENS, Served
 from tests.web.test_rights import ADDRESSES
 
 #: Those that are pages of ours.
 PAGES = [path for path in ADDRESSES if not path.startswith(("/static", "/events", "/sign-out", "/sign-in", "/plan/picture"))]
 
 
-@dataclass
-class Opened:
-    """A page in the browser, what it asked for, and what the browser complained about."""
-
-    page: Page
-    asked: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-
-Open = Callable[..., Opened]
-
-
-@pytest.fixture
-def show(browser: Browser) -> Iterator[Open]:
-    contexts = []
-
-    def opened(url: str, **options: Any) -> Opened:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
-        found = Opened(context.new_page())
-        found.page.on("request", lambda request: found.asked.append(request.url))
-        found.page.on("console", lambda message: found.complaints.append(message.text))
-        found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        found.page.goto(url)
-        return found
-
-    yield opened
-    for context in contexts:
-        context.close()
-
-
-def test_a_stack_file_full_of_markup_is_text(own: Served, show: Open) -> None:
+def test_a_stack_file_full_of_markup_is_text(own: Served, visit: Open) -> None:
     shown = 0
     for path in [*PAGES, "/plan/picture", "/workloads?q=" + urllib.parse.quote(HOSTILE[:60])]:
         if path == "/plan/picture":
             own.settled("/plan")
         own.settled(path)
-        opened = show(own.url + path)
+        opened = visit(own.url + path)
         page = opened.page
         shown += "<img src=x" in page.locator("body").inner_text()
         assert page.evaluate("typeof hacked") == "undefined", path
@@ -69,12 +35,12 @@ def test_a_stack_file_full_of_markup_is_text(own: Served, show: Open) -> None:
     assert shown >= 4  # a drain's reason, two commands, a commit
 
 
-def test_a_change_of_the_lock_is_on_screen_in_place_with_the_focus_kept(own: Served, show: Open) -> None:
+def test_a_change_of_the_lock_is_on_screen_in_place_with_the_focus_kept(own: Served, visit: Open) -> None:
     lock = own.folder / "stacks" / "dev.lock.yaml"
     text = lock.read_text()
     node = next(name for name in ("n1", "n2") if f"node: {name}" in text)
     own.settled("/")
-    page = show(own.url).page
+    page = visit(own.url).page
     link = page.locator(f"#map a[href='/nodes/{node}']")
     link.focus()
     page.evaluate("window.before = document.activeElement")
@@ -92,10 +58,10 @@ def test_a_change_of_the_lock_is_on_screen_in_place_with_the_focus_kept(own: Ser
     assert took < 5, took  # on a machine that does other work too; the figure at 1,000 nodes is in test_web_scale.py
 
 
-def test_a_broken_stack_file_is_said_with_its_line_and_the_rest_stays(own: Served, show: Open) -> None:
+def test_a_broken_stack_file_is_said_with_its_line_and_the_rest_stays(own: Served, visit: Open) -> None:
     stack = own.folder / "stacks" / "dev.yaml"
     text = stack.read_text()
-    page = show(own.url).page
+    page = visit(own.url).page
     page.locator("#live", has_text="live").wait_for()
     try:
         stack.write_text(text.replace("kind: serve", "kind: <img src=x onerror=hacked=1>"))
@@ -108,33 +74,31 @@ def test_a_broken_stack_file_is_said_with_its_line_and_the_rest_stays(own: Serve
     page.get_by_role("alert").wait_for(state="detached")
 
 
-def test_an_answer_comes_by_itself_and_without_a_script_as_well(own: Served, show: Open, lab: Path) -> None:
+def test_an_answer_comes_by_itself_and_without_a_script_as_well(own: Served, visit: Open, lab: Path) -> None:
     stack = lab / "stacks" / "dev.yaml"
     stack.write_text(stack.read_text() + "\n")  # a new version, so nothing is kept
     time.sleep(1.5)
-    page = show(own.url + "/workloads/chat").page
+    page = visit(own.url + "/workloads/chat").page
     page.get_by_text("Where it is placed").or_(page.get_by_text("placed,")).first.wait_for(timeout=90_000)
-    plain = show(own.url + "/shares", java_script_enabled=False).page
+    plain = visit(own.url + "/shares", java_script_enabled=False).page
     plain.locator("td", has_text="research").wait_for(timeout=90_000)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
-def test_no_rule_of_accessibility_is_broken(own: Served, show: Open, scheme: str, width: int) -> None:
+def test_no_rule_of_accessibility_is_broken(own: Served, visit: Open, scheme: str, width: int) -> None:
     """By axe-core: names, roles, order, and a contrast of WCAG AA; and no page is wider than a phone."""
     for path in [*PAGES, "/?by=use", "/?by=health", "/nope"]:
         if path != "/nope":
             own.settled(path)
-        opened = show(own.url + path, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
+        opened = visit(own.url + path, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
         found = Axe().run(opened.page)
         assert found.violations_count == 0, f"{path}: {found.generate_report()}"
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, path
         opened.page.close()
 
 
-def test_the_form_of_sign_in_is_used_by_keyboard(signed: Served, show: Open) -> None:
-    from tests.web.conftest import TOKENS
-
-    opened = show(signed.url, bypass_csp=True)
+def test_the_form_of_sign_in_is_used_by_keyboard(signed: Served, visit: Open) -> None:
+    opened = visit(signed.url, bypass_csp=True)
     page = opened.page
     assert page.url.endswith("/sign-in")
     assert Axe().run(page).violations_count == 0
@@ -156,8 +120,8 @@ def test_the_form_of_sign_in_is_used_by_keyboard(signed: Served, show: Open) -> 
 
 
 @pytest.mark.parametrize("by", ["team", "use", "health"])
-def test_no_card_is_told_apart_by_colour_alone(own: Served, show: Open, by: str) -> None:
-    page = show(f"{own.url}/?by={by}").page
+def test_no_card_is_told_apart_by_colour_alone(own: Served, visit: Open, by: str) -> None:
+    page = visit(f"{own.url}/?by={by}").page
     signs = page.locator(".legend li").evaluate_all("all => all.map((one) => one.querySelector('i').textContent)")
     assert len(set(signs)) == len(signs) >= 2
     texts = page.locator("#map span[role=img]").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
