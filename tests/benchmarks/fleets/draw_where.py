@@ -143,13 +143,18 @@ def _sited(data: Data) -> bool:
 
 
 def _one_site_each(data: Data) -> None:
-    """A rack is in the site of its first node."""
+    """A rack is in the site of its first node; who asked for a site that is gone asks for another one."""
     first: dict[str, str | None] = {}
     for entry in data["nodes"].values():
         site = first.setdefault(entry["rack"], entry.get("site")) if "rack" in entry else entry.get("site")
         entry.pop("site", None)
         if site:
             entry["site"] = site
+    left = sorted({entry["site"] for entry in data["nodes"].values() if "site" in entry})
+    for one in data["workloads"].values():
+        select = one.get("place", {}).get("select", {})
+        if left and select.get("site", left[0]) not in left:
+            select["site"] = left[0]
 
 
 def _by_site(rng: random.Random, one: Data) -> str:
