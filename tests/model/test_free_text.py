@@ -18,6 +18,7 @@ FREE = {
     "Run.command",
     "Run.env.*",
     "Run.healthy",
+    "Scaling.query",
     "LimitException.reason",
     "Node.reason",
     "Node.labels.*",
