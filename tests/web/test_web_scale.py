@@ -44,6 +44,7 @@ def _without(placement: Placement) -> Placement:
     return Placement(allocations=kept)
 
 
+@pytest.mark.slow
 def test_a_large_fleet(large: tuple[Served, str, str], browser: Browser, capsys: pytest.CaptureFixture[str]) -> None:
     served, whole, less = large
     until = time.monotonic() + 60
