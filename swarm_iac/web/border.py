@@ -59,7 +59,7 @@ class Border:
         if self.tokens:
             return self.sessions.of(request.cookies.get(COOKIE, ""))
         port = request.client.port if request.client else 0
-        return OWNER if account(f"{peer}:{port}", self.listen.port) in (os.geteuid(), None) else None
+        return OWNER if account(f"{peer}:{port}", self.listen.port) == os.geteuid() else None  # unknown is nobody
 
     def known(self, host: str) -> bool:
         """Is this one of our names? A page elsewhere could have its own name lead to this address."""

@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
 from typer.testing import CliRunner
 
 from swarm_iac.cli.application import application
 from swarm_iac.errors import Refused, SwarmError
+from swarm_iac.web import border
 from swarm_iac.web.rights import Viewer
-from swarm_iac.web.sign_in import SESSION_S, TRIES, WINDOW_S, Proxy, Sessions, Throttle, listen, tokens
+from swarm_iac.web.sign_in import SESSION_S, TRIES, WINDOW_S, Listen, Proxy, Sessions, Throttle, listen, tokens
 
 TOKEN = "x" * 40
 
@@ -119,3 +121,12 @@ def test_an_open_door_is_refused(tmp_path: Path, words: list[str], said: str) ->
     file = write(tmp_path, f"ada research {TOKEN}")
     found = CliRunner().invoke(application(), ["web", *[str(file) if word == "FILE" else word for word in words]])
     assert isinstance(found.exception, SwarmError) and said in str(found.exception)
+
+
+@pytest.mark.parametrize(("found", "let_in"), [(os.geteuid(), True), (os.geteuid() + 1, False), (-1, False), (None, False)])
+def test_without_sign_in_only_the_own_account_is_let_in(
+    monkeypatch: pytest.MonkeyPatch, found: int | None, let_in: bool
+) -> None:
+    monkeypatch.setattr(border, "account", lambda *_: found)
+    request = Request({"type": "http", "headers": [], "client": ("127.0.0.1", 1)})
+    assert (border.Border(Listen("127.0.0.1", 8470)).viewer(request) is border.OWNER) is let_in
