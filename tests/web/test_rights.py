@@ -30,7 +30,7 @@ ADDRESSES = [address for route in ROUTES for address in filled(route.path)]
 
 def seen(served: Served, path: str, cookie: str) -> str:
     if path == "/events":
-        return served.ask(path, most=40, cookie=cookie).text
+        return served.ask(path, most=36, cookie=cookie).text  # the first event
     if path == "/plan/picture":
         served.settled("/plan", cookie=cookie)
     return served.settled(path, cookie=cookie).text
