@@ -11,7 +11,7 @@ from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
-from swarm_iac.solver.exact.search import Found, Score, bounded, stricter
+from swarm_iac.solver.exact.search import Found, Score, bounded, capped, stricter
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
@@ -64,9 +64,7 @@ def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         found = changed(snapshot, classified, most, watch)
     else:
         found = from_nothing(snapshot, repair_task(snapshot, classified), most, watch, wide=wide)
-    if _lacking(found[0].scores):
-        found = _beside(snapshot, classified, most, found[1], found, watch)
-    first = found
+    first = found = _bounded(snapshot, classified, most, found, watch)
     whole: list[Answer] = []
     barred = frozenset[tuple[str, str]]()
     while pairs := split_pairs(snapshot, classified, found[1]):
@@ -78,6 +76,20 @@ def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         barred |= pairs
         found = _all_at_once(replace(snapshot, barred=barred), classified, most, start, watch, in_all(snapshot, CHANGE))
     return max((*whole, _beside(snapshot, classified, most, found[1], first, watch)), key=_values) if whole else first
+
+
+def _bounded(snapshot: Snapshot, classified: Classified, most: dict[str, int], answer: Answer, watch: Watch) -> Answer:
+    """The same with bounds on GPUs beside this very placement, to which another way than a search may have led."""
+    found, counts, cut = answer
+    gpus = PriorityBounds(snapshot, most, columns(snapshot, watch), classified)
+
+    def one(score: Score) -> Score:
+        aim, value, bound = score
+        if aim.places is None or value // aim.base >= bound // aim.base:
+            return score
+        return aim, value, capped(aim, value, bound, gpus.of(aim.places, counts, deep=False))
+
+    return replace(found, scores=[one(score) for score in found.scores]), counts, cut
 
 
 def _beside(
