@@ -80,11 +80,14 @@ class Questions:
 
 
 async def run(root: Path, words: tuple[str, ...], patience: float, module: str = "swarm_iac.cli") -> CommandAnswer:
-    """Run `swarm WORDS`, which prints JSON, and end it if it takes too long. Its standard input is empty."""
+    """Run `swarm WORDS`, which prints JSON, and end it if it takes too long. Its standard input is empty.
+
+    Nothing of the repository stands in for a module of ours: Python does not look there.
+    """
     variables = {key: value for key, value in os.environ.items() if not key.startswith("SWARM_FORGE")}  # it only reads
     variables |= {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *words, cwd=root, env=variables, start_new_session=True,
+        sys.executable, "-P", "-m", module, *words, cwd=root, env=variables, start_new_session=True,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout and process.stderr

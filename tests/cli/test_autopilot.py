@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -201,36 +203,23 @@ def test_second_autopilot_waits_and_a_killed_one_is_followed(fleet: Path) -> Non
             process.communicate()
 
 
-def test_dry_run_keeps_nobody_from_leading(fleet: Path) -> None:
+@contextlib.contextmanager
+def dry_run(fleet: Path) -> Iterator[subprocess.Popen[str]]:
+    """An autopilot that has decided once, and changes nothing."""
     words = [sys.executable, "-m", "swarm_iac.cli", "autopilot", "lab", "--metrics", "load.json", "--dry-run", "--json"]
     with subprocess.Popen(words, cwd=fleet, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with live_file.leading(pilot(fleet).path) as leads:
-            assert leads
+        yield process
         process.kill()
 
 
+def test_dry_run_keeps_nobody_from_leading(fleet: Path) -> None:
+    with dry_run(fleet), live_file.leading(pilot(fleet).path) as leads:
+        assert leads
+
+
 def test_terminated_it_ends_by_itself(fleet: Path) -> None:
-    words = [sys.executable, "-m", "swarm_iac.cli", "autopilot", "lab", "--metrics", "load.json", "--dry-run", "--json"]
-    with subprocess.Popen(words, cwd=fleet, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with dry_run(fleet) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-
-
-def test_failed_up_keeps_what_was_decided_and_says_why(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(fleet)
-
-    def fails(self: loop.Autopilot, layer: object, stack: object) -> None:
-        raise Retryable("`up` ended with 255: no such machine", after=30)
-
-    monkeypatch.setattr(loop.Autopilot, "_apply", fails)
-    said: list[str] = []
-    one = loop.Autopilot(fleet, "lab", loop.of_source(fleet, "load.json"), said.append)
-    turns = iter([False, False, True])
-    loop.run(one, 1.0, lambda pause: next(turns), lambda outcome: None)
-    layer = live_file.read(one.path, "lab", "lab")
-    assert layer.generation == 1 and layer.unapplied == ("n1",) and len(layer.grants) == 4
-    assert sum("no such machine" in line for line in said) == 1, "it is said once"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: 
         "time.sleep(60)\n"
     )
     monkeypatch.setattr(questions, "GRACE", 0.5)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     begin = time.monotonic()
     answer = asyncio.run(run(tmp_path, (), 2.0, "hangs"))
     assert time.monotonic() - begin < 20 and answer.document is None and answer.error
@@ -105,3 +107,16 @@ def test_runs_are_listed_whatever_a_node_says_of_its_time() -> None:
     rows = [*views.runs([run, {**run, "began": 1e300}])]
     assert rows[0] == ("3", "1970-01-01 00:00:00", "-", "abc", "n1, n2, n3 and 1 more")
     assert rows[1][1] == "?"
+
+
+def test_no_file_of_the_repository_is_run_as_a_module(lab: Path, tmp_path: Path) -> None:
+    """A merge may bring files of any name: `json.py`, or a package that is called as ours is."""
+    folder = tmp_path / "fleet"
+    shutil.copytree(lab, folder)
+    (folder / "swarm_iac").mkdir()
+    for name in ("swarm_iac/__init__.py", "json.py", "typer.py"):
+        (folder / name).write_text(f"open({str(tmp_path / 'run')!r}, 'w').close()\n")
+    for module, words in (("swarm_iac.cli", ("shares", "dev", "--json")), ("swarm_iac.web.judging", (str(folder), "dev"))):
+        found = asyncio.run(run(folder, words, 60, module))
+        assert found.document and not found.error
+    assert not (tmp_path / "run").exists()
