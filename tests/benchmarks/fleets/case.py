@@ -106,6 +106,7 @@ def figures(case: Case, solution: Solution) -> Row:
     now, stays = solution.placement, staying(case.stack, case.last, case.today)
     names = now.by_name()
     return {
+        "effort": case.stack.solve.effort,
         "nodes": len(case.stack.nodes),
         "workloads": len(case.stack.workloads),
         "replicas": len(now.allocations),

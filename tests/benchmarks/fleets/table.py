@@ -9,6 +9,8 @@ from tests.benchmarks.fleets.case import CLOSE, SOFT, Row
 
 #: So many cases of one kind are listed.
 SHOWN = 8
+#: What is promised is promised of fleets up to so many machines and workloads, at the effort that is the default.
+MACHINES, WORKLOADS, EFFORT = 50, 100, "normal"
 
 
 def summary(rows: list[Row]) -> Row:
@@ -30,6 +32,10 @@ def summary(rows: list[Row]) -> Row:
         "solves": len(solves),
         "from_nothing": times([row for row in solves if not row["edit"]]),
         "change": times([row for row in solves if row["edit"]]),
+        "promised": {
+            name: promised([row for row in fine if (row["edit"] == 0) is nothing])
+            for name, nothing in (("from_nothing", True), ("change", False))
+        },
         "gap_within": _part([row["gap_percent"] <= CLOSE for row in fine]),
         "gap_within_at_the_end": _part([row["gap_percent"] <= CLOSE for row in ends.values()]),
         "gap_proven_within": _part([row["gap_proven_percent"] <= CLOSE for row in fine if "gap_proven_percent" in row]),
@@ -58,6 +64,19 @@ def summary(rows: list[Row]) -> Row:
         ],
         "drawn_refused": [{"at": _at(row), "text": row["refused"]} for row in rows if row.get("drawn")],
         "edits_refused": sum("refused" in row and not row.get("drawn") for row in rows),
+    }
+
+
+def promised(rows: list[Row]) -> Row:
+    """Of small fleets at the usual effort: quality up to so many machines, and time where the workloads are few as well."""
+    small = [row for row in rows if row["nodes"] <= MACHINES and row["effort"] == EFFORT]
+    timed = sorted(row["cpu_seconds"] for row in small if row["workloads"] <= WORKLOADS)
+    return {
+        "solves": len(small),
+        "gap_within": _part([row["gap_percent"] <= CLOSE for row in small]),
+        "moves_proven": _part([row["moves_proven"] for row in small]),
+        "timed": len(timed),
+        "cpu": [round(timed[min(len(timed) - 1, int(len(timed) * part))], 2) for part in (0.5, 0.95, 1)] if timed else [],
     }
 
 
@@ -94,6 +113,13 @@ def lines(told: Row) -> Iterator[str]:
         f"GPU gap within {CLOSE}%: {_shown(told['gap_within'])} of the solves, {_shown(told['gap_within_at_the_end'])} of the"
         f" fleets at their last solve; worst {told['gap_worst']}%"
     )
+    for name, key in (("from nothing", "from_nothing"), ("changes", "change")):
+        if (of := told["promised"][key])["timed"]:
+            yield (
+                f"up to {MACHINES} machines, effort {EFFORT}, {of['solves']} {name}: gap within {CLOSE}% {_shown(of['gap_within'])},"
+                f" fewest moves {_shown(of['moves_proven'])}; with up to {WORKLOADS} workloads CPU s median, 95%, worst"
+                f" {', '.join(f'{one:.2f}' for one in of['cpu'])}"
+            )
     if told["gap_proven_within"] is not None:
         yield f"beside the bounds of a thorough search: {_shown(told['gap_proven_within'])} of the solves"
     yield (
