@@ -155,7 +155,8 @@ def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: B
             zip(due.get(PRIORITIES[level], ()), best.get(PRIORITIES[level], ()), strict=True)
         ):
             title = f"{level}_share_{depth + 1}" if depth else f"{level}_share"
-            found.append(Goal(name=title, value=held // unit, bound=could // unit))
+            known = max(held, min(could, bounds.due.get((PRIORITIES[level], depth), could)))
+            found.append(Goal(name=title, value=held // unit, bound=known // unit))
         reached = sum(size(request) * placed[request.name] for request in requests)
         counted = sum(size(request) * possible[request.name] for request in requests)
         most = max(reached, bounds.of(PRIORITIES[level], above, counted))
@@ -163,5 +164,6 @@ def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: B
         name = f"{level}_placed_{'gpu_milli' if milli else 'gpus'}"
         found.append(Goal(name=name, value=reached // unit, bound=most // unit))
         count, top = sum(placed[request.name] for request in requests), sum(possible[request.name] for request in requests)
+        top = max(count, min(top, bounds.replicas.get(PRIORITIES[level], top)))
         found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=top))
     return tuple(found)

@@ -38,7 +38,7 @@ from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures, with_shares_of
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
-from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, columns, in_all
+from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, OTHERS, RUINED, columns, in_all
 from swarm_iac.solver.exact.search import EFFORT, Found, never
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -48,8 +48,11 @@ from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_goal, moves_of
 from swarm_iac.solver.repair.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.repair.greedy import ORDERS, Overqualification, greedy
+from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
+from swarm_iac.solver.repair.other_bounds import beside_it, with_others
 from swarm_iac.solver.repair.restoring import restored
+from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves
 from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.shares.entitled import shared
@@ -261,8 +264,7 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     task = repair_task(snapshot, classified)
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
-    rounds = 0
-    bounds = Bounds()
+    rounds, bounds = 0, Bounds()
     watch.tell(goals_of_large(snapshot, counts, most, bounds))
     if any(request.gang for request in short(snapshot, counts)) and not watch.stopped:  # columns leave gangs where they are
         counts = max(
@@ -279,11 +281,16 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
 
         answer = fill(task, counts, effort, columns(snapshot, watch, large=True), tell)
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
+        if any(not simple(one) for one in short(snapshot, counts)):  # columns leave these where greedy put them
+            watch.phase("improving the placement")
+            counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
         watch.phase("bounding what any placement could hold")
         if not bounds.together:
             bounds = level_bounds(
                 snapshot, counts, most, effort, columns(snapshot, watch, large=True).part(BOUNDS["from nothing"])
             )
+        limit = columns(snapshot, watch, large=True).part(OTHERS["from nothing"])
+        bounds = with_others(snapshot, counts, most, classified, bounds, limit)
     return _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, bounds), rounds, watch)
 
 
@@ -293,8 +300,7 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
     watch.phase("placing what is new")
     task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
-    rounds = 0
-    bounds = Bounds()
+    rounds, bounds = 0, Bounds()
     watch.tell(goals_of_large(snapshot, counts, most, bounds))
     if not complete(counts, most) and not watch.stopped:
         watch.phase("bounding what any placement could hold")
@@ -306,7 +312,9 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
         counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
         if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
-            bounds = Bounds(bounds.together)
+            bounds = beside_it(snapshot, counts, most, classified, Bounds(bounds.together), watch.ended)
+        limit = columns(snapshot, watch, large=True).part(OTHERS["change"])
+        bounds = with_others(snapshot, counts, most, classified, bounds, limit)
     watch.phase("counting the fewest moves")
     moves = moves_goal(snapshot, classified, counts)
     watch.tell((*goals_of_large(snapshot, counts, most, bounds), moves))

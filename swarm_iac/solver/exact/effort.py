@@ -20,6 +20,8 @@ WHERE_NOTHING_RUNS = 2
 KIND = 1e-5
 #: The part of it that bounds have beside a placement: for a change little, since nobody waits for a proof.
 BOUNDS = {"from nothing": 0.25, "change": 0.06}
+#: And those on shares and on replicas.
+OTHERS = {"from nothing": 0.15, "change": 0.04}
 
 
 def in_all(snapshot: Snapshot, table: dict[str, float]) -> float:
@@ -33,3 +35,7 @@ def columns(snapshot: Snapshot, watch: Watch, *, large: bool = False) -> TimeLim
     if large:
         return TimeLimit(watch.ended, table[snapshot.stack.solve.effort], KIND)
     return TimeLimit(watch.ended, in_all(snapshot, table) * (1 if snapshot.running else WHERE_NOTHING_RUNS))
+
+
+#: A large fleet on which nothing runs: of emptying a few nodes and filling them again.
+RUINED = {"quick": 0.5, "normal": 2.0, "thorough": 40.0}

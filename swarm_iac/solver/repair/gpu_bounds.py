@@ -44,11 +44,15 @@ LEAST = 0.01
 class Bounds:
     """By priority, in thousandths of GPUs: what it and all above could hold `together`, and what it could hold of its `own`.
 
-    `own` holds for placements in which no priority above is worse off than in the one that it was found for.
+    `replicas`: how many it could have beside so many GPUs. `due`: by priority and depth of teams, what they could hold within
+    what they are due, in the unit of `Entitlements`. All but `together` hold for placements in which no goal before is worse
+    than in the one that they were found for.
     """
 
     together: dict[int, int] = field(default_factory=dict)
     own: dict[int, int] = field(default_factory=dict)
+    replicas: dict[int, int] = field(default_factory=dict)
+    due: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def of(self, priority: int, above: int, otherwise: int) -> int:
         """The bound on one priority, where those above it hold `above`; `otherwise` where columns know none."""
@@ -85,14 +89,14 @@ def level_bounds(
     def gap(level: int) -> int:
         return found.of(level, above[level], counted[level]) - now[level]
 
-    elsewhere = _elsewhere(snapshot)
+    elsewhere = away(snapshot)
     waiting = [level for level in levels if gap(level) > 0]
     for i, level in enumerate(waiting):
         if stop():
             break
         share = stop.part(1 / (len(waiting) - i))
         before = share.left
-        problem, groups, first, stand = _beside(snapshot, level, counts, possible, classified)
+        problem, groups, _, first, stand = beside(snapshot, level, counts, possible, classified, size)
         closed = sum(size(request) * elsewhere[request.name] for request in mine[level])
 
         def own(most: float | None, level: int = level, closed: int = closed) -> None:
@@ -135,8 +139,8 @@ class PriorityBounds:
         if self.limit.stop() or (deep and self.limit()):
             return None
         snapshot, moves = self.snapshot, int(self.snapshot.stack.solve.moves)
-        problem, groups, first, stand = _beside(snapshot, level, counts, self.possible, self.classified)
-        elsewhere = _elsewhere(snapshot)
+        problem, groups, _, first, stand = beside(snapshot, level, counts, self.possible, self.classified, size)
+        elsewhere = away(snapshot)
         if deep:
             share = self.limit.part(DEEP)
             before = share.left
@@ -158,37 +162,50 @@ def _together(
 ) -> int:
     problem = _problem(snapshot, requests, possible, size, priorities=False)[0]
     bound = int(bound_of(problem, rounds=ROUNDS[effort], stop=stop).bound + 1e-6)
-    elsewhere = _elsewhere(snapshot)
+    elsewhere = away(snapshot)
     return bound + sum(size(request) * elsewhere[request.name] for request in requests)
 
 
-def _beside(
-    snapshot: Snapshot, level: int, counts: Pairs, possible: dict[str, int], classified: Classified
-) -> tuple[Problem, list[list[WorkloadRequest]], list[tuple[int, Pattern]], Stand]:
-    """The problem of a level beside those above it, the workloads of its kinds, columns in which it has an answer, and
-    who stands where and would have to move: replicas of a kind on nodes of a shape.
+def beside(
+    snapshot: Snapshot,
+    level: int,
+    counts: Pairs,
+    possible: dict[str, int],
+    classified: Classified,
+    value: Callable[[WorkloadRequest], int],
+    *,
+    held: bool = False,
+    teams: bool = False,
+) -> tuple[Problem, list[list[WorkloadRequest]], tuple[tuple[str, ...], ...], list[tuple[int, Pattern]], Stand]:
+    """The problem of a level, of which each replica gains `value`, beside those above it; the workloads of its kinds, the nodes
+    of its shapes, columns in which it has an answer, and who stands where and would have to move: replicas of a kind on nodes
+    of a shape.
+
+    `held`: with as many GPUs of the level as in `counts`. `teams`: kinds are of one team, and shapes of one GPU model.
     """
     requests = [
         request
         for request in snapshot.requests.values()
-        if request.priority > level or (request.priority == level and request.gpus)
+        if request.priority > level or (request.priority == level and (request.gpus or value(request)))
     ]
-    value = {request.name: size(request) if request.priority == level else 0 for request in requests}
-    problem, groups, nodes = _problem(snapshot, requests, possible, lambda request: value[request.name], priorities=True)
+    gain = {request.name: value(request) if request.priority == level else 0 for request in requests}
+    problem, groups, nodes = _problem(
+        snapshot, requests, possible, lambda request: gain[request.name], priorities=True, teams=teams
+    )
     number = {request.name: k for k, group in enumerate(groups) for request in group}
     shape = {name: h for h, names in enumerate(nodes) for name in names}
     on: dict[str, Counter[int]] = {}
     for (name, node), count in counts.items():
         if name in number and node in shape and open_to(snapshot.requests[name], snapshot.nodes[node]):
             on.setdefault(node, Counter())[number[name]] += count
-    elsewhere = _elsewhere(snapshot)
+    elsewhere = away(snapshot)
     placed, reached = by_workload(counts), Counter[int]()
     for name, k in number.items():
         reached[k] += max(0, placed[name] - elsewhere[name])
     rows = []
-    for higher in sorted({request.priority for request in requests if request.priority > level}):
+    for higher in sorted({request.priority for request in requests if request.priority > level or held}):
         kinds = [k for k, group in enumerate(groups) if group[0].priority == higher]
-        for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1)):
+        for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1))[: 1 if higher == level else 2]:
             least = sum(amount * reached[k] for k, amount in each.items())
             rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
     kept, stand = _kept(snapshot, requests, placed), Counter[tuple[int, int]]()
@@ -204,7 +221,7 @@ def _beside(
             stand[number[a.workload], shape[a.node]] += 1
     with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
     columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
-    return with_rows, groups, sorted(columns), stand
+    return with_rows, groups, nodes, sorted(columns), stand
 
 
 def _ran(snapshot: Snapshot, request: WorkloadRequest) -> int:
@@ -224,21 +241,26 @@ def _problem(
     value: Callable[[WorkloadRequest], int],
     *,
     priorities: bool,
+    teams: bool = False,
 ) -> tuple[Problem, list[list[WorkloadRequest]], tuple[tuple[str, ...], ...]]:
     """Of what could have a place if it had the fleet to itself."""
     empty = FreeCapacity(snapshot)
+    lines = snapshot.shares.lines if teams and snapshot.shares else {}
     groups, dims, steps = kinds_of(
-        empty, [request.name for request in requests if possible[request.name]], priorities=priorities
+        empty,
+        [request.name for request in requests if possible[request.name]],
+        priorities=priorities,
+        apart=lambda request: lines.get(request.user),
     )
     kinds = tuple(
         kind_of(g, sum(possible[request.name] for request in g), dims, steps, worth=value(g[0]), value=value(g[0]))
         for g in groups
     )
-    problem, nodes = problem_of(empty, groups, kinds, dims, steps)
+    problem, nodes = problem_of(empty, groups, kinds, dims, steps, models=teams)
     return problem, groups, nodes
 
 
-def _elsewhere(snapshot: Snapshot) -> dict[str, int]:
+def away(snapshot: Snapshot) -> dict[str, int]:
     """How many of each workload may stay on nodes that are closed to it, where columns do not see it."""
     nodes = snapshot.nodes
     return {

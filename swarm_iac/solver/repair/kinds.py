@@ -70,12 +70,18 @@ def _value(request: WorkloadRequest, least: int) -> int:
 
 
 def problem_of(
-    capacity: FreeCapacity, groups: list[list[WorkloadRequest]], kinds: tuple[Kind, ...], dims: list[int], steps: list[int]
+    capacity: FreeCapacity,
+    groups: list[list[WorkloadRequest]],
+    kinds: tuple[Kind, ...],
+    dims: list[int],
+    steps: list[int],
+    *,
+    models: bool = False,
 ) -> tuple[Problem, tuple[tuple[str, ...], ...]]:
-    """The problem of placing these kinds on ready nodes, and the nodes of each shape."""
+    """The problem of placing these kinds on ready nodes, and the nodes of each shape: of one GPU model, if `models` says so."""
     requests = [group[0] for group in groups]
     classes = _classes(capacity, requests)
-    nodes, shapes = _shapes(capacity, requests, dims, steps, classes)
+    nodes, shapes = _shapes(capacity, requests, dims, steps, classes, models=models)
     limited = _limited(capacity, [request.name for group in groups for request in group])
     rows = wanted_rows(kinds) + _ceilings(capacity, groups, limited) + _racks(capacity, requests, nodes, classes)
     rows += _models(capacity, requests, nodes)
@@ -90,9 +96,16 @@ def _limited(capacity: FreeCapacity, names: Iterable[str]) -> set[str]:
 
 
 def kinds_of(
-    capacity: FreeCapacity, names: list[str], *, priorities: bool = True
+    capacity: FreeCapacity,
+    names: list[str],
+    *,
+    priorities: bool = True,
+    apart: Callable[[WorkloadRequest], object] = lambda request: None,
 ) -> tuple[list[list[WorkloadRequest]], list[int], list[int]]:
-    """Workloads that are alike, of one priority or of all; the dimensions that bound them; the step in each of these."""
+    """Workloads that are alike, of one priority or of all; the dimensions that bound them; the step in each of these.
+
+    `apart`: those for which it differs are not alike.
+    """
     requests = [capacity.snapshot.requests[name] for name in names]
     limited = _limited(capacity, names)
     by_kind: dict[tuple[object, ...], list[WorkloadRequest]] = {}
@@ -100,7 +113,7 @@ def kinds_of(
         alike = (
             -request.priority if priorities else 0, request.need, request.usage, request.share, request.asked,
             tuple([scope for scope in request.chain if scope in limited]), request.per_node, request.power, request.single,
-            request.linked, request.models,
+            request.linked, request.models, apart(request),
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(request)
     groups = list(by_kind.values())
@@ -157,9 +170,15 @@ def _draws(request: WorkloadRequest) -> bool:
 
 
 def _shapes(
-    capacity: FreeCapacity, requests: list[WorkloadRequest], dims: list[int], steps: list[int], classes: dict[str, int]
+    capacity: FreeCapacity,
+    requests: list[WorkloadRequest],
+    dims: list[int],
+    steps: list[int],
+    classes: dict[str, int],
+    *,
+    models: bool,
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[Shape, ...]]:
-    fits, models = suited(requests), {model for request in requests for model, _ in request.models}
+    fits, limited = suited(requests), {model for request in requests for model, _ in request.models}
     by_shape: dict[tuple[object, ...], list[NodeCapacity]] = {}
     found: list[Shape] = []
     for host in capacity.snapshot.nodes.values():
@@ -167,7 +186,7 @@ def _shapes(
             free = capacity.free[host.name]
             capacities = tuple(max(0, free[i]) // step for i, step in zip(dims, steps, strict=True))
             rack = classes.get(host.rack or "", -1)
-            model = host.model if host.model in models else None
+            model = host.model if models or host.model in limited else None
             key = (max(0, free[GPUS]), capacities, fits(host), rack, host.power if rack >= 0 else 0, model)
             if key not in by_shape:
                 found.append(Shape(0, max(0, free[GPUS]), capacities, fits(host)))

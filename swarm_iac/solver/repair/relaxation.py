@@ -11,6 +11,8 @@
     Σ_k gain_k · y[k,h] ≤ count_h · best_h(gain)               caps: what one node carries at most at the prices of columns
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 
+Where teams share, instead  max  Σ_t min(due_t, Σ_{k,h} amount_t[k,h] · y[k,h]):  what they hold within what they are due.
+
 u: the dual feasible functions of Martello and Toth (Fekete and Schepers, 2001): what fits one node has Σ u ≤ 1.
 Columns know how replicas share a node, and this knows what is left when gangs must be whole. The caps bring both together:
 at the last prices of columns the inequalities of all shapes, added up, are Lagrange's bound, so with them this is never
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from swarm_iac.model.device import WHOLE
@@ -43,6 +46,14 @@ TURNS = 4
 Stand = Mapping[tuple[int, int], int]
 
 
+@dataclass(frozen=True)
+class Part:
+    """What counts is Σ amount · replicas of a kind on nodes of a shape, up to a limit."""
+
+    limit: int
+    amounts: Mapping[tuple[int, int], int]
+
+
 def relaxed_bound(
     problem: Problem,
     groups: list[list[WorkloadRequest]],
@@ -51,11 +62,13 @@ def relaxed_bound(
     moves: int = 0,
     caps: Sequence[Cap] = (),
     elsewhere: Mapping[str, int] = MappingProxyType({}),
+    parts: Sequence[Part] = (),
 ) -> int | None:
     """What no placement gains more than, or None where no solver knew.
 
     `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
-    `elsewhere`: how many of a workload may stay on nodes that the problem does not have.
+    `elsewhere`: how many of a workload may stay on nodes that the problem does not have. `parts`: what is gained, if not
+    the values of kinds.
     """
     model = cp_model.CpModel()
     y = {}
@@ -82,8 +95,11 @@ def relaxed_bound(
         model.add(cp_model.LinearExpr.sum(away) <= moves)
     for row in problem.rows:
         _row(model, y, row, len(problem.shapes))
-    values = [problem.kinds[k].value for k, _ in y]
-    model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
+    if parts:
+        model.maximize(cp_model.LinearExpr.sum([_counted(model, y, part) for part in parts]))
+    else:
+        values = [problem.kinds[k].value for k, _ in y]
+        model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
     linear = linear_bound(model)
     stop.spend(LINEAR * len(y))
     solver = one_worker(max(0.0, stop.left) * PART if stop.left < float("inf") else 1.0)
@@ -128,6 +144,14 @@ def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row
     terms = [(y[k, h], amount) for k, amount in row.amounts for h in range(shapes) if (k, h) in y]
     terms += [(y[k, h], amount) for h, amounts in row.inside for k, amount in amounts if (k, h) in y]
     _at_most(model, terms, row.limit)
+
+
+def _counted(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], part: Part) -> cp_model.IntVar:
+    """z ≤ limit,  z ≤ Σ amount · y"""
+    found = model.new_int_var(0, max(0, part.limit), "")
+    terms = [(y[pair], amount) for pair, amount in part.amounts.items() if pair in y]
+    model.add(found <= cp_model.LinearExpr.weighted_sum([var for var, _ in terms], [amount for _, amount in terms]))
+    return found
 
 
 def _at_most(model: cp_model.CpModel, terms: list[tuple[cp_model.IntVar, int]], limit: int) -> None:

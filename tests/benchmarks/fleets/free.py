@@ -55,6 +55,12 @@ class Free:
         self.users: dict[str, list[int]] = {}
         self.teams: dict[str, list[int]] = {}
         self.stands: dict[str, list[Allocation]] = defaultdict(list)
+        #: Who is away from whom, by either's word.
+        self.strangers: dict[str, set[str]] = defaultdict(set)
+        for name, workload in stack.workloads.items():
+            for other in itertools.chain.from_iterable(workload.place.away_from.values()):
+                self.strangers[name].add(other)
+                self.strangers[other].add(name)
         for a in allocations:
             self.take(a, 1)
 
@@ -142,7 +148,8 @@ class Free:
     def foes(self, name: str, node: str) -> Iterator[str]:
         """The other workloads that are too near, of those that are to be away from it, or it from them."""
         own = self.stack.workloads[name].place.away_from
-        for other, ones in self.stands.items():
+        for other in self.strangers.get(name, ()):
+            ones = self.stands.get(other, ())
             theirs = self.stack.workloads[other].place.away_from if other in self.stack.workloads else {}
             for kind in ("node", "rack", "site"):
                 both = other in own.get(kind, ()) or name in theirs.get(kind, ())

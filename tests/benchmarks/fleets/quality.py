@@ -300,8 +300,7 @@ def missed(stack: Stack, last: Placement, now: Placement, today: datetime.date, 
             (where.numa, where.links),
             workload.user,
         )
-        named = any(name in each for one in stack.workloads.values() for each in one.place.away_from.values())
-        plain = workload.gang is None and not where.groups and not where.away_from and not named
+        plain = workload.gang is None and not where.groups and name not in free.strangers
         if plain and key in known:
             continue
         found = _gang(stack, free, name, missing, nodes, done[name]) if workload.gang is not None else [

@@ -1,0 +1,105 @@
+"""What could teams hold within what they are due, and how many replicas could a priority have beside its GPUs?
+
+On a large fleet no search proves either. Both by the relaxation that bounds GPUs (`relaxation`), beside what all goals before
+them reached:
+
+due        max Σ_t min(due_t, Σ_{w of t, of p and above} weight_n · gpus_w · placed_w)
+replicas   max Σ_{w of p} placed_w   with   Σ_{w of p} gpus_w · placed_w ≥ reached_p
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds, away, beside
+from swarm_iac.solver.repair.relaxation import Part, relaxed_bound
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
+from swarm_iac.solver.snapshot.value import size, within
+
+
+def with_others(
+    snapshot: Snapshot, counts: Pairs, possible: dict[str, int], classified: Classified, bounds: Bounds, stop: TimeLimit
+) -> Bounds:
+    """The same with those on shares and replicas of each priority, beside the placement `counts`."""
+    placed, due = by_workload(counts), within(snapshot, counts)
+    could = within(snapshot, type(counts)({(name, ""): most for name, most in possible.items()}))
+    levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
+    found = replace(bounds, replicas=dict(bounds.replicas), due=dict(bounds.due))
+    for i, level in enumerate(levels):
+        share = stop.part(1 / (len(levels) - i))
+        before = share.left
+        for depth, (now, most) in enumerate(zip(due.get(level, ()), could.get(level, ()), strict=True)):
+            if now < most and not share():
+                known = _due(snapshot, level, depth, counts, possible, classified, share)
+                if known is not None:
+                    found.due[level, depth] = max(now, known)
+        mine = [request.name for request in snapshot.requests.values() if request.priority == level]
+        if any(placed[name] < possible[name] for name in mine) and not share():
+            known = _replicas(snapshot, level, counts, possible, classified, share)
+            if known is not None:
+                found.replicas[level] = max(sum(placed[name] for name in mine), known)
+        stop.spend(before - share.left)
+    return found
+
+
+def beside_it(
+    snapshot: Snapshot,
+    counts: Pairs,
+    possible: dict[str, int],
+    classified: Classified,
+    bounds: Bounds,
+    stop: Callable[[], bool],
+) -> Bounds:
+    """The same with what each priority could hold beside this very placement, by relaxation alone."""
+    known = PriorityBounds(snapshot, possible, TimeLimit(stop, 0.0), classified)
+    placed = by_workload(counts)
+    found = replace(bounds, own=dict(bounds.own))
+    for level in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
+        mine = [request for request in snapshot.requests.values() if request.priority == level and request.gpus]
+        if any(placed[request.name] < possible[request.name] for request in mine) and not stop():
+            most = known.of(level, counts, deep=False)
+            if most is not None:
+                found.own[level] = max(most, sum(size(request) * placed[request.name] for request in mine))
+    return found
+
+
+def _replicas(
+    snapshot: Snapshot, level: int, counts: Pairs, possible: dict[str, int], classified: Classified, stop: TimeLimit
+) -> int | None:
+    problem, groups, _, _, stand = beside(snapshot, level, counts, possible, classified, lambda request: 1, held=True)
+    elsewhere = away(snapshot)
+    found = relaxed_bound(problem, groups, stop, stand, int(snapshot.stack.solve.moves), elsewhere=elsewhere)
+    mine = [request.name for request in snapshot.requests.values() if request.priority == level]
+    return None if found is None else found + sum(elsewhere[name] for name in mine)
+
+
+def _due(
+    snapshot: Snapshot,
+    level: int,
+    depth: int,
+    counts: Pairs,
+    possible: dict[str, int],
+    classified: Classified,
+    stop: TimeLimit,
+) -> int | None:
+    shares = snapshot.shares
+    assert shares is not None
+    problem, groups, nodes, _, stand = beside(snapshot, level, counts, possible, classified, size, teams=True)
+    weights = [shares.weights.of(names[0]) for names in nodes]
+    amounts: dict[str, dict[tuple[int, int], int]] = {team: {} for team in shares.at(depth)}
+    for k, group in enumerate(groups):
+        line = shares.lines.get(group[0].user, ())
+        if len(line) > depth and size(group[0]):
+            amounts[line[depth]].update({(k, h): size(group[0]) * weight for h, weight in enumerate(weights)})
+    parts = [Part(shares.due[level][team], of) for team, of in amounts.items()]
+    elsewhere = away(snapshot)
+    found = relaxed_bound(problem, groups, stop, stand, int(snapshot.stack.solve.moves), elsewhere=elsewhere, parts=parts)
+    closed = sum(
+        size(request) * elsewhere[request.name] * shares.weights.top
+        for request in snapshot.requests.values()
+        if request.priority >= level
+    )
+    return None if found is None else found + closed

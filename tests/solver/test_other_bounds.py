@@ -1,0 +1,65 @@
+"""Do bounds on shares and on replicas bound every placement? Tiny random fleets, each placement enumerated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver import solve
+from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.repair.gpu_bounds import Bounds
+from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.other_bounds import with_others
+from swarm_iac.solver.snapshot.tasks import Pairs, classify, fixed_by, repair_task
+from swarm_iac.solver.snapshot.value import within
+from tests.solver.fleets import some_fleet
+from tests.solver.oracle import accepted, as_large, every, with_shares
+from tests.solver.test_gpu_bounds import as_good, held
+from tests.solver.test_shares import changes, weighted
+
+
+def check(now: Stack, last: Placement) -> int:
+    """Every bound beside a greedy placement; how many are tighter than counting."""
+    snapshot = with_shares(now, last)
+    classified, most = classify(snapshot), possible(snapshot)
+    if any(most[name] < min(len(ones), snapshot.requests[name].members) for name, ones in snapshot.running.items()):
+        return 0  # what runs over several NUMA nodes may stay, and has no place of its own
+    task = repair_task(snapshot, classified)
+    counts: Pairs = fixed_by(task) + greedy(task)
+    found = with_others(snapshot, counts, most, classified, Bounds(), TimeLimit(left=10.0))
+    for _, moves, other in every(now, last):
+        if moves > now.solve.moves:
+            continue
+        for level in {request.priority for request in snapshot.requests.values()}:
+            if not as_good(snapshot, counts, other, level):
+                continue
+            due, (gpus, replicas) = within(snapshot, other).get(level, ()), held(snapshot, other, level)
+            over = [depth for depth, value in enumerate(due) if value > found.due.get((level, depth), value)]
+            more = gpus >= held(snapshot, counts, level)[0] and replicas > found.replicas.get(level, replicas)
+            assert not ((over or more) and accepted(now, last, other)), (level, over, more, found, other)
+    return len(found.due) + len(found.replicas)
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.slow)], ids=["some", "thousands"])
+@pytest.mark.parametrize("of", [lambda stack, seed: stack, weighted], ids=["alike", "by worth"])
+def test_no_placement_exceeds_a_bound(of: Callable[[Stack, int], Stack], seeds: range) -> None:
+    bounds = 0
+    for seed in seeds:
+        before, now = (of(one, seed) for one in changes(seed))
+        bounds += check(now, Placement())
+        bounds += check(now, solve(before, reasons=False).placement)
+    assert bounds
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_crowded_fleet_cannot_place_is_not_held_against_it(seed: int) -> None:
+    """Nobody could have as many replicas as are asked for, which is what counting says."""
+    solution = as_large(some_fleet(9, 40, seed))
+    goals = {goal.name: goal for goal in solution.proof.goals}
+    waiting = sum(len(one.missing) for one in solution.placement.unplaced)
+    gaps = sum(goal.bound - goal.value for name, goal in goals.items() if name.endswith("_replicas"))
+    assert waiting > 20 and gaps < waiting / 2
