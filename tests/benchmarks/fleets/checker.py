@@ -377,9 +377,9 @@ def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, 
 
 def _above(rule: str, who: str, ones: list[Allocation], last: Placement, key: str, most: int | None) -> Iterator[Finding]:
     """More than a ceiling allows, unless each of these held as much before."""
-    old = {a.name: a for a in last.allocations}
     use = held(ones)[key]
     if most is not None and use > most:
+        old = {a.name: a for a in last.allocations}
         names = frozenset(a.name for a in ones if held([a])[key])
         if any(n not in old for n in names) or use > held(old[n] for n in names)[key]:
             yield Finding(rule, f"{who} holds {use} of {key}, and may hold {most}", names)
