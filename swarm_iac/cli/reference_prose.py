@@ -155,6 +155,25 @@ add up to. A request that takes several models is counted as if it got those tha
 due more than it can have. `worth` changes who gets GPUs when not all requests fit, and nothing else.
 """
 
+PAST_USE = """\
+Without it a team is due its share whatever it had last week. With it, a team that used more than the others is due less until
+that is evened out. Among the teams that are beside each other
+
+    counted share = share / (1 + (use / use of all) / (share / shares of all))
+
+in thousandths: in full for a team that used nothing, a half for one that used just its share, a third for twice as much.
+Guarantees and limits are not touched, and nothing is stopped for it unless `solve.reclaim` says so. `swarm shares` shows the
+arithmetic.
+
+    past_use:
+      until: 2026-11-01
+      half_life: 7 d
+      gpu_hours: {vision: 1250, speech: 310}
+
+`swarm usage --past-use` writes it from what was recorded ([usage](usage.md)); it takes effect by a commit, as everything does.
+The solver reads `gpu_hours` alone; the rest says where they come from.
+"""
+
 WORKLOADS = """\
 A workload without `run` is a reservation: its slice, GPUs and directories are set up, and its user enters with
 `swarm shell WORKLOAD`. With `run` it is started as its user, never as root, in a slice that sees only its own GPUs.
@@ -314,6 +333,7 @@ SECTIONS = {
     "racks": RACKS,
     "prices": PRICES,
     "worth": WORTH,
+    "past_use": PAST_USE,
     "workloads": WORKLOADS,
     "solve": SOLVE,
 }

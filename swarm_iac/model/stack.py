@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, create_model, model_validator
 
 from swarm_iac.model.base import Account, Moment, Name, Network, Value, with_former
+from swarm_iac.model.gpus.past_use import PastUse
 from swarm_iac.model.gpus.worth import Worth
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.groups import Level
@@ -234,6 +235,7 @@ class Stack(Value):
     racks: dict[Name, Rack] = {}
     prices: dict[Model, Price] = {}
     worth: dict[Model, Worth] = Field(default={}, exclude_if=not_)
+    past_use: PastUse | None = Field(default=None, exclude_if=resource.missing)
     nodes: dict[Name, Node] = {}
     workloads: dict[Name, Workload] = {}
     solve: Solve = Solve()

@@ -145,7 +145,7 @@ def _stack(shape: StackFile, merged: Nodes, default: PolicyFile) -> Stack:
     return Stack(
         fleet=shape.fleet, teams=shape.teams, limits=limits, tuning=shape.tuning, hardware=shape.hardware,
         racks=shape.racks, prices=shape.prices, worth=shape.worth, nodes=merged.nodes, workloads=shape.workloads,
-        solve=shape.solve, telemetry=shape.telemetry,
+        solve=shape.solve, telemetry=shape.telemetry, past_use=shape.past_use,
     )  # fmt: skip
 
 

@@ -58,6 +58,22 @@ def test_what_is_held_counts_by_worth() -> None:
     assert "team text holds 8 GPUs by `worth` and is due 9" in " ".join(told.split())
 
 
+def test_past_use_can_be_checked_with_a_pencil(tmp_path: Path) -> None:
+    """900 of 1000 GPU-hours at half of the shares count 1 / (1 + 0.9 / 0.5) = 0.357, 100 of them 1 / (1 + 0.1 / 0.5) = 0.833."""
+    text = (ROOT / "examples" / "27-past-use-counts" / "stack.yaml").read_text()
+    file = tmp_path / "stack.yaml"
+    file.write_text(text)
+    told = " ".join(swarm("shares", str(file), at=tmp_path).out.split())
+    assert "vision: share 1 counts 0.357, since it used 900 of 1000 GPU-hours" in told
+    assert "speech: share 1 counts 0.833, since it used 100 of 1000 GPU-hours" in told
+    found = json.loads(swarm("shares", str(file), "--json", at=tmp_path).out)
+    assert (found["weights_in"], found["used"]) == (1000, {"vision": 900, "speech": 100})
+    assert {one["team"]: (one["share"], one["due"], one["holds"]) for one in found["teams"]} == {
+        "vision": (1, 5000, 5000),
+        "speech": (1, 11000, 11000),
+    }
+
+
 def test_without_shares_it_says_how_to_begin(tmp_path: Path) -> None:
     file = tmp_path / "stack.yaml"
     text = (

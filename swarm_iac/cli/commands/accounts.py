@@ -39,6 +39,12 @@ def usage(
     below_cpus: Annotated[
         float, typer.Option("--below-cpus", min=0, max=65536, help="With --idle: CPUs that an allocation uses.")
     ] = 0.2,
+    past_use: Annotated[
+        bool, typer.Option("--past-use", help="What teams used, older hours counting less, as `past_use` of a stack file.")
+    ] = False,
+    half_life: Annotated[
+        str, typer.Option("--half-life", help="With --past-use: an hour counts half as much as one that is so much later.")
+    ] = "7 d",
     record: Annotated[
         bool, typer.Option("--record", help="Ask all nodes once and add that to the store; run by a timer.")
     ] = False,
@@ -63,13 +69,19 @@ def usage(
     at the time. docs/usage.md says how each hour is counted.
 
     Examples: swarm usage --record; swarm usage --since 7d --by user;
-    swarm usage prod --since 2026-11-01 --until 2026-12-01 --csv; swarm usage --idle --below-sm 2
+    swarm usage prod --since 2026-11-01 --until 2026-12-01 --csv; swarm usage --idle --below-sm 2;
+    swarm usage --past-use --half-life 14d
     """
     if json + csv + markdown > 1:
         raise typer.BadParameter("one of --json, --csv and --markdown, not several")
     if record and (csv or markdown or idle):
         raise typer.BadParameter("--record shows nothing; run swarm usage again without it")
     name = named or stack
+    if past_use:
+        if record or csv or markdown or idle:
+            raise typer.BadParameter("--past-use is for the stack file; it goes with --half-life, --store and --json alone")
+        _past_use(name, store, json, half_life)
+        return
     if record:
         _record(name, store, json, gap * 60, after_gap, keep_hours)
         return
@@ -104,6 +116,32 @@ def usage(
         show(table(report.title, report.heads, report.rows))
         for note in report.notes:
             say(note)
+
+
+def _past_use(name: str, store: Path | None, json: bool, half_life: str) -> None:
+    """The section, for a pull request: what teams are due changes by a commit and never by itself."""
+    import datetime
+
+    from swarm_iac.accounting import schema
+    from swarm_iac.accounting.past_use import past_use
+    from swarm_iac.cli.decisions import deciding
+    from swarm_iac.cli.machines import usage_passes
+    from swarm_iac.model.gpus.past_use import life
+    from swarm_iac.stackfile import load
+
+    (file,) = deciding.files([name])
+    stack = load(file, today=datetime.date.today()).stack
+    path, stack_name = usage_passes.place(name, store)
+    today = datetime.datetime.fromtimestamp(time.time(), datetime.UTC).date()
+    with schema.opened(path) as opened:
+        found = past_use(opened, stack_name, {team: stack.line_of(team) for team in stack.teams}, life(half_life), today)
+    if json:
+        show_json({"past_use": found.model_dump(mode="json")})
+        return
+    typer.echo("past_use:")
+    typer.echo(f"  until: {found.until}")
+    typer.echo(f"  half_life: {found.half_life}")
+    typer.echo(f"  gpu_hours: {{{', '.join(f'{team}: {hours}' for team, hours in found.gpu_hours.items())}}}")
 
 
 def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: bool, keep: int) -> None:

@@ -13,7 +13,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.explain.counting import possible
-from swarm_iac.solver.shares.entitled import Division, Worked, entitled
+from swarm_iac.solver.shares.entitled import Division, Worked, entitled, share_of, used_by
 from swarm_iac.solver.shares.filling import Claim, Round
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs
@@ -76,7 +76,7 @@ def _step(found: Report, step: Division) -> Iterator[str]:
     yield f"priority {level}{above}, {whose}: {what}"
     for one in (one for one in step.filled.claims if one.share):
         floor = f", has {found.number(one.floor)} already" if one.floor else ""
-        weight = f"guarantee {found.number(one.share)}" if step.kind == "guarantee" else f"share {one.share}"
+        weight = f"guarantee {found.number(one.share)}" if step.kind == "guarantee" else _share(found, step, one)
         yield f"  {one.team}: {weight}, asks for {found.number(one.wants)}{floor}"
     for each in step.filled.rounds:
         yield f"  {_round(found, step, each)}"
@@ -87,6 +87,15 @@ def _step(found: Report, step: Division) -> Iterator[str]:
         yield f"  in {whole}, the rest to the largest remainders, then by name: {due}"
 
 
+def _share(found: Report, step: Division, one: Claim) -> str:
+    """`share 3 counts 1.5: it used 40 of 80 GPU-hours`"""
+    if found.stack.past_use is None:
+        return f"share {one.share}"
+    used = {claim.team: used_by(found.stack, claim.team) for claim in step.filled.claims}
+    share = share_of(found.stack, one.team)
+    return f"share {share} counts {GpuCount(one.share)}, since it used {used[one.team]} of {sum(used.values())} GPU-hours"
+
+
 def _round(found: Report, step: Division, each: Round) -> str:
     claims = {one.team: one for one in step.filled.claims if one.share}
     teams = [team for team in each.teams if team in claims]
@@ -94,7 +103,8 @@ def _round(found: Report, step: Division, each: Round) -> str:
     total = f" = {found.number(sum(step.filled.exact[team] for team in teams))}" if len(teams) > 1 else ""
     if each.height is None:
         return f"as much as each can have: {parts}{total}"
-    per = found.number(each.height * (WHOLE * found.one if step.kind == "guarantee" else 1))
+    unit = WHOLE * found.one if step.kind == "guarantee" else WHOLE if found.stack.past_use else 1
+    per = found.number(each.height * unit)
     of = "of each guaranteed GPU" if step.kind == "guarantee" else "for each share"
     where = f", which is all there is of {_pool(found, each.pools)}" if each.pools else ""
     return f"{per} {of}: {parts}{total}{where}"
@@ -153,8 +163,7 @@ def rows(found: Report) -> list[dict[str, Any]]:
         for depth, team in enumerate(line):
             seen.setdefault(team, depth)
     for team, depth in seen.items():
-        known = found.stack.teams.get(team)
-        row = {"team": team, "depth": depth, "share": (known.share or 1) if known else 1}
+        row = {"team": team, "depth": depth, "share": share_of(found.stack, team)}
         row |= {"guarantee": found.worked.entitlements.guarantees.get(team, 0), "asks": wants.get(team, 0)}
         has, most = held.get(team, 0), due.get(team, 0)
         told.append(row | {"due": most, "holds": has, "lent": max(0, has - most), "owed": max(0, most - has)})
@@ -164,36 +173,43 @@ def rows(found: Report) -> list[dict[str, Any]]:
 def as_json(found: Report) -> dict[str, Any]:
     """All of it: amounts in thousandths of GPUs, exact ones as fractions of them.
 
-    With `worth` in the stack, amounts are divided by `one` for that, and each GPU counts what its model is worth.
+    With `worth` in the stack, amounts are divided by `one` for that, and each GPU counts what its model is worth. With
+    `past_use` weights by share are in thousandths (`weights_in`).
     """
     worth = {model: int(found.stack.worth.get(model, WHOLE)) for model in _models(found)}
-    return ({"worth": worth, "one": found.one} if found.worked.entitlements.weights.nodes else {}) | {
-        "gpus": {model: sum(pool[model] for pool in found.worked.models.values()) for model in _models(found)},
-        "teams": rows(found),
-        "steps": [
-            {
-                "priority": _NAMES[step.priority],
-                "inside": step.around or None,
-                "total": step.total,
-                "by": step.kind,
-                "claims": [
-                    {"team": one.team, "weight": one.share, "has": one.floor, "asks": one.wants} for one in step.filled.claims
-                ],
-                "rounds": [
-                    {
-                        "height": None if each.height is None else str(each.height),
-                        "teams": list(each.teams),
-                        "together": each.most,
-                    }
-                    for each in step.filled.rounds
-                ],
-                "exact": {team: str(value) for team, value in step.filled.exact.items()},
-                "due": step.filled.due,
-            }
-            for step in found.worked.steps
-            if step.filled.claims
-        ],
-    }
+    past = {"weights_in": WHOLE, "used": dict(found.stack.past_use.gpu_hours)} if found.stack.past_use else {}
+    return (
+        past
+        | ({"worth": worth, "one": found.one} if found.worked.entitlements.weights.nodes else {})
+        | {
+            "gpus": {model: sum(pool[model] for pool in found.worked.models.values()) for model in _models(found)},
+            "teams": rows(found),
+            "steps": [
+                {
+                    "priority": _NAMES[step.priority],
+                    "inside": step.around or None,
+                    "total": step.total,
+                    "by": step.kind,
+                    "claims": [
+                        {"team": one.team, "weight": one.share, "has": one.floor, "asks": one.wants}
+                        for one in step.filled.claims
+                    ],
+                    "rounds": [
+                        {
+                            "height": None if each.height is None else str(each.height),
+                            "teams": list(each.teams),
+                            "together": each.most,
+                        }
+                        for each in step.filled.rounds
+                    ],
+                    "exact": {team: str(value) for team, value in step.filled.exact.items()},
+                    "due": step.filled.due,
+                }
+                for step in found.worked.steps
+                if step.filled.claims
+            ],
+        }
+    )
 
 
 def _models(found: Report) -> list[str]:

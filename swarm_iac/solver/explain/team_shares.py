@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.solver.explain.counting import possible
-from swarm_iac.solver.shares.entitled import shared
+from swarm_iac.solver.shares.entitled import share_of, shared, used_by
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs
@@ -50,8 +50,18 @@ def pending(snapshot: Snapshot, counts: Mapping[str, Mapping[str, int]], request
         if held[team] + least > due[team]:
             owed = [other for other in others if held[other] <= due[other]]
             more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
-            return Reason(rule=RULE, text=text + more, path=_path(snapshot, team))
+            return Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
     return None
+
+
+def _past(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> str:
+    """Why it is due less than its share alone says, where it used more than its part of what these teams used."""
+    team, stack = line[depth], snapshot.stack
+    every = (team, *_beside(snapshot, line, depth))
+    use, shares = {one: used_by(stack, one) for one in every}, {one: share_of(stack, one) for one in every}
+    if use[team] * sum(shares.values()) <= shares[team] * sum(use.values()):
+        return ""
+    return f"; its share counts less, since it used {use[team]} of {sum(use.values())} GPU-hours (`past_use`)"
 
 
 def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Allocation) -> str:

@@ -2,7 +2,7 @@
 
     1  what is due of the priorities above is the floor: a higher priority comes first, whosever it is
     2  guarantees:  max-min over the teams with the guarantee as weight, nobody above it
-    3  shares:      max-min over the teams with `share` as weight, nobody below 2
+    3  shares:      max-min over the teams with `share` as weight, nobody below 2; less for past use, where the stack has it
 
 Among the teams that are inside one, the same is done with what that one is due. A team that has users beside teams inside
 it has those users as one more team inside, of share 1.
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.past_use import counted
 from swarm_iac.model.gpus.worth import Weights, weights
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.shares.filling import Claim, Divided, Filling
@@ -125,7 +126,8 @@ class _Tree:
                 for most in (self.guarantees.get(team, 0),)
             ]
             floors = self._step(around, total, "guarantee", guaranteed).due
-        claims = [Claim(team, self._share(team), floors[team], self.wants.get(team, 0)) for team in teams]
+        shares = counted_shares(self.stack, {team: share_of(self.stack, team) for team in teams})
+        claims = [Claim(team, shares[team], floors[team], self.wants.get(team, 0)) for team in teams]
         found = self._step(around, total, "share", claims).due
         self.due |= found
         self.front |= found
@@ -135,9 +137,25 @@ class _Tree:
         self.steps.append(Division(self.priority, around, total, kind, filled))
         return filled
 
-    def _share(self, team: str) -> int:
-        known = self.stack.teams.get(team)
-        return known.share or 1 if known else 1
+
+def share_of(stack: Stack, team: str) -> int:
+    """As the file says it, or 1."""
+    known = stack.teams.get(team)
+    return known.share or 1 if known else 1
+
+
+def counted_shares(stack: Stack, shares: dict[str, int]) -> dict[str, int]:
+    """What the shares of teams that are beside each other count: in thousandths by what they used, where the stack has that."""
+    return counted(shares, {team: used_by(stack, team) for team in shares}) if stack.past_use else shares
+
+
+def used_by(stack: Stack, team: str) -> int:
+    """GPU-hours of a team with those inside it; of what users of a team hold beside teams inside it, the rest of its own."""
+    hours = stack.past_use.gpu_hours if stack.past_use else {}
+    around = next((name for name in stack.teams if own(name) == team), "")
+    if not around:
+        return hours.get(team, 0)
+    return max(0, hours.get(around, 0) - sum(hours.get(name, 0) for name, one in stack.teams.items() if one.parent == around))
 
 
 def _line(stack: Stack, user: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Do `prices` and `worth` name GPU models that some hardware has, and do they mean anything?"""
+"""Do `prices`, `worth` and `past_use` name models and teams that there are, and do they mean anything?"""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def model_problems(stack: Stack, broken: Collection[str]) -> Iterator[Said]:
     if stack.worth and not stack.fair and "teams" not in broken:
         hint = "write `share` in a team, or delete `worth`"
         yield "worth", "no team has a share or a guarantee, so no GPU is counted by it", hint
+    if stack.past_use and "teams" not in broken:
+        if not stack.fair:
+            yield "past_use", "no team has a share, so none counts less", "write `share` in a team, or delete `past_use`"
+        for team in stack.past_use.gpu_hours:
+            if team not in stack.teams:
+                yield f"past_use.gpu_hours.{team}", "there is no such team", nearest(team, stack.teams)
 
 
 def _currencies(stack: Stack) -> Iterator[Said]:

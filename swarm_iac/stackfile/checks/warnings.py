@@ -35,6 +35,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
         *_tolerations(stack),
         *_preferences(stack),
         *_exceptions(stack, today),
+        *_past_use(stack, today),
         *_teams(stack),
         *_models(stack),
         *_racks(stack),
@@ -181,6 +182,19 @@ def _places(stack: Stack, level: Level, request: Workload) -> int:
             if len(found) >= request.members:
                 break
     return len(found)
+
+
+def _past_use(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, str]]:
+    """Use that is counted up to a day long ago, or to one that is still to come."""
+    past = stack.past_use
+    if past is None:
+        return
+    days = (today - past.until).days
+    if days < 0:
+        yield "past_use.until", "is in the future", "write the day up to which hours were counted"
+    elif days * 86400 > 2 * int(past.half_life):
+        hint = "count anew with `swarm usage --past-use`, or delete it"
+        yield "past_use.until", f"{days} days ago, which is more than two half-lives", hint
 
 
 def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, str]]:

@@ -138,7 +138,9 @@ def _shares(stack: Stack) -> list[object]:
     """What is due to teams follows from who is in which, their weights and guarantees."""
     teams = [(name, one.share, int(one.guarantee.gpus), one.parent, sorted(one.users)) for name, one in stack.teams.items()]
     worth = [[(model, int(value)) for model, value in sorted(stack.worth.items())]] if stack.worth else []
-    return [stack.solve.reclaim, *teams, *worth]
+    past = stack.past_use
+    use = [["past_use", *sorted((team, int(hours)) for team, hours in past.gpu_hours.items())]] if past else []
+    return [stack.solve.reclaim, *teams, *worth, *use]
 
 
 def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Moment, Name, Value, with_former
+from swarm_iac.model.gpus.past_use import PastUse
 from swarm_iac.model.gpus.worth import Worth
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.taints import TaintField
@@ -61,6 +62,9 @@ class StackFile(Value):
     prices: dict[Model, Price] = Field(default={}, description="What one GPU costs per hour, by its model.")
     worth: dict[Model, Worth] = Field(
         default={}, description="How many GPUs one counts as where teams share them, by its model; 1 if omitted."
+    )
+    past_use: PastUse | None = Field(
+        default=None, description="What teams used before; their shares count less by it. `swarm usage --past-use` writes it."
     )
     nodes: dict[str, NodeEntry] = Field(
         default={}, description="Machines by name or range (`gpu-[01-08]`); later entries refine earlier ones."

@@ -318,3 +318,25 @@ def test_a_window_begins_and_ends_where_it_is_said(lab: Lab) -> None:
     assert json.loads(done.out)["recorded"] == {"first": "2026-11-01T00:00Z", "last": "2026-11-01T03:00Z"}
     early = swarm("usage", "lab", "--since", "30d", at=lab.root)
     assert "recorded since 2026-11-01T00:00Z" in early.err and T
+
+
+def test_past_use_is_written_as_the_stack_file_reads_it(lab: Lab) -> None:
+    """Whole days before today: 5 hours of four cards and of a quarter, on a day that counts half."""
+    teams = "teams: {vision: {users: [ada], share: 1}, speech: {users: [bo], share: 1, parent: all}, all: {users: [cy]}}\n"
+    lab.commit(STACK + teams)
+    lab.say("n1", *((str(gpu), 1, 0.8, ADA, "train-0") for gpu in range(4)))
+    lab.record()
+    hour(lab, 300)
+    ask = ("usage", "lab", "--past-use", "--half-life", "1d")
+    assert "gpu_hours: {vision: 0, speech: 0, all: 0}" in swarm(*ask, at=lab.root).out, "today is not over"
+    lab.now = T + 86400 + 60
+    done = swarm(*ask, at=lab.root)
+    assert done.out.splitlines() == [
+        "past_use:", "  until: 2026-11-02", "  half_life: 1 d", "  gpu_hours: {vision: 10, speech: 0, all: 0}"
+    ]  # fmt: skip
+    lab.commit(STACK + teams + done.out)
+    assert swarm("validate", "lab", at=lab.root).code == 0
+    assert json.loads(swarm(*ask, "--json", at=lab.root).out)["past_use"]["gpu_hours"]["vision"] == 10
+    assert swarm(*ask, "--csv", at=lab.root).code == 2
+    bad = swarm("usage", "lab", "--past-use", "--half-life", "\x1b[2Jsoon", at=lab.root)
+    assert bad.code != 0 and "\x1b" not in bad.err and "write 7 d or 12 h" in bad.err
