@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

@@ -11,12 +11,12 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
+from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE
 from swarm_iac.solver.exact.search import Found, Score
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.counting import possible
-from swarm_iac.solver.repair.gpu_bounds import Bounds
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs, classify, full_task
 from tests.solver.crowded import crowded

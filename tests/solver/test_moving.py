@@ -13,8 +13,8 @@ import pytest
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
+from swarm_iac.solver.bounds.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.repair.fewest_moves import moved
-from swarm_iac.solver.repair.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.repair.replica_moves import rearranged
 from swarm_iac.solver.repair.undo_moves import undo_moves
 from swarm_iac.solver.snapshot.from_stack import snapshot_of

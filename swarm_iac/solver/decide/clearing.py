@@ -10,11 +10,11 @@ from collections import Counter
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.bounds.gpu_bounds import Bounds
+from swarm_iac.solver.bounds.move_bound import fewest_by_columns
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_of
-from swarm_iac.solver.repair.gpu_bounds import Bounds
-from swarm_iac.solver.repair.move_bound import fewest_by_columns
 from swarm_iac.solver.repair.neighbourhood import neighbourhood, short
 from swarm_iac.solver.repair.undo_moves import net, undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest

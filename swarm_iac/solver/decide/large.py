@@ -18,9 +18,9 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Goal
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.columns.whole_fleet import Nodes, fill_fleet
 from swarm_iac.solver.exact.goals import LEVELS
-from swarm_iac.solver.repair.gpu_bounds import Bounds
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import View, named, simple, view
 from swarm_iac.solver.snapshot.capacity import FreeCapacity

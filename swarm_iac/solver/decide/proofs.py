@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
+from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.decide.large import goals
 from swarm_iac.solver.explain.counting import EVERY, on_node
-from swarm_iac.solver.repair.gpu_bounds import Bounds
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from swarm_iac.model.placement import Goal
+from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.exact.attempt import attempt
@@ -14,7 +15,6 @@ from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.exact.search import Found, Score, bounded, capped, stricter
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_goal
-from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored

@@ -29,6 +29,8 @@ from swarm_iac.solver.backend.linear import listening
 from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.balance.nearest import near_value
 from swarm_iac.solver.balance.preferred import lacks_value
+from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
+from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.evening import evened
@@ -46,11 +48,9 @@ from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_goal, moves_of
-from swarm_iac.solver.repair.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.repair.greedy import ORDERS, Overqualification, greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
-from swarm_iac.solver.repair.other_bounds import beside_it, with_others
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves

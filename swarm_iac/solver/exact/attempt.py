@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
+from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds
 from swarm_iac.solver.exact.changes import Keeping
 from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.exact.goals import aims
@@ -13,7 +14,6 @@ from swarm_iac.solver.exact.rules.change import moves_stay_in_budget
 from swarm_iac.solver.exact.rules.table import RULES
 from swarm_iac.solver.exact.search import EFFORT, TOO_LARGE, Found, Score, never, search
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.repair.gpu_bounds import PriorityBounds
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Pairs, Task

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import known_bound, one_worker, solved, spent
+from swarm_iac.solver.bounds.gpu_bounds import Bounds, PriorityBounds
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds
 from swarm_iac.solver.repair.greedy import completed, refill
 from swarm_iac.solver.snapshot.tasks import Pairs, fixed_by
 

@@ -193,8 +193,8 @@ def _past_use(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, st
     if days < 0:
         yield "past_use.until", "is in the future", "write the day up to which hours were counted"
     elif days * 86400 > 2 * int(past.half_life):
-        hint = "count anew with `swarm usage --past-use`, or delete it"
-        yield "past_use.until", f"{days} days ago, which is more than two half-lives", hint
+        hint = "count again with `swarm usage --past-use`, or delete it"
+        yield "past_use.until", "is more than two half-lives ago", hint
 
 
 def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, str]]:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.repair.gpu_bounds import Bounds, PriorityBounds, away, beside
-from swarm_iac.solver.repair.relaxation import Part, relaxed_bound
+from swarm_iac.solver.bounds.gpu_bounds import Bounds, PriorityBounds, away, beside
+from swarm_iac.solver.bounds.relaxation import CappedSum, relaxed_bound
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 from swarm_iac.solver.snapshot.value import size, within
@@ -94,7 +94,7 @@ def _due(
         line = shares.lines.get(group[0].user, ())
         if len(line) > depth and size(group[0]):
             amounts[line[depth]].update({(k, h): size(group[0]) * weight for h, weight in enumerate(weights)})
-    parts = [Part(shares.due[level][team], of) for team, of in amounts.items()]
+    parts = [CappedSum(shares.due[level][team], of) for team, of in amounts.items()]
     elsewhere = away(snapshot)
     found = relaxed_bound(problem, groups, stop, stand, int(snapshot.stack.solve.moves), elsewhere=elsewhere, parts=parts)
     closed = sum(

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.bounds.relaxation import Stand, relaxed_bound
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole_fleet import bound_of
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, problem_of
-from swarm_iac.solver.repair.relaxation import Stand, relaxed_bound
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, open_to

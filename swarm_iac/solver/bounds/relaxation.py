@@ -47,7 +47,7 @@ Stand = Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
-class Part:
+class CappedSum:
     """What counts is Σ amount · replicas of a kind on nodes of a shape, up to a limit."""
 
     limit: int
@@ -62,7 +62,7 @@ def relaxed_bound(
     moves: int = 0,
     caps: Sequence[Cap] = (),
     elsewhere: Mapping[str, int] = MappingProxyType({}),
-    parts: Sequence[Part] = (),
+    parts: Sequence[CappedSum] = (),
 ) -> int | None:
     """What no placement gains more than, or None where no solver knew.
 
@@ -146,7 +146,7 @@ def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row
     _at_most(model, terms, row.limit)
 
 
-def _counted(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], part: Part) -> cp_model.IntVar:
+def _counted(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], part: CappedSum) -> cp_model.IntVar:
     """z ≤ limit,  z ≤ Σ amount · y"""
     found = model.new_int_var(0, max(0, part.limit), "")
     terms = [(y[pair], amount) for pair, amount in part.amounts.items() if pair in y]
