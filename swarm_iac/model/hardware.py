@@ -15,7 +15,7 @@ from swarm_iac.model.base import CPUS, Value
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.links import Groups, Links, within
 from swarm_iac.model.gpus.mig import MODELS, PROFILES, Profile, part_of, profile_names, profiles_of
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Iops, Watts
 
 #: Memory of one card by model, where the stack file does not say otherwise (vendors' data sheets).
 GPU_MEMORY: dict[str, Bytes] = {
@@ -227,6 +227,15 @@ class Hardware(Value):
         default="",
         pattern=r"^(/dev/[A-Za-z0-9/_.:-]+)?$",
         description="Disk for scratch and caches; formatted only if blank. Empty: none is managed.",
+    )
+    disk_read: BytesPerSecond = Field(
+        default=BytesPerSecond(0),
+        exclude_if=not_,
+        description="What that disk can read; `each.io` is guaranteed from it. Left out: nothing is.",
+    )
+    disk_write: BytesPerSecond = Field(default=BytesPerSecond(0), exclude_if=not_, description="What it can write.")
+    disk_iops: Iops = Field(
+        default=Iops(0), exclude_if=not_, description="Operations per second that it can do, of reads and of writes."
     )
 
     @model_validator(mode="after")

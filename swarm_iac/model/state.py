@@ -37,6 +37,10 @@ TIME_LIMIT = "time-limit"
 CpuList = Annotated[str, AfterValidator(_list_form)]
 
 
+def _unknown(value: object) -> bool:
+    return value is None
+
+
 class GpuState(Value):
     """Settings of one GPU. None: not managed."""
 
@@ -61,6 +65,11 @@ class SliceState(Value):
     tasks_max: int | None = None
     io_read_bps: int | None = Field(default=None, description="[bytes/s]")
     io_write_bps: int | None = Field(default=None, description="[bytes/s]")
+    io_read_iops: int | None = Field(default=None, exclude_if=_unknown, description="[1/s]")
+    io_write_iops: int | None = Field(default=None, exclude_if=_unknown, description="[1/s]")
+    io_weight: int | None = Field(
+        default=None, exclude_if=_unknown, description="Part of the disk's guaranteed throughput, of 10,000; None: not managed."
+    )
     gpus_open: bool | None = Field(
         default=None, description="True: the files of its GPUs let accounts outside all slices open them."
     )
@@ -126,10 +135,6 @@ class TelemetryState(Value):
     port: int
     scrapers: tuple[str, ...] = Field(default=(), description="Addresses or networks; none: the node itself alone.")
     teams: dict[str, str] = Field(default={}, description="The team of each user who has an allocation on the node.")
-
-
-def _unknown(value: object) -> bool:
-    return value is None
 
 
 class NodeState(Value):

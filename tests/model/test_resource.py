@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.model.base import value_at, with_values
+from swarm_iac.model.base import Value, value_at, with_values
 from swarm_iac.model.device import gpu
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
@@ -16,7 +16,7 @@ from swarm_iac.model.resources.table import ENFORCED, LIMITED, RESOURCES
 from swarm_iac.model.stack import LimitException, NodeCeiling
 from swarm_iac.model.state import AllocationState, Declared, Facts, NodeState
 from swarm_iac.model.step import Verb
-from swarm_iac.model.workload import Each, Network, Workload
+from swarm_iac.model.workload import DiskIo, Each, Network, Workload
 from swarm_iac.plan import rows
 from swarm_iac.plan.state import format
 from swarm_iac.units import GpuCount, Seconds
@@ -27,15 +27,19 @@ WISH = {
     "user": "ada",
     "each": {
         "gpus": "3 x H100", "vcpus": "7..9", "pinned": True, "memory": "11..15 GB", "scratch": "13 GB", "cache": "17 GB",
-        "licences": 31,
+        "licences": 31, "io": {"read": "111..133 MB/s", "write": "113..137 MB/s", "iops": "1117..1139"},
     },
     "network": {"egress": "19..61 Mbit/s", "ingress": "23..67 Mbit/s", "between": "29..31 Mbit/s"},
 }  # fmt: skip
 HELD = {
     "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2, "3:0.25"), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
     "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s", "licences": 30,
+    "io_read": "110 MB/s", "io_write": "112 MB/s", "iops": 1116,
 }  # fmt: skip
-SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s"}
+SHAPE = {
+    "gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s",
+    "disk_read": "139 MB/s", "disk_write": "149 MB/s", "disk_iops": 1151,
+}  # fmt: skip
 #: What a node enforces before and after, and nothing but a value beside another. No two figures are the same by chance.
 STATE, LESS, UNSET = (
     {"workload": "w", "unit": {"user": "ada"}, **held}
@@ -149,6 +153,30 @@ CASES: dict[str, dict[str, Any]] = {
         "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": None,
     },
+    "io_read": {
+        "name": "io_read", "key": "each.io.read", "path": "each.io.read", "reads": "111 MB/s of disk reads", "column": "disk reads",
+        "demand": 111 * M, "held": 110 * M, "less": (1, 0), "edit": ("each.io.read", "1 B/s..133 MB/s"), "step": M,
+        "hardware": "disk_read", "has": 139 * M, "taken": None, "rules": ("reads_fit_disk", "reads_fit_disk", ""), "verb": "",
+        "limit": "io", "limited": "111 MB/s of disk throughput: Throughput of disks, the larger of read and written.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": (133 * M, "110..133 MB/s"),
+        "enforced": None,
+    },
+    "io_write": {
+        "name": "io_write", "key": "each.io.write", "path": "each.io.write", "reads": "113 MB/s of disk writes", "column": "disk writes",
+        "demand": 113 * M, "held": 112 * M, "less": (1, 0), "edit": ("each.io.write", "1 B/s..137 MB/s"), "step": M,
+        "hardware": "disk_write", "has": 149 * M, "taken": None, "rules": ("writes_fit_disk", "writes_fit_disk", ""), "verb": "",
+        "limit": "io", "limited": "113 MB/s of disk throughput: Throughput of disks, the larger of read and written.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": (137 * M, "112..137 MB/s"),
+        "enforced": None,
+    },
+    "iops": {
+        "name": "iops", "key": "each.io.iops", "path": "each.io.iops", "reads": "1117 IOPS", "column": "IOPS",
+        "demand": 1117, "held": 1116, "less": (1, 0), "edit": ("each.io.iops", "1..1139"), "step": 1,
+        "hardware": "disk_iops", "has": 1151, "taken": None, "rules": ("iops_fit_disk", "iops_fit_disk", ""), "verb": "",
+        "limit": "iops", "limited": "1117 IOPS: Operations of disks per second, the larger of reads and writes.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": (1139, "1116..1139"),
+        "enforced": None,
+    },
 }  # fmt: skip
 
 #: What bounds a process or a device on its node, and is not counted.
@@ -159,7 +187,8 @@ NO_AMOUNTS = {"mig", "numa", "links", "interface", "disk"}
 
 def test_every_row_has_a_case_and_every_size_a_row() -> None:
     assert list(CASES) == list(ROWS)
-    asked = {f"each.{key}" for key in Each.model_fields} | {f"network.{key}" for key in Network.model_fields}
+    sections: dict[str, type[Value]] = {"each": Each, "each.io": DiskIo, "network": Network}
+    asked = {f"{section}.{key}" for section, part in sections.items() for key in part.model_fields}
     assert {row.key for row in RESOURCES if not row.itself} == asked - NOT_COUNTED
     assert {row.capacity.key for row in RESOURCES if row.capacity} == set(Hardware.model_fields) - NO_AMOUNTS
     assert set(LIMITED) == set(NodeCeiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}

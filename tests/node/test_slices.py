@@ -14,12 +14,13 @@ from swarm_node.records import ledger
 WANT: dict[str, Any] = {
     "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_low": 150_000_000, "memory_high": 190_000_000,
     "memory_max": 200_000_000, "swap_max": 0, "tasks_max": 200, "io_read_bps": 4_000_001, "io_write_bps": None,
+    "io_read_iops": 900, "io_write_iops": None, "io_weight": 250,
 }  # fmt: skip
 #: As read on a node (Debian 12, systemd 252) after WANT was applied.
 FILES = {
     "cpuset.cpus": "0-3,8", "cpuset.mems": "0", "cpu.weight": "250", "cpu.max": "150500 100000",
     "memory.low": "149999616", "memory.high": "189997056", "memory.max": "199999488", "memory.swap.max": "0", "pids.max": "200",
-    "io.max": "254:16 rbps=4000001 wbps=max riops=max wiops=max",
+    "io.max": "254:16 rbps=4000001 wbps=max riops=900 wiops=max", "io.weight": "default 250",
 }  # fmt: skip
 
 
@@ -47,6 +48,8 @@ def test_rounding_of_the_kernel_is_no_drift(here: Any) -> None:
      ("../memory.low", "max", "memory_low", 150_000_000),
      ("cpu.max", "max 100000", "cpu_quota_m", None), ("cpuset.cpus", "0-3", "cpus", "0-3"), ("pids.max", "max", "tasks_max", None),
      ("io.max", "254:16 rbps=max wbps=5", "io_read_bps", None), ("io.max", "254:0 rbps=1", "io_read_bps", None),
+     ("io.max", "254:16 riops=max wiops=7", "io_read_iops", None), ("io.max", "254:16 riops=max wiops=7", "io_write_iops", 7),
+     ("io.weight", "default 100", "io_weight", 100), ("io.weight", "default 100\n254:16 900", "io_weight", 100),
      ("cpuset.mems", "", "mems", "")],
 )  # fmt: skip
 def test_a_limit_changed_by_hand_is_seen(here: Any, file: str, text: str, key: str, value: Any) -> None:
@@ -62,7 +65,8 @@ def test_slice_file(here: Any) -> None:
     text = slices.render(here, "pre-train-0", {"slice": WANT, "gpus": [2, 1]})
     assert text.split("[Slice]\n")[1].splitlines() == [
         "AllowedCPUs=0-3,8", "AllowedMemoryNodes=0", "CPUWeight=250", "CPUQuota=150.5%", "MemoryLow=150000000", "MemoryHigh=190000000",
-        "MemoryMax=200000000", "MemorySwapMax=0", "TasksMax=200", "IOReadBandwidthMax=/dev/vdb 4000001", "DevicePolicy=closed",
+        "MemoryMax=200000000", "MemorySwapMax=0", "TasksMax=200", "IOWeight=250", "IOReadBandwidthMax=/dev/vdb 4000001",
+        "IOReadIOPSMax=/dev/vdb 900", "DevicePolicy=closed",
         "DeviceAllow=/dev/nvidia1 rw", "DeviceAllow=/dev/nvidia2 rw", "DeviceAllow=/dev/nvidiactl rw",
         "DeviceAllow=/dev/nvidia-uvm rw", "DeviceAllow=/dev/nvidia-uvm-tools rw", "DeviceAllow=/dev/nvidia-modeset rw",
     ]  # fmt: skip

@@ -73,6 +73,8 @@ _READERS: dict[str, Callable[[int], str]] = {
     "swap_max": size,
     "io_read_bps": throughput,
     "io_write_bps": throughput,
+    "io_read_iops": lambda value: f"{value} IOPS",
+    "io_write_iops": lambda value: f"{value} IOPS",
     **{path.rpartition(".")[2]: amount(row.unit) for row, how in COUNTED for path in (*how.at, how.ceiling) if path},
     "grace_s": lambda value: str(Seconds(value)),
     "time_limit_s": lambda value: str(Seconds(value)),
