@@ -16,7 +16,8 @@ from pydantic import Field
 from swarm_iac.model.base import Value
 from swarm_iac.units import Bytes, Hertz, PowerRange
 
-HUGE_PAGE = 2 * 2**20
+#: Sizes of huge pages. [bytes]
+HUGE_PAGE, GIANT_PAGE = 2 * 2**20, 2**30
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Held:
     field: str
     of: Callable[[Any], Any] = lambda value: value
     read: Callable[[Any], str] = str
+
+
+def _missing(value: object) -> bool:
+    """Nothing is written of a key that is not there, so that what is on record without it stays as it is."""
+    return value is None
 
 
 class Tuning(Value):
@@ -52,7 +58,17 @@ class Tuning(Value):
     )
     hugepages: Annotated[
         Bytes | None, Held("hugepages_2m", of=lambda size: int(size) // HUGE_PAGE, read=lambda pages: f"{pages} x 2 MiB")
-    ] = Field(default=None, description="Memory in 2 MiB huge pages; workloads cannot use it otherwise.")
+    ] = Field(
+        default=None,
+        description="Memory in 2 MiB huge pages; workloads cannot use it otherwise.",
+    )
+    hugepages_1g: Annotated[
+        Bytes | None, Held("hugepages_1g", of=lambda size: int(size) // GIANT_PAGE, read=lambda pages: f"{pages} x 1 GiB")
+    ] = Field(
+        default=None,
+        exclude_if=_missing,
+        description="The same in huge pages of 1 GiB.",
+    )
     transparent_hugepages: Annotated[Literal["always", "madvise", "never"] | None, Held("transparent_hugepages")] = Field(
         default=None,
         description="Whether the kernel uses huge pages always, where a program asks for them (madvise), or never.",
@@ -69,6 +85,7 @@ class SettingsState(Value):
 
     sysctl: dict[str, str] = {}
     hugepages_2m: int | None = Field(default=None, description="Number of 2 MiB pages.")
+    hugepages_1g: int | None = Field(default=None, exclude_if=_missing, description="Number of 1 GiB pages.")
     transparent_hugepages: str | None = None
     governor: str | None = None
 
@@ -92,9 +109,15 @@ _bare = {key for key, held in HELD.items() if (held.of is Held.of) != (held.read
 assert not _bare, f"{_bare}: what is held in another unit is read with its name"
 
 
-def settings(tuning: Tuning) -> SettingsState:
-    """What the machine should hold. A key of its own replaces the same kernel setting under `sysctl`."""
+def settings(tuning: Tuning, pools: Mapping[str, int] | None = None) -> SettingsState:
+    """What the machine should hold. A key of its own replaces the same kernel setting under `sysctl`.
+
+    `pools`: huge pages that workloads may ask for, by key of the tuning, in bytes. The machine's own are beside them.
+    """
     sysctl = {name if "." in name else name.replace("/", "."): str(value) for name, value in tuning.sysctl.items()}
     sysctl |= {kernel.name: str(getattr(tuning, key)) for key, kernel in KERNEL.items() if getattr(tuning, key) is not None}
     held = {one.field: one.of(getattr(tuning, key)) for key, one in HELD.items() if getattr(tuning, key) is not None}
+    for key, size in (pools or {}).items():
+        if size:
+            held[HELD[key].field] = held.get(HELD[key].field, 0) + HELD[key].of(size)
     return SettingsState(sysctl={name: " ".join(value.split()) for name, value in sorted(sysctl.items())}, **held)

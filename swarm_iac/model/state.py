@@ -61,6 +61,8 @@ class SliceState(Value):
     )
     memory_high: int | None = Field(default=None, description="[bytes]")
     memory_max: int | None = Field(default=None, description="[bytes]")
+    hugetlb_2m: int | None = Field(default=None, exclude_if=_unknown, description="Huge pages of 2 MiB. [bytes]")
+    hugetlb_1g: int | None = Field(default=None, exclude_if=_unknown, description="Huge pages of 1 GiB. [bytes]")
     swap_max: int | None = Field(default=0, description="[bytes]")
     tasks_max: int | None = None
     io_read_bps: int | None = Field(default=None, description="[bytes/s]")
@@ -242,6 +244,8 @@ class Declared(Value):
     cpus: int = 0
     memory: int = Field(default=0, description="[bytes]")
     numa: int = 1
+    hugepages: int = Field(default=0, exclude_if=not_, description="Huge pages of 2 MiB for workloads. [bytes]")
+    hugepages_1g: int = Field(default=0, exclude_if=not_, description="Huge pages of 1 GiB for workloads. [bytes]")
     nvlink: tuple[tuple[Card, ...], ...] = Field(
         default=(), exclude_if=not_, description="Groups of GPUs that NVLink joins with each other."
     )

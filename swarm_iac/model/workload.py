@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import not_
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
@@ -94,6 +95,14 @@ class Each(Value):
     memory: MemoryRange = Field(
         default=MemoryRange(10**9),
         description="RAM: memory.max of its slice. `64..128 GB` guarantees 64, and allows 128 of what its node has free.",
+    )
+    hugepages: Bytes = Field(
+        default=Bytes(0),
+        exclude_if=not_,
+        description="Huge pages of 2 MiB, beside `memory`: hugetlb.2MB.max of its slice. Taken from `hardware.hugepages`.",
+    )
+    hugepages_1g: Bytes = Field(
+        default=Bytes(0), exclude_if=not_, description="Huge pages of 1 GiB, in the same way, rounded up to whole ones."
     )
     tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Maximum number of processes and threads.")
     scratch: Bytes = Field(

@@ -18,6 +18,7 @@ from swarm_iac.model.base import value_at, with_value
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.resources.row import PAGE, Capacity, Enforced, LimitKey, Resource, Uplink, lower
+from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.step import Verb
 from swarm_iac.units import BandwidthRange, BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Iops, Range
 
@@ -153,6 +154,11 @@ def kilo_step(need: int) -> int:
     return 10**3 if need >= 4 * 10**3 else 1
 
 
+def gib_step(need: int) -> int:
+    """Whole pages of 1 GiB."""
+    return GIANT_PAGE
+
+
 #: What a disk can do whose hardware does not say it: more than any. Nothing is guaranteed of it, and ceilings hold.
 UNDECLARED = 10**13
 
@@ -178,6 +184,21 @@ def _disk_rate(key: str) -> Callable[[Hardware], int]:
 
     return has
 
+
+def _pages(key: str, path: str, row: str, page: int) -> Enforced:
+    """Huge pages that workloads may have of a machine, whatever it keeps for itself. 0: it has none."""
+    return Enforced(
+        {path: row}, Verb.SLICE, "huge pages", lambda facts, old, new, declared: getattr(declared, key) if declared else 0,
+        grain=page, needs=key, unlimited=True, in_line=False,
+    )  # fmt: skip
+
+
+def _giant_pages(workload: Workload) -> int:
+    """Whole ones: of less there is none."""
+    return -(-int(workload.each.hugepages_1g) // GIANT_PAGE) * GIANT_PAGE
+
+
+_HUGE_PAGES = LimitKey(Bytes, "huge pages", "hugepages", "Memory in huge pages, of each size.")
 
 _THROUGHPUT = LimitKey(BytesPerSecond, "disk throughput", "io", "Throughput of disks, the larger of read and written.")
 
@@ -270,6 +291,19 @@ RESOURCES: tuple[Resource, ...] = (
         Iops, "IOPS", "iops", "each.io.iops", _io("iops"), kilo_step, ceiling=_io_most("iops"),
         capacity=Capacity("disk_iops", _disk_rate("disk_iops"), "iops_fit_disk", "iops_fit_disk"),
         limit=LimitKey(Iops, "IOPS", "iops", "Operations of disks per second, the larger of reads and writes."),
+    ),
+    Resource(
+        Bytes, "huge pages of 2 MiB", "hugepages", "each.hugepages", lambda request: int(request.each.hugepages), giga_step,
+        capacity=Capacity("hugepages", lambda has: int(has.hugepages), "huge_pages_fit_node", "huge_pages_fit_node"),
+        limit=_HUGE_PAGES, enforced=_pages("hugepages", "slice.hugetlb_2m", "hugepages", HUGE_PAGE),
+    ),
+    Resource(
+        Bytes, "huge pages of 1 GiB", "hugepages_1g", "each.hugepages_1g", _giant_pages, gib_step,
+        capacity=Capacity(
+            "hugepages_1g", lambda has: int(has.hugepages_1g) // GIANT_PAGE * GIANT_PAGE,
+            "giant_pages_fit_node", "giant_pages_fit_node",
+        ),
+        limit=_HUGE_PAGES, enforced=_pages("hugepages_1g", "slice.hugetlb_1g", "hugepages1G", GIANT_PAGE),
     ),
 )  # fmt: skip
 

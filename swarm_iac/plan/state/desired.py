@@ -61,7 +61,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
         address=stack.nodes[name].ssh,
         fleet=stack.fleet,
         state=NodeState(
-            settings=settings(tuning),
+            settings=settings(tuning, {key: int(getattr(hardware, key)) for key in ("hugepages", "hugepages_1g")}),
             gpus=_gpus(stack, hardware, tuning, power, allocations),
             interface=hardware.interface,
             interface_bps=int(hardware.nic) if hardware.interface else 0,

@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from .. import device, shape
-from ..machine import systemd
+from ..machine import hugetlb, systemd
 from ..machine.run import Change, Context, NodeError, differences, unit_name
 from ..records import holdings
 from . import devices, gpus, instances
@@ -24,8 +24,10 @@ DISK = (
     ("io_read_bps", "IOReadBandwidthMax", "rbps"), ("io_write_bps", "IOWriteBandwidthMax", "wbps"),
     ("io_read_iops", "IOReadIOPSMax", "riops"), ("io_write_iops", "IOWriteIOPSMax", "wiops"),
 )  # fmt: skip
+#: Huge pages, which systemd knows nothing of: in SliceState, and as the kernel's files begin.
+PAGES = (("hugetlb_2m", "hugetlb.2MB"), ("hugetlb_1g", "hugetlb.1GB"))
 #: Values that a record leaves out where there is none.
-SILENT = ("io_read_iops", "io_write_iops")
+SILENT = ("io_read_iops", "io_write_iops", *(key for key, _ in PAGES))
 
 
 def unit(allocation: str) -> str:
@@ -61,6 +63,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     systemd.settle(context, unit(allocation), force=found is not None or roof)
     if found is None:
         systemd.start(context, unit(allocation))
+    hugetlb.limit(context, CGROUPS, cgroup(allocation), {name: wanted.get(key) for key, name in PAGES})
     left = differences("", read(context, allocation, wanted) or {}, wanted)
     if left:
         words = ", ".join(f"{one['path'][1:]} is {one['old']}, not {one['new']}" for one in left)
@@ -256,6 +259,7 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
     found["tasks_max"] = _number(context.read(f"{folder}/pids.max"))
     limits = io_limits(context.read(f"{folder}/io.max"), device_number(str(context.ledger.get("disk") or "")))
     found.update((key, limits.get(word)) for key, _, word in DISK)
+    found.update((key, hugetlb.read(context, folder, name, was.get(key))) for key, name in PAGES)
     # Nobody's weight is managed where nothing is declared of the disk; without the file the kernel knows none.
     weight = context.read(f"{folder}/io.weight") if was.get("io_weight") is not None else None
     found["io_weight"] = (
@@ -334,6 +338,7 @@ def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     """The slice above all others goes, when nothing is left in it."""
     if os.path.isdir(context.path(CGROUPS)) and not processes(context, CGROUPS):
         context.act(["systemctl", "stop", os.path.basename(CGROUPS)], timeout=120)
+    hugetlb.restore(context, CGROUPS)
     return []
 
 
