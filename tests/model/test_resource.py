@@ -187,19 +187,19 @@ CASES: dict[str, dict[str, Any]] = {
         "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": {
             "at": {"slice.hugetlb_2m": "hugepages"}, "step": "slice", "noun": "huge pages", "has": 167, "held": 151, "rounded": (0, 0),
-            "lesser": {"slice.hugetlb_2m": 149}, "unset": {"slice.hugetlb_2m": 151}, "needs": "hugepages", "live": True, "in_line": False,
+            "lesser": {"slice.hugetlb_2m": 149}, "unset": {"slice.hugetlb_2m": 151}, "needs": "hugepages", "live": True, "in_line": True,
         },
     },
     "hugepages_1g": {
         "name": "hugepages_1g", "key": "each.hugepages_1g", "path": "each.hugepages_1g", "reads": "3 GiB of huge pages of 1 GiB",
         "column": "huge pages of 1 GiB",
-        "demand": 3 * 2**30, "held": 2 * 2**30, "less": (2**30, 0), "edit": ("each.hugepages_1g", "1 B"), "step": 2**30,
+        "demand": 3 * 2**30, "held": 2 * 2**30, "less": (0, 0), "edit": ("each.hugepages_1g", "0 B"), "step": 2**30,
         "hardware": "hugepages_1g", "has": 4 * 2**30, "taken": None, "rules": ("giant_pages_fit_node", "giant_pages_fit_node", ""), "verb": "",
         "limit": "hugepages", "limited": "3 GiB of huge pages: Memory in huge pages, of each size.",
         "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": {
             "at": {"slice.hugetlb_1g": "hugepages1G"}, "step": "slice", "noun": "huge pages", "has": 173, "held": 163, "rounded": (0, 0),
-            "lesser": {"slice.hugetlb_1g": 157}, "unset": {"slice.hugetlb_1g": 163}, "needs": "hugepages_1g", "live": True, "in_line": False,
+            "lesser": {"slice.hugetlb_1g": 157}, "unset": {"slice.hugetlb_1g": 163}, "needs": "hugepages_1g", "live": True, "in_line": True,
         },
     },
 }  # fmt: skip

@@ -51,10 +51,16 @@ def _with(request: dict[str, Any], key: str, value: object) -> dict[str, Any]:
 
 
 def with_all(shapes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The machines, with 8 of ONE of whatever else the table says that machines have."""
+    """The machines, with 8 of ONE of whatever else the table says that machines have; huge pages are beside their memory."""
     more = {row.capacity.key: row.written(8 * ONE[row.unit]) for row in RESOURCES if row.capacity}
     plain = ("gpus", "vcpus", "memory", "nvme", "nic")
-    return {name: {key: value for key, value in more.items() if key not in plain} | shape for name, shape in shapes.items()}
+    pages = sum(8 * ONE[Bytes] for key in more if key.startswith("hugepages"))
+    return {
+        name: {key: value for key, value in more.items() if key not in plain}
+        | shape
+        | {"memory": str(Bytes.parse(shape["memory"]) + pages)}
+        for name, shape in shapes.items()
+    }
 
 
 def limiting(key: str, count: int) -> dict[str, Any]:

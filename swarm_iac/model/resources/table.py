@@ -189,13 +189,17 @@ def _pages(key: str, path: str, row: str, page: int) -> Enforced:
     """Huge pages that workloads may have of a machine, whatever it keeps for itself. 0: it has none."""
     return Enforced(
         {path: row}, Verb.SLICE, "huge pages", lambda facts, old, new, declared: getattr(declared, key) if declared else 0,
-        grain=page, needs=key, unlimited=True, in_line=False,
+        grain=page, needs=key, unlimited=True,
     )  # fmt: skip
 
 
 def _giant_pages(workload: Workload) -> int:
     """Whole ones: of less there is none."""
     return -(-int(workload.each.hugepages_1g) // GIANT_PAGE) * GIANT_PAGE
+
+
+def _whole_giant(amount: int) -> Bytes:
+    return Bytes(amount // GIANT_PAGE * GIANT_PAGE)
 
 
 _HUGE_PAGES = LimitKey(Bytes, "huge pages", "hugepages", "Memory in huge pages, of each size.")
@@ -304,6 +308,8 @@ RESOURCES: tuple[Resource, ...] = (
             "giant_pages_fit_node", "giant_pages_fit_node",
         ),
         limit=_HUGE_PAGES, enforced=_pages("hugepages_1g", "slice.hugetlb_1g", "hugepages1G", GIANT_PAGE),
+        editing=lambda request, amount: ("each.hugepages_1g", str(_whole_giant(amount))),
+        lowering=lambda request, amount: with_value(request, "each.hugepages_1g", _whole_giant(amount)),
     ),
 )  # fmt: skip
 

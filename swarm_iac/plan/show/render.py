@@ -248,6 +248,7 @@ def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step], contex
         f"{field.rpartition('.')[2] if '.' in field else field} {format.value(field, change.old if goes else change.new)}"
         for field, resource in _TELLING.items()
         if (resource not in lent or field in _LENT) and (change := changes.get(field)) is not None
+        if (change.old if goes else change.new) != 0  # of what the node limits for all, who has none
     ]
     parts[:0] = lent.values()
     table.add(node, f"{'-' if goes else '+'} {name}",

@@ -118,7 +118,7 @@ def _amounts(state: AllocationState) -> Properties:
     for row, how in COUNTED:
         for path, key in how.at.items():
             value = value_at(state, path)
-            found[key] = format.amount(row.unit)(value) if value or (value == 0 and how.unlimited) else None
+            found[key] = format.amount(row.unit, how.grain)(value) if value or (value == 0 and how.unlimited) else None
             if how.ceiling and value and (most := value_at(state, how.ceiling)):
                 found[key] = span(row.unit(value), row.unit(most))
     return found
