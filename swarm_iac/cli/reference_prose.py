@@ -232,9 +232,9 @@ of it, or ends.
 
 **`io`** is what a replica may do on the disk of its node. Of `read: 100..500 MB/s` the lower end is counted: on each node the
 lower ends add up to at most what its `hardware` says of the disk (`disk_read`, `disk_write`, `disk_iops`), and `limits` count
-them as `io` and `iops`. The upper end is enforced by the kernel (io.max), whoever leaves the disk idle. One value is both.
-Where hardware says nothing of its disk, nothing is guaranteed there, and the ceiling alone holds. Between those who use the
-disk at once it is divided by io.weight, in proportion to what is guaranteed; the kernel does so where `io.cost` is on for
+them as `io` and `iops`. The upper end is enforced by the kernel (io.max), also while others leave the disk idle. One value is
+both. Where hardware says nothing of its disk, nothing is guaranteed there, and the ceiling alone holds. Between those who use
+the disk at once it is divided by io.weight, in proportion to what is guaranteed; the kernel does so where `io.cost` is on for
 that disk or it has the scheduler BFQ. `iops` holds for reads and for writes, each. A change of it restarts nothing.
 
 **`hugepages`** (of 2 MiB) and **`hugepages_1g`** are beside `memory`, not part of it. `hardware` says how much of a machine's

@@ -31,7 +31,7 @@ def size(value: int) -> str:
 
 
 def _paged(value: int, page: int) -> str:
-    """The same for pages of 2 MiB, which round more away: the shortest of what may have been asked for. Larger ones are counted."""
+    """The same for pages of 2 MiB, which round more away: the shortest of what may have been asked for."""
     if page > HUGE_PAGE:
         return str(Bytes(value))
     wholes = (-(-value // step) * step for step in (_MB, 10 * _MB, 100 * _MB, 1000 * _MB))
