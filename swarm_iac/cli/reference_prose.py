@@ -128,10 +128,12 @@ Every placement respects both. `uplink` bounds what a rack's allocations reserve
 limits of all GPUs in the rack, used or not: the `gpu_power` of each node's `tuning`, or of the workload if that is higher.
 GPUs without a power limit count as 0. If the tuning alone exceeds the budget, the file is wrong.
 
-Of a range, `gpu_power: 400..500 W`, the lower end is counted, so more fits into the rack. What the budget leaves above that is
-given to all ranges of the rack, the same part of each. An example: 16 such GPUs and 8 kW, so each may draw 500 W. A job that
-brings `gpu_power: 700 W` for four of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change while work
-runs, and in a rack they fall before others rise.
+Of a range, `gpu_power: 400..500 W`, the lower end is counted, so more fits into the rack. What the budget leaves above that
+is given to all ranges of the rack, the same part of each. Where tunings say what a GPU loses at its lower end
+(`gpu_power_loss: 8`), those that lose most by a watt less get theirs first, so that the least speed is lost; plans and `swarm
+why` show how much. An example: 16 such GPUs and 8 kW, so each may draw 500 W. A job that brings `gpu_power: 700 W` for four
+of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change while work runs, and in a rack they fall before
+others rise.
 """
 
 PRICES = """\

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from swarm_iac.model.base import Value
 from swarm_iac.units import Bytes, Hertz, PowerRange
@@ -48,6 +48,13 @@ class Tuning(Value):
         default=None,
         description="Power limit of each GPU. A range, `400..500 W`, is lowered to fit the `power` of the rack.",
     )
+    gpu_power_loss: int | None = Field(
+        default=None,
+        ge=1,
+        le=99,
+        exclude_if=_missing,
+        description="Speed that a GPU loses at the lower end of that range, in percent; in between in proportion.",
+    )
     gpu_clock: Hertz | None = Field(default=None, description="Locked graphics clock of each GPU.")
     gpu_persistence: bool | None = Field(default=None, description="Persistence mode of each GPU.")
     governor: Annotated[
@@ -79,6 +86,12 @@ class Tuning(Value):
         Annotated[str, Field(pattern=r"^[A-Za-z0-9 ._-]+$", max_length=80)] | int,
     ] = Field(default={}, description="Any other kernel setting by its name.")
 
+    @model_validator(mode="after")
+    def _a_loss_is_of_a_range(self) -> Tuning:
+        if self.gpu_power_loss is not None and not (self.gpu_power is not None and self.gpu_power.open):
+            raise ValueError("`gpu_power_loss` is of a range, such as `gpu_power: 400..500 W`; one value is never lowered")
+        return self
+
 
 class SettingsState(Value):
     """Settings of the machine itself, as it reads them back. What is not named is not managed."""
@@ -100,7 +113,7 @@ KERNEL: Mapping[str, Kernel] = _beside(Kernel)
 HELD: Mapping[str, Held] = _beside(Held)
 
 #: Each GPU's own settings; see GpuState.
-_OF_GPUS = {"gpu_power", "gpu_clock", "gpu_persistence"}
+_OF_GPUS = {"gpu_power", "gpu_power_loss", "gpu_clock", "gpu_persistence"}
 _without = Tuning.model_fields.keys() ^ {*KERNEL, *HELD, *_OF_GPUS, "sysctl"}
 assert not _without, f"what does the machine hold for {_without}? It stands beside the type, as Kernel or Held"
 _alone = SettingsState.model_fields.keys() ^ {"sysctl", *(held.field for held in HELD.values())}

@@ -75,7 +75,9 @@ def test_every_key_is_here() -> None:
         assert values.keys() == model.model_fields.keys() - pools, model.__name__
 
 
-@pytest.mark.parametrize(("key", "value"), TUNING.items())
+@pytest.mark.parametrize(
+    ("key", "value"), [one for one in TUNING.items() if one[0] != "gpu_power_loss"]
+)  # of a range of another
 def test_a_tuning_key_reaches_the_machine_and_its_row(key: str, value: Any) -> None:
     plain, tuned = _desired(), _desired({key: value})
     assert plain.state != tuned.state

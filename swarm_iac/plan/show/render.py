@@ -367,7 +367,9 @@ def _power(plan: Plan, context: Context) -> Rows:
     for name, now in power.caps(stack, context.after).items():
         own = stack.tuning_of(name).gpu_power
         if own is not None and now < own.most:
-            alike.setdefault((stack.nodes[name].rack or "", str(own), str(now)), []).append(name)
+            lost = power.loss(stack, name, now)
+            slower = f", {float(lost):.1f}% slower" if lost else ""
+            alike.setdefault((stack.nodes[name].rack or "", str(own), f"{now}{slower}"), []).append(name)
     drawn = power.drawn_by_workloads(stack, context.after)
     for (rack, own_text, now_text), nodes in sorted(alike.items()):
         watts = sum(drawn[name] for name, node in stack.nodes.items() if node.rack == rack and node.state != "lost")
