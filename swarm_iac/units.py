@@ -136,6 +136,15 @@ class BytesPerSecond(Quantity):
     units: ClassVar[dict[str, int]] = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9}
 
 
+class Iops(Quantity):
+    """Operations of a disk per second. Base unit: one."""
+
+    kind = "a number of operations per second"
+    example = "5000"
+    bare = True
+    units: ClassVar[dict[str, int]] = {"": 1}
+
+
 class Watts(Quantity):
     """Electrical power. Base unit: watt."""
 
@@ -304,6 +313,20 @@ class BandwidthRange(Range, BitsPerSecond):
 
     of = BitsPerSecond
     range_example = "1..10 Gbit/s"
+
+
+class ThroughputRange(Range, BytesPerSecond):
+    """Throughput of a disk that a replica has, in the same way."""
+
+    of = BytesPerSecond
+    range_example = "100..500 MB/s"
+
+
+class IopsRange(Range, Iops):
+    """Operations of a disk per second that a replica has, in the same way."""
+
+    of = Iops
+    range_example = "1000..5000"
 
 
 class PowerRange(Range, Watts):

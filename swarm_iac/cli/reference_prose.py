@@ -128,10 +128,12 @@ Every placement respects both. `uplink` bounds what a rack's allocations reserve
 limits of all GPUs in the rack, used or not: the `gpu_power` of each node's `tuning`, or of the workload if that is higher.
 GPUs without a power limit count as 0. If the tuning alone exceeds the budget, the file is wrong.
 
-Of a range, `gpu_power: 400..500 W`, the lower end is counted, so more fits into the rack. What the budget leaves above that is
-given to all ranges of the rack, the same part of each. An example: 16 such GPUs and 8 kW, so each may draw 500 W. A job that
-brings `gpu_power: 700 W` for four of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change while work
-runs, and in a rack they fall before others rise.
+Of a range, `gpu_power: 400..500 W`, the lower end is counted, so more fits into the rack. What the budget leaves above that
+is given to all ranges of the rack, the same part of each. Where tunings say what a GPU loses at its lower end
+(`gpu_power_loss: 8`), those that lose most by a watt less get theirs first, so that the least speed is lost; plans and `swarm
+why` show how much. An example: 16 such GPUs and 8 kW, so each may draw 500 W. A job that brings `gpu_power: 700 W` for four
+of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change while work runs, and in a rack they fall before
+others rise.
 """
 
 PRICES = """\
@@ -249,6 +251,22 @@ read (page cache). If the borrower has **written** more than it may keep, it kee
 waits: `up` says for whom, and the next one tries again. So a job that writes all that it is lent should be one that lets go
 of it, or ends.
 
+**`io`** is what a replica may do on the disk of its node. Of `read: 100..500 MB/s` the lower end is counted: on each node the
+lower ends add up to at most what its `hardware` says of the disk (`disk_read`, `disk_write`, `disk_iops`), and `limits` count
+them as `io` and `iops`. The upper end is enforced by the kernel (io.max), also while others leave the disk idle. One value is
+both. Where hardware says nothing of its disk, nothing is guaranteed there, and the ceiling alone holds. Between those who use
+the disk at once it is divided by io.weight, in proportion to what is guaranteed; the kernel does so where `io.cost` is on for
+that disk or it has the scheduler BFQ. `iops` holds for reads and for writes, each. A change of it restarts nothing.
+
+**`hugepages`** (of 2 MiB) and **`hugepages_1g`** are beside `memory`, not part of it. `hardware` says how much of a machine's
+memory is kept in them for workloads: the rest is what `memory` is counted from. Where it says so, each slice there has a
+limit (hugetlb): what it asked for, and none for who did not ask. A job maps them with `MAP_HUGETLB`; it gets no more, and the
+pages of others are not taken by mapping them first. The kernel spreads a pool evenly over NUMA nodes, and pages are counted
+for the node as a whole: who is bound to one NUMA node may find fewer there. A pool that is in use does not shrink: the step
+fails, nothing is killed, and `swarm up --retry` tries it again when the pages are free. Pages of 1 GiB need as much unbroken
+memory, so a machine that ran for long may not have them before its next boot. What the machine itself needs of them, for a
+switch in user space, is under `tuning`, beside these.
+
 **`time`** limits one run of a job, from its start; after a failure (`restart`) or a reboot it counts from zero. `time: 12 h`
 is the limit alone: by then the run is over. The node enforces it without the controller: `stop.grace` before the limit the
 job gets `stop.signal`, as at any stop, and at the limit it is killed. A job that needs ten minutes to save writes
@@ -289,7 +307,6 @@ These are part of the design; a file that uses them is either refused (an unknow
 |---|---|
 | `datasets`, a workload's `data` | refused |
 | `variants` | refused |
-| ranges of `io`, such as `100..500 MB/s` | refused |
 | lending memory that is guaranteed to others and idle (overcommitment) | never: it could not be taken back without a kill |
 | `on_shrink` | refused |
 | MIG profiles with media extensions (`1g.10gb+me`), models other than A30, A100, H100, H200 and B200 | refused |

@@ -102,13 +102,22 @@ class Value(BaseModel):
 
 
 def value_at(value: Value, path: str) -> Any:
-    """The value at `section.key` or `section`; None if the section is absent."""
+    """The value at `section.key`, however deep, or `section`; None if a section is absent."""
     section, _, key = path.partition(".")
     part = getattr(value, section)
-    return getattr(part, key) if key and part is not None else part
+    if not key or part is None:
+        return part
+    return value_at(part, key) if "." in key else getattr(part, key)
 
 
 _Some = TypeVar("_Some", bound=Value)
+
+
+def with_value(value: _Some, path: str, other: object) -> _Some:
+    """The same with another value at `section.key`, however deep; no section of it may be absent."""
+    section, _, key = path.partition(".")
+    part = with_value(getattr(value, section), key, other) if key else other
+    return value.model_copy(update={section: part})
 
 
 def with_values(value: _Some, values: Mapping[str, Any]) -> _Some:

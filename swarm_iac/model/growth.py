@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from swarm_iac.model.base import with_value
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.mig import MODELS, part_of
 from swarm_iac.model.hardware import Gpus
 from swarm_iac.model.placement import Allocation, Growing, Placement
-from swarm_iac.model.resources.row import Noun, with_value
+from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload

@@ -15,7 +15,7 @@ from swarm_iac.model.base import CPUS, Value
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.links import Groups, Links, within
 from swarm_iac.model.gpus.mig import MODELS, PROFILES, Profile, part_of, profile_names, profiles_of
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Iops, Watts
 
 #: Memory of one card by model, where the stack file does not say otherwise (vendors' data sheets).
 GPU_MEMORY: dict[str, Bytes] = {
@@ -212,6 +212,12 @@ class Hardware(Value):
     )
     vcpus: Annotated[Cpus, AfterValidator(_no_more_than_there_are)] = Field(description="Hardware threads.")
     memory: Bytes = Field(description="RAM that workloads may use.")
+    hugepages: Bytes = Field(
+        default=Bytes(0),
+        exclude_if=not_,
+        description="How much of the memory is kept in huge pages of 2 MiB, for workloads that ask for them.",
+    )
+    hugepages_1g: Bytes = Field(default=Bytes(0), exclude_if=not_, description="The same in huge pages of 1 GiB, rounded down.")
     nvme: Bytes = Field(default=Bytes(0), description="Local scratch storage.")
     nic: BitsPerSecond = Field(default=BitsPerSecond(0), description="Bandwidth of the network card, in each direction.")
     numa: int = Field(default=1, ge=1, le=16, description="NUMA nodes; GPUs, CPUs and memory are divided evenly among them.")
@@ -228,6 +234,15 @@ class Hardware(Value):
         pattern=r"^(/dev/[A-Za-z0-9/_.:-]+)?$",
         description="Disk for scratch and caches; formatted only if blank. Empty: none is managed.",
     )
+    disk_read: BytesPerSecond = Field(
+        default=BytesPerSecond(0),
+        exclude_if=not_,
+        description="What that disk can read; `each.io` is guaranteed from it. Left out: nothing is.",
+    )
+    disk_write: BytesPerSecond = Field(default=BytesPerSecond(0), exclude_if=not_, description="What it can write.")
+    disk_iops: Iops = Field(
+        default=Iops(0), exclude_if=not_, description="Operations per second that it can do, of reads and of writes."
+    )
 
     @model_validator(mode="after")
     def _cards_can_be_cut(self) -> Hardware:
@@ -235,6 +250,13 @@ class Hardware(Value):
             size = f" of {self.gpu_memory}" if self.gpus.model in MODELS else ""
             has = f"{self.gpus.model}{size} has no MIG" if self.gpus.model and self.gpus.count else "no GPU model is given"
             raise ValueError(f"{has}; models that have it: {', '.join(f'{one} {gb} GB' for one, gb in PROFILES)}")
+        return self
+
+    @model_validator(mode="after")
+    def _huge_pages_are_of_its_memory(self) -> Hardware:
+        pages = Bytes(int(self.hugepages) + int(self.hugepages_1g))
+        if pages and pages >= self.memory:
+            raise ValueError(f"{pages} of huge pages leave nothing of its {self.memory} of memory")
         return self
 
     @model_validator(mode="after")

@@ -1,12 +1,14 @@
 """How far are the power limits of GPUs lowered, so that their rack stays within its budget?
 
 A `tuning` may give a range. The solver counts its lower end, so more fits into a rack, and what the budget leaves above that
-is distributed: all open ranges of a rack get the same part f of themselves. For every rack r, over GPUs g without a limit of
-their own,
+is distributed, so that as little speed as possible is lost. For every rack r, over GPUs g without a limit of their own,
 
-    f = min(1, (power_r − Σ own − Σ_g lo_g) / Σ_g (hi_g − lo_g)),   cap_g = lo_g + ⌊f · (hi_g − lo_g)⌋   [W]
+    minimise Σ_g loss_g · (hi_g − cap_g) / (hi_g − lo_g)   with  Σ_g cap_g ≤ power_r − Σ own,  lo_g ≤ cap_g ≤ hi_g   [W]
 
-`own`: GPUs whose workload brings a limit. So Σ cap + Σ own ≤ power_r in every placement that keeps the budget.
+`own`: GPUs whose workload brings a limit; `loss`: `gpu_power_loss` of the tuning, 0 where it says none. This is a fractional
+knapsack: watts go first to ranges whose loss per watt, loss / (hi − lo), is larger, and among equals each gets the same part f
+of itself, cap_g = lo_g + ⌊f · (hi_g − lo_g)⌋ (Dantzig 1957). So Σ cap + Σ own ≤ power_r in every placement that keeps the
+budget, and without any loss all ranges of a rack get the same part.
 """
 
 from __future__ import annotations
@@ -33,8 +35,26 @@ def caps(stack: Stack, placement: Placement) -> dict[str, Watts]:
         rest = {name: stack.hardware_of(name).gpus.count - taken[name] for name in nodes if name in ranges}
         if any(ranges[name].open for name in rest):
             budget = int(stack.racks[rack].power or 0) - sum(drawn[name] for name in nodes)
-            found |= _throttled(budget, {name: (ranges[name], count) for name, count in rest.items()})
+            found |= _least_lost(stack, budget, {name: (ranges[name], count) for name, count in rest.items()})
     return found
+
+
+def loss(stack: Stack, node: str, cap: int) -> Fraction:
+    """Speed that each GPU of a node loses at this power limit, in percent; 0 where nobody said how much that would be."""
+    own, most = stack.tuning_of(node).gpu_power, stack.tuning_of(node).gpu_power_loss
+    return Fraction(most * (int(own.most) - cap), _span(own)) if own is not None and own.open and most else Fraction(0)
+
+
+def _least_lost(stack: Stack, budget: int, gpus: dict[str, tuple[PowerRange, int]]) -> Iterable[tuple[str, Watts]]:
+    """The limit on each node: of what the budget leaves above all lower ends, first to those that lose most by a watt less."""
+    per_watt: dict[Fraction, dict[str, tuple[PowerRange, int]]] = {}
+    for name, (own, count) in gpus.items():
+        lost = Fraction(stack.tuning_of(name).gpu_power_loss or 0, _span(own)) if own.open else Fraction(0)
+        per_watt.setdefault(lost, {})[name] = own, count
+    left = budget - sum(int(own) * count for own, count in gpus.values())
+    for _, alike in sorted(per_watt.items(), reverse=True):
+        yield from _throttled(left, alike)
+        left = max(0, left - sum(_span(own) * count for own, count in alike.values()))
 
 
 def drawn_by_workloads(stack: Stack, placement: Placement) -> Counter[str]:
@@ -56,11 +76,10 @@ def _gpus_of(ones: list[Allocation]) -> Counter[str]:
     return found
 
 
-def _throttled(budget: int, gpus: dict[str, tuple[PowerRange, int]]) -> Iterable[tuple[str, Watts]]:
-    """The limit on each node: an equal part of every range, of what the budget leaves above the lower ends."""
-    least = sum(int(own) * count for own, count in gpus.values())
+def _throttled(left: int, gpus: dict[str, tuple[PowerRange, int]]) -> Iterable[tuple[str, Watts]]:
+    """The limit on each node: an equal part of every range, of what is left above the lower ends."""
     lent = sum(_span(own) * count for own, count in gpus.values())
-    part = Fraction(max(0, min(budget - least, lent)), lent) if lent else Fraction(1)
+    part = Fraction(max(0, min(left, lent)), lent) if lent else Fraction(1)
     return [(name, Watts(int(own) + int(part * _span(own)))) for name, (own, _) in gpus.items()]
 
 

@@ -251,9 +251,9 @@ class Stack(Value):
     def hardware_of(self, node: str) -> Hardware:
         """The shape of `node`, with the memory that its huge pages leave. Raises KeyError for an unknown one."""
         one = self.nodes[node]
-        pages = self.tuning[one.tuning].hugepages if one.tuning else None
-        shape = self.hardware[one.hardware]
-        return _beside(shape, pages) if pages else shape
+        own, shape = self.tuning[one.tuning] if one.tuning else Tuning(), self.hardware[one.hardware]
+        pages = [size for size in (own.hugepages, own.hugepages_1g, shape.hugepages, shape.hugepages_1g) if size]
+        return _beside(shape, Bytes(sum(map(int, pages)))) if pages else shape
 
     def group_of(self, node: str, level: Level) -> tuple[str, ...]:
         """The group of nodes of a kind that a node is in. Without a rack it is one alone, and so is a rack without a site."""

@@ -37,6 +37,10 @@ TIME_LIMIT = "time-limit"
 CpuList = Annotated[str, AfterValidator(_list_form)]
 
 
+def _unknown(value: object) -> bool:
+    return value is None
+
+
 class GpuState(Value):
     """Settings of one GPU. None: not managed."""
 
@@ -57,10 +61,17 @@ class SliceState(Value):
     )
     memory_high: int | None = Field(default=None, description="[bytes]")
     memory_max: int | None = Field(default=None, description="[bytes]")
+    hugetlb_2m: int | None = Field(default=None, exclude_if=_unknown, description="Huge pages of 2 MiB. [bytes]")
+    hugetlb_1g: int | None = Field(default=None, exclude_if=_unknown, description="Huge pages of 1 GiB. [bytes]")
     swap_max: int | None = Field(default=0, description="[bytes]")
     tasks_max: int | None = None
     io_read_bps: int | None = Field(default=None, description="[bytes/s]")
     io_write_bps: int | None = Field(default=None, description="[bytes/s]")
+    io_read_iops: int | None = Field(default=None, exclude_if=_unknown, description="[1/s]")
+    io_write_iops: int | None = Field(default=None, exclude_if=_unknown, description="[1/s]")
+    io_weight: int | None = Field(
+        default=None, exclude_if=_unknown, description="Part of the disk's guaranteed throughput, of 10,000; None: not managed."
+    )
     gpus_open: bool | None = Field(
         default=None, description="True: the files of its GPUs let accounts outside all slices open them."
     )
@@ -126,10 +137,6 @@ class TelemetryState(Value):
     port: int
     scrapers: tuple[str, ...] = Field(default=(), description="Addresses or networks; none: the node itself alone.")
     teams: dict[str, str] = Field(default={}, description="The team of each user who has an allocation on the node.")
-
-
-def _unknown(value: object) -> bool:
-    return value is None
 
 
 class NodeState(Value):
@@ -237,6 +244,8 @@ class Declared(Value):
     cpus: int = 0
     memory: int = Field(default=0, description="[bytes]")
     numa: int = 1
+    hugepages: int = Field(default=0, exclude_if=not_, description="Huge pages of 2 MiB for workloads. [bytes]")
+    hugepages_1g: int = Field(default=0, exclude_if=not_, description="Huge pages of 1 GiB for workloads. [bytes]")
     nvlink: tuple[tuple[Card, ...], ...] = Field(
         default=(), exclude_if=not_, description="Groups of GPUs that NVLink joins with each other."
     )

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import re
+from operator import not_
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
 from pydantic_core import CoreSchema
 
-from swarm_iac.model.base import Account, Name, Value, with_former
+from swarm_iac.model.base import Account, Name, Value, value_at, with_former, with_value
 from swarm_iac.model.hardware import Gpus, GpusField
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.service.scaling import Scaling
-from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Hertz, MemoryRange, Range, Seconds, Watts
+from swarm_iac.units import (
+    BandwidthRange,
+    Bytes,
+    CpuRange,
+    Hertz,
+    IopsRange,
+    MemoryRange,
+    Range,
+    Seconds,
+    ThroughputRange,
+    Watts,
+)
 
 Kind = Literal["train", "serve", "batch"]
 OnBoot = Literal["start", "wait"]
@@ -47,11 +59,25 @@ def read_replicas(value: Any) -> Any:
     raise ValueError("expected a number of replicas such as 2 or 2..6")
 
 
-class DiskIo(Value):
-    """Limits on the scratch disk."""
+def _missing(value: object) -> bool:
+    """Nothing is written of a key that is not there, so that what is on record without it stays as it is."""
+    return value is None
 
-    read: BytesPerSecond | None = Field(default=None, description="Maximum bytes read per second.")
-    write: BytesPerSecond | None = Field(default=None, description="Maximum bytes written per second.")
+
+class DiskIo(Value):
+    """What one replica may do on the disk of its node."""
+
+    read: ThroughputRange | None = Field(
+        default=None,
+        description="Bytes read per second. `100..500 MB/s` guarantees 100 where `hardware` says what its disk can do, "
+        "and never allows more than 500.",
+    )
+    write: ThroughputRange | None = Field(default=None, description="Bytes written per second, in the same way.")
+    iops: IopsRange | None = Field(
+        default=None,
+        exclude_if=_missing,
+        description="Operations per second, in the same way: so many reads, and so many writes.",
+    )
 
 
 class Each(Value):
@@ -70,12 +96,20 @@ class Each(Value):
         default=MemoryRange(10**9),
         description="RAM: memory.max of its slice. `64..128 GB` guarantees 64, and allows 128 of what its node has free.",
     )
+    hugepages: Bytes = Field(
+        default=Bytes(0),
+        exclude_if=not_,
+        description="Huge pages of 2 MiB, beside `memory`: hugetlb.2MB.max of its slice. Taken from `hardware.hugepages`.",
+    )
+    hugepages_1g: Bytes = Field(
+        default=Bytes(0), exclude_if=not_, description="Huge pages of 1 GiB, in the same way, rounded up to whole ones."
+    )
     tasks: int = Field(default=4096, ge=1, le=4_194_304, description="Maximum number of processes and threads.")
     scratch: Bytes = Field(
         default=Bytes(0), description="Quota of its scratch directory, which is deleted when it leaves the node."
     )
     cache: Bytes = Field(default=Bytes(0), description="Quota of its cache directory, which is kept across restarts.")
-    io: DiskIo = Field(default=DiskIo(), description="Limits on the scratch disk.")
+    io: DiskIo = Field(default=DiskIo(), description="Throughput of the disk, guaranteed and at most.")
     licences: int = Field(default=0, ge=0, le=1_000_000, description="Licences that it holds of those in `limits`.")
     gpu_power: Watts | None = Field(default=None, description="Power limit of its GPUs, instead of the node's.")
     gpu_clock: Hertz | None = Field(default=None, description="Locked clock of its GPUs, instead of the node's.")
@@ -101,7 +135,7 @@ def _ranges(part: type[Value]) -> tuple[str, ...]:
 
 
 #: By section of a workload, the keys that take a range.
-RANGES: dict[str, tuple[str, ...]] = {"each": _ranges(Each), "network": _ranges(Network)}
+RANGES: dict[str, tuple[str, ...]] = {"each": _ranges(Each), "each.io": _ranges(DiskIo), "network": _ranges(Network)}
 
 
 class Run(Value):
@@ -174,11 +208,6 @@ class _OrLimit:
 
     def __get_pydantic_json_schema__(self, source: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(source), *TypeAdapter(Seconds).json_schema()["anyOf"]]}
-
-
-def _missing(value: object) -> bool:
-    """Nothing is written of a key that is not there, so that what is on record without it stays as it is."""
-    return value is None
 
 
 class Workload(Value):
@@ -254,13 +283,14 @@ class Workload(Value):
     @property
     def guaranteed(self) -> Workload:
         """The same without the ceilings of its ranges: what a placement is decided from."""
-        found: dict[str, Value] = {}
+        found = self
         for section, keys in RANGES.items():
-            part = getattr(self, section)
-            values = [(key, getattr(part, key)) for key in keys]
-            least = {key: type(value)(int(value)) for key, value in values if value is not None and value.open}
-            found |= {section: part.model_copy(update=least)} if least else {}
-        return self.model_copy(update=found) if found else self
+            part = value_at(self, section)
+            for key in keys:
+                value = getattr(part, key)
+                if value is not None and value.open:
+                    found = with_value(found, f"{section}.{key}", type(value)(int(value)))
+        return found
 
     @property
     def members(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.model.base import value_at, with_values
+from swarm_iac.model.base import Value, value_at, with_values
 from swarm_iac.model.device import gpu
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation
@@ -16,7 +16,7 @@ from swarm_iac.model.resources.table import ENFORCED, LIMITED, RESOURCES
 from swarm_iac.model.stack import LimitException, NodeCeiling
 from swarm_iac.model.state import AllocationState, Declared, Facts, NodeState
 from swarm_iac.model.step import Verb
-from swarm_iac.model.workload import Each, Network, Workload
+from swarm_iac.model.workload import DiskIo, Each, Network, Workload
 from swarm_iac.plan import rows
 from swarm_iac.plan.state import format
 from swarm_iac.units import GpuCount, Seconds
@@ -27,28 +27,33 @@ WISH = {
     "user": "ada",
     "each": {
         "gpus": "3 x H100", "vcpus": "7..9", "pinned": True, "memory": "11..15 GB", "scratch": "13 GB", "cache": "17 GB",
-        "licences": 31,
+        "licences": 31, "io": {"read": "111..133 MB/s", "write": "113..137 MB/s", "iops": "1117..1139"},
+        "hugepages": "1153 MB", "hugepages_1g": "3 GB",
     },
     "network": {"egress": "19..61 Mbit/s", "ingress": "23..67 Mbit/s", "between": "29..31 Mbit/s"},
 }  # fmt: skip
 HELD = {
     "name": "w-0", "workload": "w", "index": 0, "node": "n", "gpus": (1, 2, "3:0.25"), "cpus": (4, 5, 6, 8, 9), "vcpus": 6, "memory": "10 GB",
     "storage": "29 GB", "egress": "47 Mbit/s", "ingress": "51 Mbit/s", "licences": 30,
+    "io_read": "110 MB/s", "io_write": "112 MB/s", "iops": 1116, "hugepages": "1151 MB", "hugepages_1g": "2 GiB",
 }  # fmt: skip
-SHAPE = {"gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s"}
+SHAPE = {
+    "gpus": "8 x H100", "vcpus": 31, "memory": "37 GB", "nvme": "41 GB", "nic": "43 Mbit/s",
+    "disk_read": "139 MB/s", "disk_write": "149 MB/s", "disk_iops": 1151, "hugepages": "1163 MB", "hugepages_1g": "5 GB",
+}  # fmt: skip
 #: What a node enforces before and after, and nothing but a value beside another. No two figures are the same by chance.
 STATE, LESS, UNSET = (
     {"workload": "w", "unit": {"user": "ada"}, **held}
     for held in (
-        {"slice": {"memory_max": 53, "memory_high": 43, "memory_low": 33}, "scratch": {"quota": 37, "owner": "ada"},
+        {"slice": {"memory_max": 53, "memory_high": 43, "memory_low": 33, "hugetlb_2m": 151, "hugetlb_1g": 163}, "scratch": {"quota": 37, "owner": "ada"},
          "cache": {"quota": 59, "owner": "ada"},
          "bandwidth": {"out_bps": 67, "out_ceil_bps": 79, "in_bps": 73, "in_ceil_bps": 81}},
-        {"slice": {"memory_max": 47, "memory_high": 41, "memory_low": 29}, "scratch": {"quota": 31, "owner": "ada"},
+        {"slice": {"memory_max": 47, "memory_high": 41, "memory_low": 29, "hugetlb_2m": 149, "hugetlb_1g": 157}, "scratch": {"quota": 31, "owner": "ada"},
          "bandwidth": {"out_bps": 61, "out_ceil_bps": 83, "in_bps": 71, "in_ceil_bps": 89}},
         {"slice": {"memory_high": 41}},
     )
 )  # fmt: skip
-FACTS, DECLARED = Facts(memory=113, disks={"a": 103, "b": 107}), Declared(memory=101)
+FACTS, DECLARED = Facts(memory=113, disks={"a": 103, "b": 107}), Declared(memory=101, hugepages=167, hugepages_1g=173)
 BEFORE, AFTER = NodeState(disk="b", interface_bps=97), NodeState(disk="a", interface_bps=109)
 M, G = 10**6, 10**9
 
@@ -149,6 +154,54 @@ CASES: dict[str, dict[str, Any]] = {
         "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
         "enforced": None,
     },
+    "io_read": {
+        "name": "io_read", "key": "each.io.read", "path": "each.io.read", "reads": "111 MB/s of disk reads", "column": "disk reads",
+        "demand": 111 * M, "held": 110 * M, "less": (1, 0), "edit": ("each.io.read", "1 B/s..133 MB/s"), "step": M,
+        "hardware": "disk_read", "has": 139 * M, "taken": None, "rules": ("reads_fit_disk", "reads_fit_disk", ""), "verb": "",
+        "limit": "io", "limited": "111 MB/s of disk throughput: Throughput of disks, the larger of read and written.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": (133 * M, "110..133 MB/s"),
+        "enforced": None,
+    },
+    "io_write": {
+        "name": "io_write", "key": "each.io.write", "path": "each.io.write", "reads": "113 MB/s of disk writes", "column": "disk writes",
+        "demand": 113 * M, "held": 112 * M, "less": (1, 0), "edit": ("each.io.write", "1 B/s..137 MB/s"), "step": M,
+        "hardware": "disk_write", "has": 149 * M, "taken": None, "rules": ("writes_fit_disk", "writes_fit_disk", ""), "verb": "",
+        "limit": "io", "limited": "113 MB/s of disk throughput: Throughput of disks, the larger of read and written.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": (137 * M, "112..137 MB/s"),
+        "enforced": None,
+    },
+    "iops": {
+        "name": "iops", "key": "each.io.iops", "path": "each.io.iops", "reads": "1117 IOPS", "column": "IOPS",
+        "demand": 1117, "held": 1116, "less": (1, 0), "edit": ("each.io.iops", "1..1139"), "step": 1,
+        "hardware": "disk_iops", "has": 1151, "taken": None, "rules": ("iops_fit_disk", "iops_fit_disk", ""), "verb": "",
+        "limit": "iops", "limited": "1117 IOPS: Operations of disks per second, the larger of reads and writes.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": (1139, "1116..1139"),
+        "enforced": None,
+    },
+    "hugepages": {
+        "name": "hugepages", "key": "each.hugepages", "path": "each.hugepages", "reads": "1153 MB of huge pages of 2 MiB",
+        "column": "huge pages of 2 MiB",
+        "demand": 1153 * M, "held": 1151 * M, "less": (1, 0), "edit": ("each.hugepages", "1 B"), "step": M,
+        "hardware": "hugepages", "has": 1163 * M, "taken": None, "rules": ("huge_pages_fit_node", "huge_pages_fit_node", ""), "verb": "",
+        "limit": "hugepages", "limited": "1153 MB of huge pages: Memory in huge pages, of each size.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
+        "enforced": {
+            "at": {"slice.hugetlb_2m": "hugepages"}, "step": "slice", "noun": "huge pages", "has": 167, "held": 151, "rounded": (0, 0),
+            "lesser": {"slice.hugetlb_2m": 149}, "unset": {"slice.hugetlb_2m": 151}, "needs": "hugepages", "live": True, "in_line": True,
+        },
+    },
+    "hugepages_1g": {
+        "name": "hugepages_1g", "key": "each.hugepages_1g", "path": "each.hugepages_1g", "reads": "3 GiB of huge pages of 1 GiB",
+        "column": "huge pages of 1 GiB",
+        "demand": 3 * 2**30, "held": 2 * 2**30, "less": (0, 0), "edit": ("each.hugepages_1g", "0 B"), "step": 2**30,
+        "hardware": "hugepages_1g", "has": 4 * 2**30, "taken": None, "rules": ("giant_pages_fit_node", "giant_pages_fit_node", ""), "verb": "",
+        "limit": "hugepages", "limited": "3 GiB of huge pages: Memory in huge pages, of each size.",
+        "files": False, "zero": "", "pieces": "", "part_of": "", "ceiling": None,
+        "enforced": {
+            "at": {"slice.hugetlb_1g": "hugepages1G"}, "step": "slice", "noun": "huge pages", "has": 173, "held": 163, "rounded": (0, 0),
+            "lesser": {"slice.hugetlb_1g": 157}, "unset": {"slice.hugetlb_1g": 163}, "needs": "hugepages_1g", "live": True, "in_line": True,
+        },
+    },
 }  # fmt: skip
 
 #: What bounds a process or a device on its node, and is not counted.
@@ -159,7 +212,8 @@ NO_AMOUNTS = {"mig", "numa", "links", "interface", "disk"}
 
 def test_every_row_has_a_case_and_every_size_a_row() -> None:
     assert list(CASES) == list(ROWS)
-    asked = {f"each.{key}" for key in Each.model_fields} | {f"network.{key}" for key in Network.model_fields}
+    sections: dict[str, type[Value]] = {"each": Each, "each.io": DiskIo, "network": Network}
+    asked = {f"{section}.{key}" for section, part in sections.items() for key in part.model_fields}
     assert {row.key for row in RESOURCES if not row.itself} == asked - NOT_COUNTED
     assert {row.capacity.key for row in RESOURCES if row.capacity} == set(Hardware.model_fields) - NO_AMOUNTS
     assert set(LIMITED) == set(NodeCeiling.model_fields) == {case["limit"] for case in CASES.values()} - {None}

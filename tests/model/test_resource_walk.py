@@ -31,7 +31,7 @@ KEPT = {
     "cache": ("DirectoryState", "directories"), "bandwidth": ("BandwidthState", "traffic"),
 }  # fmt: skip
 #: The classes of a workload's sections.
-SECTIONS = {"each": "Each", "network": "Network"}
+SECTIONS = {"each": "Each", "each.io": "DiskIo", "network": "Network"}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def mutants(row: Resource) -> Iterator[tuple[Path, str]]:
         if path == TABLE:
             yield path, without(text, row_of(tree, row.name), row.name)
         elif path == WISH:
-            section, _, key = row.key.partition(".")
+            section, _, key = row.key.rpartition(".")
             yield path, without(text, field_of(tree, SECTIONS[section], key), row.key)
         elif row.capacity:
             yield path, without(text, field_of(tree, "Hardware", row.capacity.key), row.capacity.key)

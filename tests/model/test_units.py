@@ -20,15 +20,18 @@ from swarm_iac.units import (
     CpuRange,
     Cpus,
     Hertz,
+    Iops,
+    IopsRange,
     MemoryRange,
     Price,
     Quantity,
     Range,
     Seconds,
+    ThroughputRange,
     Watts,
 )
 
-KINDS = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus)
+KINDS = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus, Iops)
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 2**62))
@@ -68,7 +71,7 @@ def test_what_is_wrong_is_said(kind: type[Quantity], text: object, words: str) -
         kind.parse(text)
 
 
-RANGES = (CpuRange, BandwidthRange, MemoryRange)
+RANGES = (CpuRange, BandwidthRange, MemoryRange, ThroughputRange, IopsRange)
 
 
 @given(st.sampled_from(RANGES), st.integers(1, 2**61), st.integers(0, 2**61))
@@ -95,6 +98,8 @@ def test_ranges_are_equal_by_both_ends(kind: type[Range], a: int, b: int, c: int
         (CpuRange, "2..8", "2..8"),
         (CpuRange, " 500m .. 2 ", "0.5..2"),
         (CpuRange, "2..2", "2"),
+        (ThroughputRange, "100..500 MB/s", "100..500 MB/s"),
+        (IopsRange, "1000..5000", "1000..5000"),
         (CpuRange, 4, "4"),
         (BandwidthRange, "1..10 Gbit/s", "1..10 Gbit/s"),
         (BandwidthRange, "500 Mbit/s..2 Gbit/s", "500 Mbit/s..2 Gbit/s"),

@@ -133,6 +133,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "proc/sys/vm/swappiness": "60\n",
         "proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
         "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0\n",
+        "sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
         "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",

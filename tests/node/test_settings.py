@@ -88,6 +88,23 @@ def test_a_step_that_fails_half_way_leaves_everything_as_it_was(machine: Path) -
     assert ledger.load(str(machine)).data == before, "what was never set has no original"
 
 
+@pytest.mark.parametrize(
+    ("size", "key", "words"), [("2048kB", "hugepages_2m", "2 MiB"), ("1048576kB", "hugepages_1g", "1 GiB")]
+)
+def test_no_huge_page_that_is_in_use_is_taken_away(machine: Path, size: str, key: str, words: str) -> None:
+    """Of 8 pages 3 are free, and 2 of these are promised: 7 are somebody's. 7 may stay, and 6 are refused."""
+    folder = machine / f"sys/kernel/mm/hugepages/hugepages-{size}"
+    _apply(machine, {key: 8})
+    (folder / "free_hugepages").write_text("3\n")
+    (folder / "resv_hugepages").write_text("2\n")
+    for wanted in ({key: 6}, {}):
+        with pytest.raises(NodeError, match=f"7 huge pages of {words} are in use, so there cannot be"):
+            _apply(machine, wanted)
+        assert (folder / "nr_hugepages").read_text().strip() == "8"
+    assert _apply(machine, {key: 7})
+    assert _apply(machine, {key: 9}), "more is no question"
+
+
 def test_what_cannot_be_put_back_is_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poke = Context.poke
 

@@ -7,19 +7,22 @@ from typing import Any
 
 import pytest
 from swarm_node.concerns import devices, slices
-from swarm_node.machine import systemd
+from swarm_node.machine import hugetlb, systemd
 from swarm_node.machine.run import Context, NodeError
 from swarm_node.records import ledger
 
 WANT: dict[str, Any] = {
     "cpus": "0-3,8", "mems": "0", "cpu_weight": 250, "cpu_quota_m": 1505, "memory_low": 150_000_000, "memory_high": 190_000_000,
     "memory_max": 200_000_000, "swap_max": 0, "tasks_max": 200, "io_read_bps": 4_000_001, "io_write_bps": None,
+    "io_read_iops": 900, "io_write_iops": None, "io_weight": 250,
+    "hugetlb_2m": 4 << 20, "hugetlb_1g": 0,
 }  # fmt: skip
 #: As read on a node (Debian 12, systemd 252) after WANT was applied.
 FILES = {
     "cpuset.cpus": "0-3,8", "cpuset.mems": "0", "cpu.weight": "250", "cpu.max": "150500 100000",
     "memory.low": "149999616", "memory.high": "189997056", "memory.max": "199999488", "memory.swap.max": "0", "pids.max": "200",
-    "io.max": "254:16 rbps=4000001 wbps=max riops=max wiops=max",
+    "io.max": "254:16 rbps=4000001 wbps=max riops=900 wiops=max", "io.weight": "default 250",
+    "hugetlb.2MB.max": "4194304", "hugetlb.2MB.rsvd.max": "4194304", "hugetlb.1GB.max": "0", "hugetlb.1GB.rsvd.max": "0",
 }  # fmt: skip
 
 
@@ -47,6 +50,10 @@ def test_rounding_of_the_kernel_is_no_drift(here: Any) -> None:
      ("../memory.low", "max", "memory_low", 150_000_000),
      ("cpu.max", "max 100000", "cpu_quota_m", None), ("cpuset.cpus", "0-3", "cpus", "0-3"), ("pids.max", "max", "tasks_max", None),
      ("io.max", "254:16 rbps=max wbps=5", "io_read_bps", None), ("io.max", "254:0 rbps=1", "io_read_bps", None),
+     ("io.max", "254:16 riops=max wiops=7", "io_read_iops", None), ("io.max", "254:16 riops=max wiops=7", "io_write_iops", 7),
+     ("io.weight", "default 100", "io_weight", 100), ("io.weight", "default 100\n254:16 900", "io_weight", 100),
+     ("hugetlb.2MB.max", "max", "hugetlb_2m", None), ("hugetlb.2MB.rsvd.max", "max", "hugetlb_2m", None),
+     ("hugetlb.1GB.rsvd.max", "1073741824", "hugetlb_1g", 1 << 30),
      ("cpuset.mems", "", "mems", "")],
 )  # fmt: skip
 def test_a_limit_changed_by_hand_is_seen(here: Any, file: str, text: str, key: str, value: Any) -> None:
@@ -62,7 +69,8 @@ def test_slice_file(here: Any) -> None:
     text = slices.render(here, "pre-train-0", {"slice": WANT, "gpus": [2, 1]})
     assert text.split("[Slice]\n")[1].splitlines() == [
         "AllowedCPUs=0-3,8", "AllowedMemoryNodes=0", "CPUWeight=250", "CPUQuota=150.5%", "MemoryLow=150000000", "MemoryHigh=190000000",
-        "MemoryMax=200000000", "MemorySwapMax=0", "TasksMax=200", "IOReadBandwidthMax=/dev/vdb 4000001", "DevicePolicy=closed",
+        "MemoryMax=200000000", "MemorySwapMax=0", "TasksMax=200", "IOWeight=250", "IOReadBandwidthMax=/dev/vdb 4000001",
+        "IOReadIOPSMax=/dev/vdb 900", "DevicePolicy=closed",
         "DeviceAllow=/dev/nvidia1 rw", "DeviceAllow=/dev/nvidia2 rw", "DeviceAllow=/dev/nvidiactl rw",
         "DeviceAllow=/dev/nvidia-uvm rw", "DeviceAllow=/dev/nvidia-uvm-tools rw", "DeviceAllow=/dev/nvidia-modeset rw",
     ]  # fmt: skip
@@ -80,6 +88,56 @@ def test_disk_limits_need_a_disk(here: Any) -> None:
 def test_a_cpu_list_never_carries_a_line() -> None:
     with pytest.raises(NodeError):
         slices.properties({"cpus": "0\nMemoryMax=infinity"}, "")
+
+
+@pytest.fixture
+def counting(here: Any) -> Any:
+    """A kernel with the controller, which nobody uses yet."""
+    here.check, root = False, Path(here.path("/sys/fs/cgroup"))
+    for folder in (root, root / "swarm.slice"):
+        (folder / "cgroup.controllers").write_text("cpu hugetlb io\n")
+        (folder / "cgroup.subtree_control").write_text("cpu io\n")
+    return here
+
+
+def test_huge_pages_are_limited_as_used_and_as_mapped_and_the_kernel_is_left_as_it_was(counting: Any) -> None:
+    folder, root = Path(counting.path(slices.cgroup("pre-train-0"))), Path(counting.path("/sys/fs/cgroup"))
+    hugetlb.limit(counting, slices.CGROUPS, slices.cgroup("pre-train-0"), {"hugetlb.2MB": 2 << 20, "hugetlb.1GB": None})
+    assert [(folder / f"hugetlb.2MB{end}").read_text() for end in hugetlb.ENDS] == ["2097152", "2097152"]
+    assert [(folder / f"hugetlb.1GB{end}").read_text() for end in hugetlb.ENDS] == ["max", "max"]
+    assert (
+        (root / "cgroup.subtree_control").read_text() == (root / "swarm.slice/cgroup.subtree_control").read_text() == "+hugetlb"
+    )
+    hugetlb.restore(counting, slices.CGROUPS)
+    assert (root / "cgroup.subtree_control").read_text() == "-hugetlb" and not counting.ledger.has_original(hugetlb.ORIGINAL)
+
+
+def test_a_kernel_without_the_controller_is_told_and_one_that_has_it_is_left_alone(counting: Any) -> None:
+    root = Path(counting.path("/sys/fs/cgroup"))
+    (root / "cgroup.subtree_control").write_text("cpu hugetlb\n")
+    (root / "swarm.slice/cgroup.subtree_control").write_text("hugetlb\n")
+    hugetlb.limit(counting, slices.CGROUPS, slices.cgroup("pre-train-0"), {"hugetlb.2MB": 0})
+    hugetlb.restore(counting, slices.CGROUPS)
+    assert (root / "cgroup.subtree_control").read_text() == "cpu hugetlb\n"
+    for folder in (root, root / "swarm.slice"):
+        (folder / "cgroup.controllers").write_text("cpu\n")
+        (folder / "cgroup.subtree_control").write_text("cpu\n")
+    with pytest.raises(NodeError, match="has no controller hugetlb"):
+        hugetlb.limit(counting, slices.CGROUPS, slices.cgroup("pre-train-0"), {"hugetlb.2MB": 0})
+    hugetlb.limit(counting, slices.CGROUPS, slices.cgroup("other-0"), {"hugetlb.2MB": None})
+
+
+def test_huge_pages_that_are_in_use_are_not_taken_by_killing(counting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(path: str, text: str) -> None:
+        raise NodeError(f"{path}: Device or resource busy")
+
+    (Path(counting.path("/sys/fs/cgroup")) / "cgroup.subtree_control").write_text("hugetlb\n")
+    (Path(counting.path("/sys/fs/cgroup")) / "swarm.slice/cgroup.subtree_control").write_text("hugetlb\n")
+    monkeypatch.setattr(counting, "poke", busy)
+    with pytest.raises(
+        NodeError, match=r"more huge pages are in use than the new limit of 0 bytes allows, and nothing was killed"
+    ):
+        hugetlb.limit(counting, slices.CGROUPS, slices.cgroup("pre-train-0"), {"hugetlb.2MB": 0})
 
 
 def test_room_is_never_made_by_killing(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from swarm_iac.model.place.where import GROUP_RULES, Where
 from swarm_iac.model.resources.row import Resource
 from swarm_iac.model.resources.table import LIMITS, RESOURCES
 from swarm_iac.model.stack import Stack
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Iops
 
 HARDWARE: dict[str, dict[str, Any]] = {
     "h100": {"gpus": "8 x H100", "vcpus": 128, "memory": "1 TB", "nvme": "15 TB", "nic": "100 Gbit/s", "numa": 2},
@@ -32,23 +32,35 @@ GROUPED: dict[str, list[dict[str, Any]]] = {
     rule.rule: [{rule.key: value} for value in _values(rule.key)] for rule in GROUP_RULES if not rule.named
 }
 PLACES = [place for places in GROUPED.values() for place in places]
-#: What tiny fleets count in, by unit: a GPU, a vCPU, a GB, a Gbit/s.
-ONE: dict[type[int], int] = {int: 1, GpuCount: 1000, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9}
+#: What tiny fleets count in, by unit: a GPU, a vCPU, a GB, a Gbit/s, a GB/s, a thousand operations per second.
+ONE: dict[type[int], int] = {
+    int: 1, GpuCount: 1000, Cpus: 1000, Bytes: 10**9, BitsPerSecond: 10**9, BytesPerSecond: 10**9, Iops: 1000,
+}  # fmt: skip
 
 
 def asking(request: dict[str, Any], row: Resource, count: int) -> dict[str, Any]:
     """The wish with so many of ONE of a resource for each replica; or with so many replicas."""
     if row.itself:
         return request | {"gang" if "gang" in request else "replicas": count}
-    section, _, field = row.key.partition(".")
-    return request | {section: request.get(section, {}) | {field: row.written(count * ONE[row.unit])}}
+    return _with(request, row.key, row.written(count * ONE[row.unit]))
+
+
+def _with(request: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    section, _, field = key.partition(".")
+    return request | {section: _with(request.get(section, {}), field, value) if field else value}
 
 
 def with_all(shapes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The machines, with 8 of ONE of whatever else the table says that machines have."""
+    """The machines, with 8 of ONE of whatever else the table says that machines have; huge pages are beside their memory."""
     more = {row.capacity.key: row.written(8 * ONE[row.unit]) for row in RESOURCES if row.capacity}
     plain = ("gpus", "vcpus", "memory", "nvme", "nic")
-    return {name: {key: value for key, value in more.items() if key not in plain} | shape for name, shape in shapes.items()}
+    pages = sum(8 * ONE[Bytes] for key in more if key.startswith("hugepages"))
+    return {
+        name: {key: value for key, value in more.items() if key not in plain}
+        | shape
+        | {"memory": str(Bytes.parse(shape["memory"]) + pages)}
+        for name, shape in shapes.items()
+    }
 
 
 def limiting(key: str, count: int) -> dict[str, Any]:

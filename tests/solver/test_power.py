@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.power import caps
+from swarm_iac.model.power import caps, loss
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
 from swarm_iac.solver import solve, why
@@ -117,3 +120,80 @@ def test_a_wider_range_never_places_less(seed: int) -> None:
     first, second = (solve(each).placement for each in (stack, wider))
     assert judge(wider, second) == ()
     assert sum(len(one.gpus) for one in second.allocations) >= sum(len(one.gpus) for one in first.allocations)
+
+
+def some_losses(rng: random.Random) -> Stack:
+    """One rack whose nodes have up to three tunings with small ranges, some with a loss; a job brings its own limit."""
+    names = "xyz"[: rng.randint(1, 3)]
+    lows, spans = {one: rng.randint(100, 300) for one in names}, {one: rng.choice([1, 2, 5, 9]) for one in names}
+    tuning = {
+        one: {"gpu_power": f"{lows[one]}..{lows[one] + spans[one]} W"}
+        | rng.choice([{}, {"gpu_power_loss": rng.randint(1, 30)}])
+        for one in names
+    }
+    nodes = {f"n{i}": {"rack": "r", "hardware": "l40s", "tuning": rng.choice(names)} for i in range(rng.randint(1, 4))}
+    least = sum(4 * lows[one["tuning"]] for one in nodes.values())
+    jobs = {"hot": {"each": {"gpus": 1, "gpu_power": f"{rng.randint(90, 330)} W"}}} if rng.random() < 0.5 else {}
+    return stack_of(nodes, jobs, racks={"r": {"power": f"{least + rng.randint(0, 60)} W"}}, tuning=tuning)
+
+
+def lost_at(stack: Stack, gpus: dict[str, int], caps_of: dict[str, int]) -> Fraction:
+    return sum(
+        (gpus[tuning] * _loss_per_watt(stack, tuning) * _below(stack, tuning, cap) for tuning, cap in caps_of.items()),
+        Fraction(0),
+    )
+
+
+def _loss_per_watt(stack: Stack, tuning: str) -> Fraction:
+    own = stack.tuning[tuning].gpu_power
+    assert own is not None
+    return Fraction(stack.tuning[tuning].gpu_power_loss or 0, int(own.most) - int(own))
+
+
+def _below(stack: Stack, tuning: str, cap: int) -> int:
+    own = stack.tuning[tuning].gpu_power
+    assert own is not None
+    return int(own.most) - cap
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_no_other_limits_within_the_budget_lose_less_speed(seed: int) -> None:
+    """Every combination of whole watts is tried, the same on all GPUs of a tuning. Ours are rounded down: by less than a watt each."""
+    stack = some_losses(random.Random(seed))
+    found = solve(stack).placement
+    assert judge(stack, found) == ()
+    held = Counter(one.node for one in found.allocations for _ in one.gpus)
+    gpus: Counter[str] = Counter()
+    for name, node in stack.nodes.items():
+        gpus[node.tuning or ""] += 4 - held[name]
+    own = sum(int(stack.workloads[one.workload].each.gpu_power or 0) * len(one.gpus) for one in found.allocations)
+    ranges = {one: stack.tuning[one].gpu_power for one in gpus}
+    choices = [range(int(own_), int(own_.most) + 1) for own_ in ranges.values() if own_ is not None]
+    budget = int(stack.racks["r"].power or 0) - own
+    best = min(
+        lost_at(stack, gpus, dict(zip(gpus, each, strict=True)))
+        for each in itertools.product(*choices)
+        if sum(gpus[one] * cap for one, cap in zip(gpus, each, strict=True)) <= budget
+    )
+    ours = {stack.nodes[name].tuning or "": int(cap) for name, cap in caps(stack, found).items()}
+    assert sum(gpus[one] * cap for one, cap in ours.items()) <= budget
+    lost, rounding = lost_at(stack, gpus, ours), sum((gpus[one] * _loss_per_watt(stack, one) for one in gpus), Fraction(0))
+    assert best <= lost < best + rounding or lost == best == 0
+    for name, cap in caps(stack, found).items():
+        tuning = stack.nodes[name].tuning or ""
+        assert loss(stack, name, cap) == _loss_per_watt(stack, tuning) * _below(stack, tuning, int(cap))
+
+
+def test_who_loses_less_speed_gives_its_power_first() -> None:
+    """16 GPUs of each kind at 500 W would draw 16 kW, and a job of four brings 120 W more each: 480 W come from those that lose 2%."""
+    nodes = {f"n{i}": {"rack": "r", "tuning": ("steady", "fast")[i % 2]} for i in range(4)}
+    tuning = {
+        "steady": {"gpu_power": "450..500 W", "gpu_power_loss": 2},
+        "fast": {"gpu_power": "450..500 W", "gpu_power_loss": 12},
+    }
+    hot = {"hot": {"each": {"gpus": 4, "gpu_power": "620 W"}, "place": {"select": {"one": "here"}}}}
+    nodes["n0"]["labels"] = {"one": "here"}  # type: ignore[assignment]
+    stack = stack_of(nodes, hot, racks={"r": {"power": "16 kW"}}, tuning=tuning)
+    found = solve(stack).placement
+    assert {name: int(cap) for name, cap in caps(stack, found).items()} == {"n0": 460, "n2": 460, "n1": 500, "n3": 500}
+    assert (loss(stack, "n0", 460), loss(stack, "n1", 500)) == (Fraction(8, 5), 0)

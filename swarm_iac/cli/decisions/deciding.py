@@ -184,10 +184,10 @@ def placement_heads(decision: Decision) -> tuple[str, ...]:
 
 
 def _columns(decision: Decision) -> list[Resource]:
-    """Every resource of machines, and every other resource that some allocation holds."""
+    """Every resource that all machines have, and every other resource that some allocation holds."""
     rows = (row for row in RESOURCES if not row.part_of)
     held = decision.placement.allocations
-    return [row for row in rows if row.capacity or (not row.itself and any(map(row.held, held)))]
+    return [row for row in rows if not row.silent or (not row.itself and any(map(row.held, held)))]
 
 
 def _cell(row: Resource, one: Allocation, request: Workload) -> str:

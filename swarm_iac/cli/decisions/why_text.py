@@ -12,6 +12,7 @@ from swarm_iac.cli.decisions.deciding import kept_of
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
+from swarm_iac.model import power
 from swarm_iac.model.placement import Allocation, Reason
 from swarm_iac.model.resources.table import ceilings
 from swarm_iac.plan.state.desired import handover
@@ -129,6 +130,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     if answer.fits:
         yield "\nWhere it is placed"
         yield from _reasons(answer.fits, source)
+        yield from _slower(answer.workload, decision)
     if answer.moved:
         yield "\nWhat moved or stopped, and why"
         yield from _reasons(answer.moved, source)
@@ -153,6 +155,20 @@ def _ceilings(workload: str, decision: Decision) -> Iterator[str]:
     ones = [ceilings(one, request) for one in decision.placement.going() if one.workload == workload]
     if most := max(ones, key=len, default={}):
         yield f"  each has {' and '.join(most.values())}: the lower end is guaranteed, more is lent while others leave it idle"
+
+
+def _slower(workload: str, decision: Decision) -> Iterator[str]:
+    """Where its GPUs have less power than their tuning would give them, and what that costs as far as it is declared."""
+    stack, caps = decision.stack, power.caps(decision.stack, decision.placement)
+    if stack.workloads[workload].each.gpu_power is not None:
+        return
+    for node in sorted({one.node for one in decision.placement.going() if one.workload == workload and one.gpus}):
+        own = stack.tuning_of(node).gpu_power if node in stack.nodes else None
+        if own is not None and node in caps and caps[node] < own.most:
+            lost = power.loss(stack, node, caps[node])
+            slower = f", {float(lost):.1f}% slower" if lost else ""
+            rack = stack.nodes[node].rack
+            yield f"  on {node} its GPUs may draw {caps[node]} of {own.most}{slower}: the power of rack {rack}"
 
 
 def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from swarm_iac.model.base import value_at
+from swarm_iac.model.base import value_at, with_value
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.step import Verb
-from swarm_iac.units import Cpus, GpuCount, Range, span
+from swarm_iac.units import Cpus, GpuCount, Iops, Range, span
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
@@ -34,7 +34,7 @@ class Noun:
     @property
     def many(self) -> bool:
         """Are there many of it, and not much?"""
-        return self.unit in (int, Cpus, GpuCount)
+        return self.unit in (int, Cpus, GpuCount, Iops)
 
     @property
     def word(self) -> str:
@@ -241,13 +241,6 @@ class Resource(Noun):
             if self.lowering
             else with_value(workload, self.key, lower(value_at(workload, self.key), amount, self.unit))
         )
-
-
-def with_value(workload: Workload, key: str, value: object) -> Workload:
-    """The same workload with another value under a key, `section.field`."""
-    section, _, field = key.partition(".")
-    part = getattr(workload, section).model_copy(update={field: value})
-    return workload.model_copy(update={section: part})
 
 
 def lower(value: object, amount: int, unit: type[int]) -> int:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from swarm_iac.model.base import value_at
+from swarm_iac.model.base import value_at, with_value
 from swarm_iac.model.device import WHOLE
-from swarm_iac.model.hardware import Gpus
-from swarm_iac.model.resources.row import PAGE, Capacity, Enforced, LimitKey, Resource, Uplink, lower, with_value
+from swarm_iac.model.hardware import Gpus, Hardware
+from swarm_iac.model.resources.row import PAGE, Capacity, Enforced, LimitKey, Resource, Uplink, lower
+from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.step import Verb
-from swarm_iac.units import BandwidthRange, BitsPerSecond, Bytes, Cpus, GpuCount, Range
+from swarm_iac.units import BandwidthRange, BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Iops, Range
 
 if TYPE_CHECKING:
     from swarm_iac.model.placement import Allocation
@@ -148,6 +149,63 @@ def _shaped(path: str, row: str, *, in_line: bool = True) -> Enforced:
     )  # fmt: skip
 
 
+def kilo_step(need: int) -> int:
+    """Thousands; of less than four, ones."""
+    return 10**3 if need >= 4 * 10**3 else 1
+
+
+def gib_step(need: int) -> int:
+    """Whole pages of 1 GiB."""
+    return GIANT_PAGE
+
+
+#: What a disk can do whose hardware does not say it: more than any. Nothing is guaranteed of it, and ceilings hold.
+UNDECLARED = 10**13
+
+
+def _io(key: str) -> Callable[[Workload], int]:
+    def asked(workload: Workload) -> int:
+        return int(getattr(workload.each.io, key) or 0)
+
+    return asked
+
+
+def _io_most(key: str) -> Callable[[Workload], int]:
+    def most(workload: Workload) -> int:
+        own: Range | None = getattr(workload.each.io, key)
+        return int(own.most) if own else 0
+
+    return most
+
+
+def _disk_rate(key: str) -> Callable[[Hardware], int]:
+    def has(hardware: Hardware) -> int:
+        return int(getattr(hardware, key)) or UNDECLARED
+
+    return has
+
+
+def _pages(key: str, path: str, row: str, page: int) -> Enforced:
+    """Huge pages that workloads may have of a machine, whatever it keeps for itself. 0: it has none."""
+    return Enforced(
+        {path: row}, Verb.SLICE, "huge pages", lambda facts, old, new, declared: getattr(declared, key) if declared else 0,
+        grain=page, needs=key, unlimited=True,
+    )  # fmt: skip
+
+
+def _giant_pages(workload: Workload) -> int:
+    """Whole ones: of less there is none."""
+    return -(-int(workload.each.hugepages_1g) // GIANT_PAGE) * GIANT_PAGE
+
+
+def _whole_giant(amount: int) -> Bytes:
+    return Bytes(amount // GIANT_PAGE * GIANT_PAGE)
+
+
+_HUGE_PAGES = LimitKey(Bytes, "huge pages", "hugepages", "Memory in huge pages, of each size.")
+
+_THROUGHPUT = LimitKey(BytesPerSecond, "disk throughput", "io", "Throughput of disks, the larger of read and written.")
+
 _BANDWIDTH = LimitKey(BitsPerSecond, "bandwidth", "bandwidth", "Network bandwidth, the larger of in and out.")
 
 #: Every countable resource. What machines have comes first; the order is that of every tuple, message and column.
@@ -222,6 +280,36 @@ RESOURCES: tuple[Resource, ...] = (
         measured="running",
         limit=LimitKey(int, "replicas", "replicas", "Running replicas; what has finished does not count."),
         key_in=lambda request: "replicas" if request.gang is None else "gang",
+    ),
+    Resource(
+        BytesPerSecond, "disk reads", "io_read", "each.io.read", _io("read"), giga_step, ceiling=_io_most("read"),
+        capacity=Capacity("disk_read", _disk_rate("disk_read"), "reads_fit_disk", "reads_fit_disk"),
+        limit=_THROUGHPUT,
+    ),
+    Resource(
+        BytesPerSecond, "disk writes", "io_write", "each.io.write", _io("write"), giga_step, ceiling=_io_most("write"),
+        capacity=Capacity("disk_write", _disk_rate("disk_write"), "writes_fit_disk", "writes_fit_disk"),
+        limit=_THROUGHPUT,
+    ),
+    Resource(
+        Iops, "IOPS", "iops", "each.io.iops", _io("iops"), kilo_step, ceiling=_io_most("iops"),
+        capacity=Capacity("disk_iops", _disk_rate("disk_iops"), "iops_fit_disk", "iops_fit_disk"),
+        limit=LimitKey(Iops, "IOPS", "iops", "Operations of disks per second, the larger of reads and writes."),
+    ),
+    Resource(
+        Bytes, "huge pages of 2 MiB", "hugepages", "each.hugepages", lambda request: int(request.each.hugepages), giga_step,
+        capacity=Capacity("hugepages", lambda has: int(has.hugepages), "huge_pages_fit_node", "huge_pages_fit_node"),
+        limit=_HUGE_PAGES, enforced=_pages("hugepages", "slice.hugetlb_2m", "hugepages", HUGE_PAGE),
+    ),
+    Resource(
+        Bytes, "huge pages of 1 GiB", "hugepages_1g", "each.hugepages_1g", _giant_pages, gib_step,
+        capacity=Capacity(
+            "hugepages_1g", lambda has: int(has.hugepages_1g) // GIANT_PAGE * GIANT_PAGE,
+            "giant_pages_fit_node", "giant_pages_fit_node",
+        ),
+        limit=_HUGE_PAGES, enforced=_pages("hugepages_1g", "slice.hugetlb_1g", "hugepages1G", GIANT_PAGE),
+        editing=lambda request, amount: ("each.hugepages_1g", str(_whole_giant(amount))),
+        lowering=lambda request, amount: with_value(request, "each.hugepages_1g", _whole_giant(amount)),
     ),
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Obse
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.order.handover import order
 from swarm_iac.plan.state import cpulist, lending
+from swarm_iac.plan.state.disk_io import OF_DISK
 from swarm_iac.plan.step_graph.actions import Machine, homes, keepers, machines, services
 from swarm_iac.plan.step_graph.draft import drafts
 from swarm_iac.plan.step_graph.graph import Graph
@@ -309,8 +310,7 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
             "cpus": cpulist.write(cpus),
             "mems": "",
             "cpu_quota_m": state.slice.cpu_quota_m or 1000 * len(cpulist.read(state.slice.cpus)),
-            "io_read_bps": state.slice.io_read_bps if disk else None,
-            "io_write_bps": state.slice.io_write_bps if disk else None,
+            **{field: getattr(state.slice, field) if disk else None for field in OF_DISK},
         }
     )
     bandwidth = state.bandwidth if wire else BandwidthState()

@@ -248,6 +248,7 @@ def _whole(table: Rows, node: str, name: str, why: str, mine: list[Step], contex
         f"{field.rpartition('.')[2] if '.' in field else field} {format.value(field, change.old if goes else change.new)}"
         for field, resource in _TELLING.items()
         if (resource not in lent or field in _LENT) and (change := changes.get(field)) is not None
+        if (change.old if goes else change.new) != 0  # of what the node limits for all, who has none
     ]
     parts[:0] = lent.values()
     table.add(node, f"{'-' if goes else '+'} {name}",
@@ -366,7 +367,9 @@ def _power(plan: Plan, context: Context) -> Rows:
     for name, now in power.caps(stack, context.after).items():
         own = stack.tuning_of(name).gpu_power
         if own is not None and now < own.most:
-            alike.setdefault((stack.nodes[name].rack or "", str(own), str(now)), []).append(name)
+            lost = power.loss(stack, name, now)
+            slower = f", {float(lost):.1f}% slower" if lost else ""
+            alike.setdefault((stack.nodes[name].rack or "", str(own), f"{now}{slower}"), []).append(name)
     drawn = power.drawn_by_workloads(stack, context.after)
     for (rack, own_text, now_text), nodes in sorted(alike.items()):
         watts = sum(drawn[name] for name, node in stack.nodes.items() if node.rack == rack and node.state != "lost")

@@ -10,7 +10,16 @@ from swarm_iac.model import device
 from swarm_iac.model.base import value_at
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD, Held, SettingsState
-from swarm_iac.model.state import AllocationState, Desired, DirectoryState, GpuState, NodeState, Observed, TelemetryState
+from swarm_iac.model.state import (
+    AllocationState,
+    Desired,
+    DirectoryState,
+    GpuState,
+    NodeState,
+    Observed,
+    SliceState,
+    TelemetryState,
+)
 from swarm_iac.plan.state import format
 from swarm_iac.printable import printable_all
 from swarm_iac.units import Cpus, Seconds, Watts, span
@@ -109,7 +118,7 @@ def _amounts(state: AllocationState) -> Properties:
     for row, how in COUNTED:
         for path, key in how.at.items():
             value = value_at(state, path)
-            found[key] = format.amount(row.unit)(value) if value or (value == 0 and how.unlimited) else None
+            found[key] = format.amount(row.unit, how.grain)(value) if value or (value == 0 and how.unlimited) else None
             if how.ceiling and value and (most := value_at(state, how.ceiling)):
                 found[key] = span(row.unit(value), row.unit(most))
     return found
@@ -128,8 +137,16 @@ def _slice(state: AllocationState) -> Properties:
         "tasks": own.tasks_max,
         "ioRead": None if own.io_read_bps is None else format.throughput(own.io_read_bps),
         "ioWrite": None if own.io_write_bps is None else format.throughput(own.io_write_bps),
+        "iops": _iops(own),
+        "ioWeight": own.io_weight,
         "gpuFiles": "open to all accounts" if own.gpus_open else None,
     }
+
+
+def _iops(own: SliceState) -> str | None:
+    """One figure, for both ways are the same unless somebody changed one by hand."""
+    ways = (own.io_read_iops, own.io_write_iops)
+    return None if ways == (None, None) else " / ".join(dict.fromkeys("-" if one is None else str(one) for one in ways))
 
 
 def _directory(kind: str, state: DirectoryState | None, user: str) -> Properties:

@@ -25,6 +25,7 @@ from swarm_iac.model.state import (
 )
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan.state import cpulist, lending
+from swarm_iac.plan.state.disk_io import disk_io
 from swarm_iac.plan.state.mismatch import declared
 from swarm_iac.units import Bytes, Watts
 
@@ -60,7 +61,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
         address=stack.nodes[name].ssh,
         fleet=stack.fleet,
         state=NodeState(
-            settings=settings(tuning),
+            settings=settings(tuning, {key: int(getattr(hardware, key)) for key in ("hugepages", "hugepages_1g")}),
             gpus=_gpus(stack, hardware, tuning, power, allocations),
             interface=hardware.interface,
             interface_bps=int(hardware.nic) if hardware.interface else 0,
@@ -179,7 +180,6 @@ def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, share
     guaranteed: under load each has at least that, and takes what is idle up to its quota. Who pins has no quota: nobody else
     is on its cores.
     """
-    io = workload.each.io
     most = min(int(workload.each.vcpus.most), int(hardware.vcpus)) if workload.each.vcpus.open else 0
     quota = max(int(allocation.vcpus), most)
     return SliceState(
@@ -191,8 +191,7 @@ def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, share
         memory_high=lending.high(held["memory_max"]),
         swap_max=0,
         tasks_max=workload.each.tasks,
-        io_read_bps=None if io.read is None or not hardware.disk else int(io.read),
-        io_write_bps=None if io.write is None or not hardware.disk else int(io.write),
+        **(disk_io(workload, allocation, hardware) if hardware.disk else {}),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from swarm_iac.model import device
 from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import COUNTED
-from swarm_iac.model.settings import HELD
+from swarm_iac.model.settings import HELD, HUGE_PAGE
 from swarm_iac.plan.state import lending
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
@@ -28,6 +28,14 @@ def size(value: int) -> str:
     """Bytes, with the rounding to pages undone where that is what was done: 999997440 is "1 GB". One to one for whole pages."""
     whole = -(-value // _MB) * _MB
     return str(Bytes(whole if whole // PAGE * PAGE == value else value))
+
+
+def _paged(value: int, page: int) -> str:
+    """The same for pages of 2 MiB, which round more away: the shortest of what may have been asked for."""
+    if page > HUGE_PAGE:
+        return str(Bytes(value))
+    wholes = (-(-value // step) * step for step in (_MB, 10 * _MB, 100 * _MB, 1000 * _MB))
+    return min((str(Bytes(one)) for one in (value, *wholes) if one // page * page == value), key=len, default=str(Bytes(value)))
 
 
 def bandwidth(value: int) -> str:
@@ -56,8 +64,10 @@ def high(memory_high: int | None, memory_max: int | None) -> str | None:
     return f"{lending.HIGH} %" if usual else size(memory_high)
 
 
-def amount(unit: type[int]) -> Callable[[int], str]:
-    """How an amount of a resource in this unit is read."""
+def amount(unit: type[int], grain: int = PAGE) -> Callable[[int], str]:
+    """How an amount of a resource in this unit is read, of which nodes keep multiples of `grain`."""
+    if unit is Bytes and grain != PAGE:
+        return lambda value: _paged(value, grain)
     return {Bytes: size, BitsPerSecond: bandwidth}.get(unit, lambda value: str(unit(value)))
 
 
@@ -73,7 +83,9 @@ _READERS: dict[str, Callable[[int], str]] = {
     "swap_max": size,
     "io_read_bps": throughput,
     "io_write_bps": throughput,
-    **{path.rpartition(".")[2]: amount(row.unit) for row, how in COUNTED for path in (*how.at, how.ceiling) if path},
+    "io_read_iops": lambda value: f"{value} IOPS",
+    "io_write_iops": lambda value: f"{value} IOPS",
+    **{path.rpartition(".")[2]: amount(row.unit, how.grain) for row, how in COUNTED for path in (*how.at, how.ceiling) if path},
     "grace_s": lambda value: str(Seconds(value)),
     "time_limit_s": lambda value: str(Seconds(value)),
 }

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from swarm_iac.model.hardware import Gpus, Hardware, gpu_model
+from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.state import Declared, Desired, Facts, Observed
 from swarm_iac.model.step import Verb
 
@@ -26,6 +27,8 @@ def declared(hardware: Hardware) -> Declared:
         cpus=-(-int(hardware.vcpus) // 1000),
         memory=int(hardware.memory),
         numa=hardware.numa,
+        hugepages=int(hardware.hugepages) // HUGE_PAGE * HUGE_PAGE,
+        hugepages_1g=int(hardware.hugepages_1g) // GIANT_PAGE * GIANT_PAGE,
         nvlink=hardware.nvlink,
     )
 

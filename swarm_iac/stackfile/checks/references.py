@@ -17,7 +17,7 @@ from swarm_iac.stackfile.checks.scaling import scaling_problems
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source
-from swarm_iac.units import Watts
+from swarm_iac.units import Bytes, Watts
 
 
 def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tuple[str, str]] = frozenset()) -> list[Problem]:
@@ -230,10 +230,13 @@ class _Checker:
         for name, tuning in self.stack.tuning.items():
             shapes = {node.hardware for node in self.stack.nodes.values() if node.tuning == name} & self.stack.hardware.keys()
             for shape in sorted(shapes):
-                memory = self.stack.hardware[shape].memory
-                if tuning.hugepages and tuning.hugepages >= memory:
-                    hint = f"{shape} has {memory} in all, of which workloads get the rest"
-                    self.say(f"tuning.{name}.hugepages", f"{tuning.hugepages} leave nothing of the memory of {shape}", hint)
+                one = self.stack.hardware[shape]
+                own = [size for size in (tuning.hugepages, tuning.hugepages_1g) if size]
+                pages = Bytes(sum(map(int, (*own, one.hugepages, one.hugepages_1g))))
+                if own and pages >= one.memory:
+                    hint = f"{shape} has {one.memory} in all, of which workloads get the rest"
+                    key = "hugepages" if tuning.hugepages else "hugepages_1g"
+                    self.say(f"tuning.{name}.{key}", f"{pages} leave nothing of the memory of {shape}", hint)
 
     def power(self) -> None:
         """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]

@@ -12,7 +12,7 @@ from swarm_iac.model.base import FORMER
 from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import ANY
-from swarm_iac.model.resources.table import LIMITS, RESOURCES
+from swarm_iac.model.resources.table import LIMITS, RESOURCES, UNDECLARED
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
@@ -32,6 +32,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
         *_hardware(stack),
         *_workloads(stack),
         *_ceilings(stack),
+        *_disks(stack),
         *_tolerations(stack),
         *_preferences(stack),
         *_exceptions(stack, today),
@@ -164,6 +165,19 @@ def _ceilings(stack: Stack) -> Iterator[tuple[str, str, str]]:
             if row.ceiling and row.ceiling(one) > max(most, row.demand(one)):
                 words = f"may use up to {row.amount(row.ceiling(one))}, and no node has more than {row.text(most)}"
                 yield f"workloads.{name}.{row.path(one)}", words, f"write an upper end of at most {row.text(most)}"
+
+
+def _disks(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """Throughput that is to be guaranteed, of disks of which nobody said what they can do."""
+    shapes = {name: stack.hardware[name] for name in sorted({node.hardware for node in stack.nodes.values()})}
+    for name, one in stack.workloads.items():
+        for row in _LENT:
+            if row.ceiling and row.capacity and row.ceiling(one) > row.demand(one):
+                silent = [shape for shape, has in shapes.items() if row.capacity.of(has) == UNDECLARED and holds(has, one)]
+                if silent:
+                    words = f"guarantees no {row.noun} on {silent[0]}: its hardware does not say what its disk can do"
+                    hint = f"add hardware.{silent[0]}.{row.capacity.key}"
+                    yield f"workloads.{name}.{row.path(one)}", words, hint
 
 
 def _places(stack: Stack, level: Level, request: Workload) -> int:

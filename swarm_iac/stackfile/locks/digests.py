@@ -79,7 +79,7 @@ class Decided:
             one = self.stack.workloads[workload].guaranteed
             request = one.model_dump(mode="json", exclude=_LIVE | _GROWTH, exclude_defaults=True)
             each = request.get("each", {})
-            for live in ("tasks", "io", "gpu_clock"):  # changed in place; no other node is better for it
+            for live in ("tasks", "gpu_clock"):  # changed in place; no other node is better for it
                 each.pop(live, None)
             # A range's upper end decides which replicas exist, not where one of them stands.
             request.pop("replicas", None)

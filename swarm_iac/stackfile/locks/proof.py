@@ -101,7 +101,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
     nodes: dict[str, list[str]] = {}
     for name, node in stack.nodes.items():
         tuning = stack.tuning_of(name)
-        pages = [f"huge pages {tuning.hugepages}"] if tuning.hugepages else []
+        pages = [f"huge pages {size}" for size in (tuning.hugepages, tuning.hugepages_1g) if size]
         taints = [f"taint {key}: {one.value} {' '.join(one.teams)}" for key, one in sorted(node.taints.items())]
         nodes[name] = [decided.node(name), node.state, str(tuning.gpu_power and tuning.gpu_power.least), *pages, *taints]
     limits = stack.limits.model_dump(mode="json", exclude={"exceptions"})

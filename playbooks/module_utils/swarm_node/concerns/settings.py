@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
@@ -220,12 +221,28 @@ def _number(context: Context, path: str) -> Optional[int]:
 
 
 def _set_pages(context: Context, path: str, pages: int) -> None:
-    before = _number(context, path)
+    before, used = _number(context, path), _pages_in_use(context, path)
+    if pages < used and pages < (before or 0):  # the kernel would take them away as they are freed, from whoever has them next
+        raise NodeError(f"{used} huge pages of {_page(path)} are in use, so there cannot be {pages}; release them first")
     context.poke(path, str(pages))
     got = _number(context, path)
     if not context.check and got != pages:
         context.poke(path, str(before))  # memory taken half-way serves nobody
-        raise NodeError(f"asked for {pages} huge pages of 2 MiB, memory allowed {got}")
+        raise NodeError(f"asked for {pages} huge pages of {_page(path)}, memory allowed {got}")
+
+
+def _page(path: str) -> str:
+    """2 MiB or 1 GiB, by the folder."""
+    kilobytes = int(re.sub("[^0-9]", "", os.path.basename(os.path.dirname(path))) or 0)
+    return f"{kilobytes >> 20} GiB" if kilobytes >= 1 << 20 else f"{kilobytes >> 10} MiB"
+
+
+def _pages_in_use(context: Context, path: str) -> int:
+    """Those that hold something, and those that are promised to whoever mapped them."""
+    folder = os.path.dirname(path)
+    total, free, promised = (_number(context, f"{folder}/{name}_hugepages") or 0 for name in ("nr", "free", "resv"))
+    there = context.read(f"{folder}/free_hugepages") is not None
+    return total - free + promised if there else 0
 
 
 def _all_same(context: Context, pattern: str) -> Optional[str]:
@@ -258,6 +275,7 @@ def _choose(context: Context, path: str, choice: str) -> None:
 #: A setting without a line here is never set. None is read where this machine has none.
 SINGLE = (
     Single("hugepages_2m", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", _number, _set_pages),
+    Single("hugepages_1g", "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", _number, _set_pages),
     Single("transparent_hugepages", "/sys/kernel/mm/transparent_hugepage/enabled", _chosen, _choose),
     Single("governor", "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor", _all_same, _set_all),
 )

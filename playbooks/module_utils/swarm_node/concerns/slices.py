@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from .. import device, shape
-from ..machine import systemd
+from ..machine import hugetlb, systemd
 from ..machine.run import Change, Context, NodeError, differences, unit_name
 from ..records import holdings
 from . import devices, gpus, instances
@@ -19,6 +19,15 @@ ROOF = "swarm.slice"
 #: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
 SHRINK_WAIT_S = 20.0
 SHRINK_MOST_S = 240.0
+#: Ceilings of the disk: in SliceState, for systemd, and in io.max.
+DISK = (
+    ("io_read_bps", "IOReadBandwidthMax", "rbps"), ("io_write_bps", "IOWriteBandwidthMax", "wbps"),
+    ("io_read_iops", "IOReadIOPSMax", "riops"), ("io_write_iops", "IOWriteIOPSMax", "wiops"),
+)  # fmt: skip
+#: Huge pages, which systemd knows nothing of: in SliceState, and as the kernel's files begin.
+PAGES = (("hugetlb_2m", "hugetlb.2MB"), ("hugetlb_1g", "hugetlb.1GB"))
+#: Values that a record leaves out where there is none.
+SILENT = ("io_read_iops", "io_write_iops", *(key for key, _ in PAGES))
 
 
 def unit(allocation: str) -> str:
@@ -33,7 +42,9 @@ def cgroup(allocation: str) -> str:
 
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Make {slice: SliceState, gpus: [GPU]} so, live. NodeError when memory that is in use would have to be taken."""
-    wanted: Dict[str, Any] = {key: value for key, value in want["slice"].items() if key != devices.OPEN}
+    wanted: Dict[str, Any] = {
+        key: value for key, value in {**dict.fromkeys(SILENT), **want["slice"]}.items() if key != devices.OPEN
+    }
     found = read(context, allocation, wanted)
     path = f"allocations.{allocation}"
     changes = differences(f"{path}.slice", found or {}, wanted)
@@ -52,6 +63,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     systemd.settle(context, unit(allocation), force=found is not None or roof)
     if found is None:
         systemd.start(context, unit(allocation))
+    hugetlb.limit(context, CGROUPS, cgroup(allocation), {name: wanted.get(key) for key, name in PAGES})
     left = differences("", read(context, allocation, wanted) or {}, wanted)
     if left:
         words = ", ".join(f"{one['path'][1:]} is {one['old']}, not {one['new']}" for one in left)
@@ -146,7 +158,9 @@ def properties(wanted: Dict[str, Any], disk: str, *, check: bool = False) -> Lis
                       ("tasks_max", "TasksMax")):  # fmt: skip
         if wanted.get(key) is not None:
             lines.append(f"{name}={int(wanted[key])}")
-    for key, name in (("io_read_bps", "IOReadBandwidthMax"), ("io_write_bps", "IOWriteBandwidthMax")):
+    if wanted.get("io_weight") is not None:
+        lines.append(f"IOWeight={int(wanted['io_weight'])}")
+    for key, name, _ in DISK:
         if wanted.get(key) is not None:
             if not disk and check:
                 continue  # its own step, which comes first, has not made it
@@ -244,7 +258,13 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
     found["memory_low"] = _protected(context, allocation, was.get("memory_low"))
     found["tasks_max"] = _number(context.read(f"{folder}/pids.max"))
     limits = io_limits(context.read(f"{folder}/io.max"), device_number(str(context.ledger.get("disk") or "")))
-    found["io_read_bps"], found["io_write_bps"] = limits.get("rbps"), limits.get("wbps")
+    found.update((key, limits.get(word)) for key, _, word in DISK)
+    found.update((key, hugetlb.read(context, folder, name, was.get(key))) for key, name in PAGES)
+    # Nobody's weight is managed where nothing is declared of the disk; without the file the kernel knows none.
+    weight = context.read(f"{folder}/io.weight") if was.get("io_weight") is not None else None
+    found["io_weight"] = (
+        was.get("io_weight") if weight is None else _number(weight.split("\n")[0].replace("default", "").strip())
+    )
     return found
 
 
@@ -318,6 +338,7 @@ def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
     """The slice above all others goes, when nothing is left in it."""
     if os.path.isdir(context.path(CGROUPS)) and not processes(context, CGROUPS):
         context.act(["systemctl", "stop", os.path.basename(CGROUPS)], timeout=120)
+    hugetlb.restore(context, CGROUPS)
     return []
 
 
