@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from swarm_iac.cli.engine import options
 from swarm_iac.decision import Decision
-from swarm_iac.model import growth
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
 from swarm_iac.plan.state.completion import came_to_end
@@ -41,14 +41,18 @@ def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[s
 
 
 def asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
-    """The stack and placement to ask about: for what waits to grow, with its new size and without its slot."""
+    """The stack and placement to ask about: for what waits to grow, or runs in a lighter variant, as it prefers to be.
+
+    Such a workload is without its slot there.
+    """
     placement = decision.placement
     others = tuple(one for one in placement.growing if one.workload != workload)
-    if len(others) == len(placement.growing):
+    lighter = tuple(one for one in placement.lighter if one.workload != workload)
+    if len(others) == len(placement.growing) and len(lighter) == len(placement.lighter):
         return decision.stack, placement
-    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
+    asked = placement.model_copy(update={"growing": others, "lighter": lighter})
     rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
-    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
+    return variants.in_effect(decision.written, asked), asked.model_copy(update={"allocations": rest})
 
 
 def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:

@@ -17,6 +17,7 @@ from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
 from swarm_iac.model.stack import Ceiling, NodeCeiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.guarantees import guarantee_problems
+from swarm_iac.stackfile.checks.variants import forms, in_variants
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Source
 
@@ -57,7 +58,15 @@ class _Ceilings:
 
 
 def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
-    """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found."""
+    """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found.
+
+    Of a workload with variants each of them is looked at.
+    """
+    found = (in_variants(_of_one(one, source, running), chosen, source) for one, chosen in forms(stack))
+    return [each for problems in found for each in problems]
+
+
+def _of_one(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
     # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.
