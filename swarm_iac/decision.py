@@ -169,8 +169,7 @@ def running(
     if not (last.placement.growing or variants.varied(loaded.stack)) or lock.outgrown(last, loaded.stack):
         return now
     applied = variants.applied(loaded.stack, last.placement)
-    explained = _explained(loaded.stack, last.placement, None)
-    waits = Placement(growing=growth.with_sizes(applied, last.placement).growing, lighter=explained.lighter)
+    waits = Placement(growing=growth.with_sizes(applied, last.placement).growing, lighter=before.lighter)
     return replace(now, stack=growth.held(applied, last.placement), declared=loaded.stack, placement=waits)
 
 
@@ -335,13 +334,9 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
 def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
     """The decision of a valid lock or candidate."""
     declared = None if stack is now.stack else now.stack
-    shown = growth.with_sizes(variants.applied(now.stack, placement), _explained(now.stack, placement, proof))
+    explained = variants.with_preferred(now.stack, proofs.explained(placement, proof))
+    shown = growth.with_sizes(variants.applied(now.stack, placement), explained)
     return replace(now, stack=stack, declared=declared, placement=shown, proof=proof)
-
-
-def _explained(stack: Stack, placement: Placement, proof: Proof | None) -> Placement:
-    """The placement with the reasons that its proof keeps, and the variants that are preferred to those that run."""
-    return variants.with_preferred(stack, proofs.explained(placement, proof))
 
 
 class Ran(TypedDict):

@@ -18,7 +18,7 @@ from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Fac
 Kind = Literal["train", "serve", "batch"]
 OnBoot = Literal["start", "wait"]
 OnUpdate = Literal["surge", "roll", "recreate"]
-OnVariant = Literal["now", "restart"]
+OnVariant = Literal["now", "spare", "restart"]
 Priority = Literal["low", "normal", "high"]
 PRIORITIES: dict[str, int] = {"low": 0, "normal": 1, "high": 2}
 
@@ -285,8 +285,9 @@ class Workload(Value):
     on_variant: OnVariant | None = Field(
         default=None,
         exclude_if=_missing,
-        description="How a running one changes its variant. now: it restarts for that, as for an update; restart: only when it "
-        "starts anyway. Default: now for services of replicas that are movable, else restart.",
+        description="How a running one changes its variant. now: it restarts for that, as for an update; spare: it returns to "
+        "a preferred one where one replica more has capacity meanwhile; restart: only when it starts anyway. Default: "
+        "now for a service with `on_update: roll`, spare with surge, else restart.",
     )
     renamed_from: Name | None = Field(
         default=None,
@@ -303,8 +304,9 @@ class Workload(Value):
     @property
     def changes_variant(self) -> OnVariant:
         """May it restart for another variant? What loses its work by a restart does not, unless it says so."""
-        safe = self.kind == "serve" and self.gang is None and self.movable and self.on_update != "recreate"
-        return self.on_variant or ("now" if safe else "restart")
+        smooth = self.kind == "serve" and self.gang is None and self.movable
+        by_update: dict[OnUpdate, OnVariant] = {"surge": "spare", "roll": "now", "recreate": "restart"}
+        return self.on_variant or (by_update[self.on_update] if smooth else "restart")
 
     @property
     def boots(self) -> OnBoot:

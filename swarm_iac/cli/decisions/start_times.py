@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MOST = 100
 #: What follows the end of any job.
 GIVES = "the resources of a finished job are reused by the next `swarm up`"
-#: What pending work could do then; the second is for what runs and waits for capacity for its new size.
-START, GROW = "start", "grow"
+#: What pending work could do then; the others are for what runs, and waits for its new size, or for a preferred variant.
+START, GROW, CHANGE = "start", "grow", "change its variant"
 #: Longest wait for machines that do not answer. [s]
 _PATIENCE = 10.0
 
@@ -68,8 +68,15 @@ def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | Non
         seen = observe(targets, ssh_config=run.ssh_config, timeout=min(_PATIENCE, run.node_timeout))
     now = int(time.time())
     start = _starts(stack, placement, [workload], seen, now).get(workload)
-    verb = START if placement is decision.placement else GROW
+    verb = verb_of(decision, workload)
     return start, format_start(start, now, verb) if start else ""
+
+
+def verb_of(decision: Decision, workload: str) -> str:
+    """What the workload could do once there is capacity."""
+    if any(one.workload == workload for one in decision.placement.growing):
+        return GROW
+    return CHANGE if any(one.workload == workload for one in decision.placement.lighter) else START
 
 
 def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:

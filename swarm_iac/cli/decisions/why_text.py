@@ -12,7 +12,7 @@ from swarm_iac.cli.decisions.deciding import kept_of
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
-from swarm_iac.model.placement import Allocation, Reason
+from swarm_iac.model.placement import Allocation, Lighter, Reason
 from swarm_iac.model.resources.table import ceilings
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
@@ -22,6 +22,8 @@ from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.reading.messages import nearest
 
+#: Of what runs in a lighter variant, the reasons that the question about its first one does not find.
+SAID = ("lighter_places_more", "restarts_only_anyway")
 #: Reasons of one kind that are shown to people.
 SHOWN = 20
 _KINDS = {
@@ -68,8 +70,10 @@ def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start 
 
 def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
     """The answer as JSON; every reason and edit with its place. `start`: when it could start, and in words."""
+    light = next((one for one in decision.placement.lighter if one.workload == answer.workload), None)
     return {
         "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
+        **({"lighter": light.model_dump(mode="json", exclude={"workload"})} if light else {}),
         **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "fixes"}),
         **(
             {"live": sorted(one.allocation.name for one in decision.layer.of(answer.workload))} if decision.layer.grants else {}
@@ -115,7 +119,10 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     """The answer as text. `options`: options that name the same stack; `start`: when it could start."""
     source = decision.source
     growing = next((one for one in decision.placement.growing if one.workload == answer.workload), None)
-    if growing:
+    lighter = next((one for one in decision.placement.lighter if one.workload == answer.workload), None)
+    if lighter and not growing:
+        yield from _lighter(lighter, decision)
+    elif growing:
         yield f"{answer.workload}: runs with {growing.keeps} until there is capacity for {growing.wants}"
     else:
         done = [one for one in decision.placement.allocations if one.workload == answer.workload and one.ended]
@@ -138,13 +145,29 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     elif answer.cut and not answer.missing:
         yield "\nInterrupted before a runner-up was found."
     if answer.reasons:
-        yield f"\nWhy it {'cannot grow' if growing else 'is pending'} (the smallest set of rules and facts that excludes it)"
+        why = "cannot grow" if growing else f"does not run in {lighter.instead_of[0]}" if lighter else "is pending"
+        yield f"\nWhy it {why} (the smallest set of rules and facts that excludes it)"
         yield from _reasons(answer.reasons, source)
         if start:
-            yield f"\nWhen it could {start_times.GROW if growing else start_times.START}, if nothing new arrives"
+            yield f"\nWhen it could {start_times.verb_of(decision, answer.workload)}, if nothing new arrives"
             yield f"  {start}"
             yield f"  {start_times.GIVES}"
         yield from _fixes(answer, decision, options)
+
+
+def _lighter(one: Lighter, decision: Decision) -> Iterator[str]:
+    """In which variant it runs, and who would have no place without that."""
+    ones = [each for each in decision.placement.going() if each.workload == one.workload]
+    missing = sum(len(each.missing) for each in decision.placement.unplaced if each.workload == one.workload)
+    pending = f", {missing} not placed" if missing else ""
+    yield (
+        f"{one.workload}: runs in variant {one.variant} ({len(ones)} placed{pending}) until there is capacity for "
+        f"{one.instead_of[0]}"
+    )
+    for reason in one.reasons:
+        if reason.rule in SAID:
+            yield f"  {reason.text}"
+            yield f"    {place(decision.source, reason.path)}  {reason.path}  ({reason.rule})"
 
 
 def _ceilings(workload: str, decision: Decision) -> Iterator[str]:

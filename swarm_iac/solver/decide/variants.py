@@ -14,17 +14,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from swarm_iac.model.placement import Lighter, Placement, Reason
+from swarm_iac.model.placement import Placement
 from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import PRIORITIES, Workload
+from swarm_iac.model.workload import PRIORITIES, Replicas, Workload
 from swarm_iac.solver.decide.keep_size import beside, solve_keeping
 from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.explain.conflict import capacity_of, conflict
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import classify
-from swarm_iac.solver.solution import Solution, digest
+from swarm_iac.solver.solution import Solution
 
 #: So many choices of variants are solved, by `solve.effort`.
 TRIES = {"quick": 6, "normal": 16, "thorough": 64}
@@ -48,20 +49,6 @@ class Tried:
     score: tuple[Score, int]
     stack: Stack
     solution: Solution
-
-
-def solve_declared(
-    stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None
-) -> tuple[Stack, Solution]:
-    """The stack in effect, each workload in one variant, and its solution, which names those that are not in their first.
-
-    Without variants it is `solve_keeping`.
-    """
-    if not variants.varied(stack):
-        return solve_keeping(stack, last, today=today, watch=watch)
-    search = Search(stack, last, today, watch or Watch())
-    best = search.raised(search.best())
-    return best.stack, search.named(best)
 
 
 @dataclass
@@ -158,7 +145,7 @@ class Search:
         lost = {level: [0, 0, 0] for level in LEVELS}
         for name, i in zip(self.names, choice, strict=True):
             one, stays = self.stack.workloads[name], self.stays[name]
-            if stays and i != self.ran[name] and one.changes_variant == "restart":
+            if stays and i != self.ran[name] and one.changes_variant != "now":
                 interrupted[one.priority] += stays
             elif stays and placed is not None:
                 interrupted[one.priority] += stays - min(stays, placed[name])
@@ -226,6 +213,17 @@ class Search:
                     break
         return best
 
+    def _way(self, name: str) -> str:
+        return self.stack.workloads[name].changes_variant
+
+    def proven(self) -> bool:
+        """Is every choice that was not solved excluded by its bound?"""
+        top = min(one.score[0] for one in self.tried.values())
+        if self.total > ORDERED:
+            return False
+        every = itertools.product(*(self.options[name] for name in self.names))
+        return all(one in self.tried or self._bound(one) >= top for one in every)
+
     def _lost(self, name: str) -> int:
         return self.worth[name][0] - self.worth[name][-1]
 
@@ -234,13 +232,13 @@ class Search:
 
         One workload w after the other, high priorities first, by the worth that is lost:  the first variant i < chosen_w with
         which w has all its replicas, every allocation of others is the same, and nobody else has less. It restarts for that,
-        so only where `on_variant` is `now`.
+        so not where `on_variant` is `restart`; with `spare`, one replica more has to fit beside all that runs.
         """
         for name in sorted(self.names, key=lambda one: (-PRIORITIES[self.level(one)], -self._lost(one), one)):
             place = self.names.index(name)
             now, one = best.choice[place], self.stack.workloads[name]
             settled = now and now == self.ran[name] and self.stays[name] and name not in self.ended
-            if not settled or one.changes_variant != "now" or self.watch.stopped:
+            if not settled or one.changes_variant == "restart" or self.watch.stopped:
                 continue
             for i in range(now):
                 if found := self._alone(best, name, (*best.choice[:place], i, *best.choice[place + 1 :])):
@@ -251,6 +249,8 @@ class Search:
     def _alone(self, best: Tried, name: str, choice: Choice) -> Tried | None:
         """The choice, if nothing but the workload itself changes by it."""
         asked = self.at(choice)
+        if self.stack.workloads[name].changes_variant == "spare" and not self._spare(best, name, asked):
+            return None
         if beside(asked, best.stack, best.solution.placement, name, self.today, whole=True) is not None:
             return None
         bare = best.solution.placement.model_copy(update={"unplaced": (), "growing": (), "lighter": ()})
@@ -260,64 +260,20 @@ class Search:
         if not whole or any(one.workload == name for one in after.waiting()) or _others(before, name) != _others(after, name):
             return None
         moves = (
-            *(one for one in best.solution.moves if _of(one.name) != name),
-            *(m for m in found.moves if _of(m.name) == name),
+            *(one for one in best.solution.moves if workload_of(one.name) != name),
+            *(m for m in found.moves if workload_of(m.name) == name),
         )
         return Tried(choice, best.score, now, found.model_copy(update={"moves": moves}))
 
-    def named(self, best: Tried) -> Solution:
-        """The solution, which says who does not run in its first variant, and why; and how many choices were compared."""
-        lighter = tuple(self._lighter(best, name, i) for name, i in zip(self.names, best.choice, strict=True) if i)
-        tried = len(self.tried)
-        how = f"{tried} of {self.total} choices solved" if tried > 1 else "each is preferred, or runs"
-        placement = best.solution.placement.model_copy(update={"lighter": tuple(sorted(lighter, key=lambda one: one.workload))})
-        cut = self.total > 1 and not self._proven()
-        proof = best.solution.proof
-        proof = proof.model_copy(
-            update={
-                "placement": digest(placement),
-                "optimal": proof.optimal and not cut,
-                "parameters": proof.parameters | {"variants": how + (", others not excluded" if cut else "")},
-            }
+    def _spare(self, best: Tried, name: str, asked: Stack) -> bool:
+        """Has one replica of a workload a place, as `asked` has it, beside all that is placed, its own included?"""
+        more = next(new for i in itertools.count() if (new := f"spare-{i}") not in asked.workloads)
+        one = asked.workloads[name].model_copy(
+            update={"replicas": Replicas(least=1, most=1), "gang": None, "scale": None, "renamed_from": None}
         )
-        return best.solution.model_copy(update={"placement": placement, "proof": proof})
-
-    def _proven(self) -> bool:
-        """Is every choice that was not solved excluded by its bound?"""
-        top = min(one.score[0] for one in self.tried.values())
-        if self.total > ORDERED:
-            return False
-        every = itertools.product(*(self.options[name] for name in self.names))
-        return all(one in self.tried or self._bound(one) >= top for one in every)
-
-    def _lighter(self, best: Tried, name: str, i: int) -> Lighter:
-        """Why it does not run in its first variant: what keeps that out beside all that is placed, and who would be pending."""
-        first = self.forms[name][0]
-        asked = self.at(tuple(0 if one == name else at for one, at in zip(self.names, best.choice, strict=True)))
-        found = beside(asked, best.stack, best.solution.placement, name, self.today, whole=True)
-        reasons = [] if found is None else list(found.reasons)
-        path = f"workloads.{name}.variants"
-        if more := self._pending_without(best, name):
-            text = f"with {name} in {first}, {more} would be pending"
-            reasons.insert(0, Reason(rule="lighter_places_more", text=text, path=f"{path}.{self.forms[name][i]}"))
-        if not reasons:
-            text = f"{first} would fit, and it changes its variant only when it starts anyway"
-            reasons.append(Reason(rule="restarts_only_anyway", text=text, path=f"workloads.{name}.on_variant"))
-        code, nodes = (found.code, found.nodes) if found else ("Variant", "")
-        above = self.forms[name][:i]
-        return Lighter(
-            workload=name, variant=self.forms[name][i], instead_of=above, code=code, nodes=nodes, reasons=tuple(reasons)
-        )
-
-    def _pending_without(self, best: Tried, name: str) -> str:
-        """Who has no place in a choice that was solved and differs in nothing but that this one is in its first variant."""
-        place = self.names.index(name)
-        other = self.tried.get((*best.choice[:place], 0, *best.choice[place + 1 :]))
-        if other is None:
-            return ""
-        now = {one.workload: len(one.missing) for one in best.solution.placement.unplaced}
-        waits = [one.workload for one in other.solution.placement.unplaced if len(one.missing) > now.get(one.workload, 0)]
-        return f"{', '.join(waits[:3])}{f' and {len(waits) - 3} more' if len(waits) > 3 else ''}"
+        stack = best.stack.model_copy(update={"workloads": {**best.stack.workloads, more: one}})
+        snapshot = snapshot_of(stack, best.solution.placement, self.today)
+        return not conflict(capacity_of(snapshot, best.solution.placement), snapshot.requests[more])
 
 
 _NOTHING = (Fraction(0), Fraction(0))
@@ -334,7 +290,8 @@ def _part(workload: Workload, placed: int) -> Fraction:
     return Fraction(max(0, members - placed), members) if members else Fraction(0)
 
 
-def _of(allocation: str) -> str:
+def workload_of(allocation: str) -> str:
+    """Of which workload an allocation is, by its name."""
     return allocation.rpartition("-")[0]
 
 
