@@ -10,9 +10,9 @@ from typing import Any, get_args
 from swarm_iac.cli import reference_prose
 from swarm_iac.model.base import Account, Name
 from swarm_iac.model.hardware import GPU_MEMORY
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Hertz, Price, Quantity, Seconds, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Factor, GpuCount, Hertz, Price, Quantity, Seconds, Watts
 
-_QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus, GpuCount)
+_QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus, GpuCount, Factor)
 _BY_EXAMPLE = {quantity.example: quantity for quantity in _QUANTITIES}
 _NAMES = {get_args(Name)[1].pattern: "a name", get_args(Account)[1].pattern: "an account"}
 _LEVELS = ("user", "team", "node", "cluster")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from swarm_iac.cli.decisions import start_times
@@ -14,6 +14,7 @@ from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model.placement import Allocation, Lighter, Reason
 from swarm_iac.model.resources.table import ceilings
+from swarm_iac.model.service import variants
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Fix, Move, why
@@ -44,12 +45,14 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
         file = decision.source.place("").file
         raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
     stack, placement = start_times.asked(decision, workload)
+    taken = variants.choice(decision.written, placement)
     watch = progress.asks(f"finding the reasons for {workload}")
 
     def tell(text: str) -> None:
         progress.phase(f"trying {text}")
 
     def as_it_runs(answer: Explanation) -> Explanation:
+        answer = _written(answer, decision, taken)
         if placement is decision.placement:
             return answer
         # A workload that waits to grow is solved without its slot, and has not left it.
@@ -61,6 +64,24 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
 
     answer = why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
     return decision, as_it_runs(answer)
+
+
+def _written(answer: Explanation, decision: Decision, taken: Mapping[str, str]) -> Explanation:
+    """With each path where the file has its value, in a variant or for all of them."""
+    if not taken:
+        return answer
+
+    def at(path: str) -> str:
+        return variants.written_path(decision.written, taken, path)
+
+    def edited(fix: Fix) -> Fix:
+        return fix.model_copy(update={"edits": tuple(one.model_copy(update={"path": at(one.path)}) for one in fix.edits)})
+
+    def found(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        return tuple(one.model_copy(update={"path": at(one.path)}) for one in reasons)
+
+    update = {name: found(getattr(answer, name)) for name in ("fits", "moved", "reasons")}
+    return answer.model_copy(update={**update, "fixes": tuple(map(edited, answer.fixes))})
 
 
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:

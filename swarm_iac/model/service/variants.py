@@ -114,3 +114,19 @@ def changes(before: Placement, after: Placement) -> dict[str, tuple[str, str]]:
         if pair[0] != pair[1]:
             found[name] = (pair[0], pair[1])
     return found
+
+
+def written_path(stack: Stack, choice: Mapping[str, str], path: str) -> str:
+    """Where a value of the stack in effect stands in the file: at the variant of the choice, if that gives it.
+
+    `workloads.chat.each.gpus` is `workloads.chat.variants.int8.each.gpus` then. `stack`: as it is written.
+    """
+    parts = path.split(".")
+    if len(parts) < 3 or parts[0] != "workloads" or parts[1] not in choice or parts[1] not in stack.workloads:
+        return path
+    one: object = stack.workloads[parts[1]].variants.get(choice[parts[1]])
+    for key in parts[2:4]:
+        if not isinstance(one, Value) or key not in one.model_fields_set:
+            return path
+        one = getattr(one, key)
+    return ".".join((*parts[:2], "variants", choice[parts[1]], *parts[2:]))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from swarm_iac.model.placement import Lighter, Placement, Reason, Unplaced
+from swarm_iac.model.placement import Lighter, Placement, Reason, Unplaced, Waiting
 from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.keep_size import beside, solve_keeping
@@ -16,6 +17,8 @@ from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.solution import Move, Solution, digest
+
+W = TypeVar("W", bound=Waiting)
 
 
 def solve_declared(
@@ -91,14 +94,30 @@ class Said:
         proof = best.solution.proof
         proof = proof.model_copy(
             update={
-                "placement": digest(placement),
                 "optimal": proof.optimal and not cut,
                 "parameters": proof.parameters | {"variants": how + (", others not excluded" if cut else "")},
             }
         )
         chosen = dict(zip(self.search.names, best.choice, strict=True))
+        placement = self._written(placement, chosen)
+        proof = proof.model_copy(update={"placement": digest(placement)})
         moves = tuple(self._cause(one, chosen) for one in best.solution.moves)
         return best.stack, best.solution.model_copy(update={"placement": placement, "proof": proof, "moves": moves})
+
+    def _written(self, placement: Placement, chosen: Mapping[str, int]) -> Placement:
+        """With each reason at the line that gives its value, in a variant or for all."""
+        stack, forms = self.search.stack, self.search.forms
+        taken = {name: forms[name][i] for name, i in chosen.items()}
+
+        def at(one: Reason, variants_of: Mapping[str, str]) -> Reason:
+            return one.model_copy(update={"path": variants.written_path(stack, variants_of, one.path)})
+
+        def each(one: W) -> W:
+            first = {one.workload: forms[one.workload][0]} if isinstance(one, Lighter) else {}
+            return one.model_copy(update={"reasons": tuple(at(reason, taken | first) for reason in one.reasons)})
+
+        parts = {"unplaced": placement.unplaced, "growing": placement.growing, "lighter": placement.lighter}
+        return placement.model_copy(update={name: tuple(map(each, ones)) for name, ones in parts.items()})
 
     def _cause(self, move: Move, chosen: Mapping[str, int]) -> Move:
         """A replica that starts in another variant leaves its node for that, and for nobody else."""
