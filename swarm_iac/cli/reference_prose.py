@@ -265,6 +265,22 @@ a higher priority, or its own request changed. Several replicas change as in any
 the variant that it ran in. The lock file has the variants that are not the first, `swarm plan`, `solve` and `what-if` have a
 table of them, and `swarm why` says what keeps the first out and what would place it.
 
+**`needs`** takes the place of `replicas`: how much work all replicas together have to do, with `speed` saying how much one does
+on each GPU model, as measured. Both are rates in one unit of your own (`25 kTok/s`, `40 req/s`), or plain numbers (`needs: 4`,
+`speed: {H100: 1.0, A100: 0.52}`). Each way to meet it is a variant, in order of cost by `prices` (without prices, of GPUs): on
+one model, the fewest replicas that are enough, ⌈needs / speed⌉; then, for where no model has enough alone, so many on any of
+them, the fewest with which it is enough where they come to. A mix is not the cheapest there is: to save GPUs, name one model.
+Variants that are named after models are in the lock file and in all answers as others are; `on_variant` and `lighter_for` hold
+for them. `needs` beside `replicas`, `gang`, `scale` or `variants` is refused.
+
+    chat:
+      user: cy
+      kind: serve
+      needs: 100 kTok/s
+      speed: {H100: 25 kTok/s, A100: 15 kTok/s}     # four H100, or seven A100
+      each: {gpus: 1, memory: 32 GB}
+      run: {command: serve}
+
 **`place.away_from`** keeps a workload off nodes (racks, sites) with a replica of another one, and that one off its nodes as
 well. It holds for what runs too, as `apart` and `spread` do: if two that run together are separated, the one of lower priority
 leaves, else the smaller one. A name that the file does not have is a mistake.
@@ -295,6 +311,8 @@ These are part of the design; a file that uses them is either refused (an unknow
 | what | now |
 |---|---|
 | `datasets`, a workload's `data` | refused |
+| `needs` beside `variants` | refused |
+| speeds that are measured by swarm itself | given by hand |
 | ranges of `io`, such as `100..500 MB/s` | refused |
 | lending memory that is guaranteed to others and idle (overcommitment) | never: it could not be taken back without a kill |
 | `on_shrink` | refused |

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandle
 from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Account, Name, Value, with_former
-from swarm_iac.model.hardware import Gpus, GpusField
+from swarm_iac.model.hardware import Gpus, GpusField, Model
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.service.scaling import Scaling
+from swarm_iac.model.service.speed import Rate
 from swarm_iac.units import BandwidthRange, Bytes, BytesPerSecond, CpuRange, Factor, Hertz, MemoryRange, Range, Seconds, Watts
 
 Kind = Literal["train", "serve", "batch"]
@@ -234,6 +235,16 @@ class Workload(Value):
         exclude_if=_missing,
         description="What the number of replicas above the lower end of its range follows; see `swarm autopilot`.",
     )
+    needs: Rate | None = Field(
+        default=None,
+        exclude_if=_missing,
+        description="How much work all replicas together have to do, such as 100 kTok/s; instead of replicas. See above.",
+    )
+    speed: dict[Model, Rate] = Field(
+        default={},
+        exclude_if=not_,
+        description="How much one replica does on each GPU model, in the unit of `needs`: `{H100: 25 kTok/s}`.",
+    )
     gang: int | None = Field(
         default=None, ge=1, le=100_000, description="Members that run all together or not at all; instead of replicas."
     )
@@ -273,7 +284,7 @@ class Workload(Value):
     )
     variants: dict[Name, Variant] = Field(
         default={},
-        max_length=8,
+        max_length=32,
         exclude_if=not_,
         description="Forms of it in order of preference, such as bf16 and int8; a lighter one runs where that places more.",
     )

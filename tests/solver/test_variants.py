@@ -16,8 +16,9 @@ from swarm_iac.model.service.variants import applied, at, choice, chosen
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve_declared, solve_keeping
 from swarm_iac.solver.decide import variants
+from swarm_iac.solver.snapshot.tasks import Pairs
 from tests.solver.fleets import HARDWARE, stack_of
-from tests.solver.oracle import accepted, best, every, still
+from tests.solver.oracle import accepted, best, every, reached, still
 
 NODE = {"hardware": "small"}
 SMALL = HARDWARE | {"small": {"gpus": "4 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "nic": "10 Gbit/s"}}
@@ -58,9 +59,12 @@ def after(stack: Stack, last: Solution) -> Solution:
 # What is chosen, against every choice and every placement there is.
 
 
-def outer(stack: Stack, taken: dict[str, str], placed: Counter[str]) -> tuple[Any, ...]:
+def outer(stack: Stack, taken: dict[str, str], counts: Pairs) -> tuple[Any, ...]:
     """What is worse about a choice when nothing ran before, from the equations in docs/solver.md."""
     found: list[Any] = []
+    placed: Counter[str] = Counter()
+    for (name, _), count in counts.items():
+        placed[name] += count
     for level in LEVELS:
         gpus = parts = Fraction(0)
         lost = rank = 0
@@ -68,6 +72,11 @@ def outer(stack: Stack, taken: dict[str, str], placed: Counter[str]) -> tuple[An
             now = at(one, taken[name]) if one.variants else one
             first = at(one, next(iter(one.variants))) if one.variants else one
             part = Fraction(max(0, now.members - placed[name]), now.members)
+            if one.needs:
+                speed = {n: one.speed[stack.hardware_of(n).gpus.model or ""].amount for n in stack.nodes}
+                done = sum(speed[node] * count for (other, node), count in counts.items() if other == name)
+                slow = part == 0 and done < one.needs.amount
+                part = Fraction(1) if slow else Fraction(max(0, one.needs.amount - done), one.needs.amount)
             if one.priority == level:
                 parts += part
                 gpus += part * first.members * first.each.gpus.count
@@ -91,10 +100,7 @@ def within(stack: Stack) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         scores = []
         for counts in alike:
             if accepted(now, Placement(), counts):
-                placed: Counter[str] = Counter()
-                for (name, _), count in counts.items():
-                    placed[name] += count
-                scores.append(outer(stack, taken, placed))
+                scores.append(outer(stack, taken, counts))
         ends.append((min(scores), max(scores)))
     return min(one for one, _ in ends), min(one for _, one in ends)
 
@@ -122,12 +128,13 @@ def test_no_choice_of_variants_is_better(seed: int) -> None:
     assert judge(now, found.placement) == ()
     assert now == applied(stack, found.placement)
     placed = Counter(one.workload for one in found.placement.allocations)
+    counts = reached(found)
     least, most = within(stack)
     taken = of(stack, found)
     # What has no place asks for its first variant, whatever it was left out in.
     left = [name for name in taken if not placed[name]]
     picks = itertools.product(*(stack.workloads[name].variants for name in left))
-    assert any(least <= outer(stack, taken | dict(zip(left, pick, strict=True)), placed) <= most for pick in picks)
+    assert any(least <= outer(stack, taken | dict(zip(left, pick, strict=True)), counts) <= most for pick in picks)
     assert all(taken[name] == "v0" for name in left)
     assert "excluded" not in str(found.proof.parameters["variants"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,9 +13,13 @@ from swarm_iac.cli.decisions.deciding import kept_of
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
+from swarm_iac.model.edit import Edit, current
 from swarm_iac.model.placement import Allocation, Lighter, Reason
 from swarm_iac.model.resources.table import ceilings
 from swarm_iac.model.service import variants
+from swarm_iac.model.service.needs import reached
+from swarm_iac.model.service.speed import Rate
+from swarm_iac.model.workload import Workload
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Fix, Move, why
@@ -55,6 +60,11 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
         answer = _written(answer, decision, taken)
         if placement is decision.placement:
             return answer
+        for light in (one for one in decision.placement.lighter if one.workload == workload):
+            # Some replicas of its first variant would fit, so only that all do not is a reason.
+            whole = tuple(reason for reason in light.reasons if reason.rule not in SAID)
+            if all(reason.rule == "effort" for reason in answer.reasons):
+                answer = answer.model_copy(update={"reasons": whole})
         # A workload that waits to grow is solved without its slot, and has not left it.
         moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
         return answer.model_copy(update={"moved": moved})
@@ -74,14 +84,35 @@ def _written(answer: Explanation, decision: Decision, taken: Mapping[str, str]) 
     def at(path: str) -> str:
         return variants.written_path(decision.written, taken, path)
 
+    works = decision.written.workloads
+
+    def one_edit(one: Edit) -> Edit:
+        return _needing(works, taken, one) or one.model_copy(update={"path": at(one.path)})
+
     def edited(fix: Fix) -> Fix:
-        return fix.model_copy(update={"edits": tuple(one.model_copy(update={"path": at(one.path)}) for one in fix.edits)})
+        edits = tuple(map(one_edit, fix.edits))
+        was = (
+            old if one.path == new.path else current(decision.written, new.path)
+            for one, new, old in zip(fix.edits, edits, fix.was, strict=True)
+        )
+        return fix.model_copy(update={"edits": edits, "was": tuple(was)})
 
     def found(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
         return tuple(one.model_copy(update={"path": at(one.path)}) for one in reasons)
 
     update = {name: found(getattr(answer, name)) for name in ("fits", "moved", "reasons")}
     return answer.model_copy(update={**update, "fixes": tuple(map(edited, answer.fixes))})
+
+
+def _needing(works: Mapping[str, Workload], taken: Mapping[str, str], edit: Edit) -> Edit | None:
+    """Fewer replicas of a workload with `needs`, as what that many do; None for another edit."""
+    for name, form in taken.items():
+        one = works[name]
+        if not one.needs or edit.path != f"workloads.{name}.replicas" or not isinstance(edit.value, int):
+            continue
+        speed = min(one.speed[model].amount for model in (one.variants[form].each.gpus.model or "").split("|"))
+        return Edit(path=f"workloads.{name}.needs", value=str(Rate(speed * edit.value, one.needs.unit)) if edit.value else None)
+    return None
 
 
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
@@ -152,6 +183,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
         if done:
             yield "\nFinished, and not run again"
             yield from _finished(done, decision)
+    yield from _needs(answer.workload, decision)
     yield from _ceilings(answer.workload, decision)
     yield from _range(answer.workload, decision)
     if answer.fits:
@@ -189,6 +221,20 @@ def _lighter(one: Lighter, decision: Decision) -> Iterator[str]:
         if reason.rule in SAID:
             yield f"  {reason.text}"
             yield f"    {place(decision.source, reason.path)}  {reason.path}  ({reason.rule})"
+
+
+def _needs(name: str, decision: Decision) -> Iterator[str]:
+    """How much of what it needs is done, and on what."""
+    one, stack = decision.written.workloads[name], decision.stack
+    if one.needs is None:
+        return
+    ones = [each for each in decision.placement.going() if each.workload == name and each.node in stack.nodes]
+    models = Counter(stack.hardware_of(each.node).gpus.model or "" for each in ones)
+    done = Rate(reached(stack, name, decision.placement, one.speed), one.needs.unit)
+    how = ", ".join(
+        f"{count} on {model} at {one.speed.get(model, 'no known speed')}" for model, count in sorted(models.items())
+    )
+    yield f"  does {done} of the {one.needs} that it needs{f': {how}' if how else ''}"
 
 
 def _ceilings(workload: str, decision: Decision) -> Iterator[str]:

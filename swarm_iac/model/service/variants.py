@@ -16,7 +16,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Run, Workload
 
 #: What only says which variants there are and when they change; in effect there is one.
-DECLARED = ("variants", "lighter_for", "on_variant")
+DECLARED: dict[str, Any] = {"variants": {}, "lighter_for": None, "on_variant": None, "needs": None, "speed": {}}
 
 
 def at(workload: Workload, name: str) -> Workload:
@@ -26,7 +26,7 @@ def at(workload: Workload, name: str) -> Workload:
     Variables of `env` are such keys. `replicas` or `gang` of a variant replaces both.
     """
     one = workload.variants[name]
-    update: dict[str, Any] = {"variants": {}, "lighter_for": None, "on_variant": None}
+    update: dict[str, Any] = dict(DECLARED)
     for section in ("each", "network"):
         update[section] = _over(getattr(workload, section), getattr(one, section))
     if workload.run is not None:
@@ -123,6 +123,8 @@ def written_path(stack: Stack, choice: Mapping[str, str], path: str) -> str:
     """
     parts = path.split(".")
     if len(parts) < 3 or parts[0] != "workloads" or parts[1] not in choice or parts[1] not in stack.workloads:
+        return path
+    if stack.workloads[parts[1]].needs:  # its variants are derived, and nothing of them is in the file
         return path
     one: object = stack.workloads[parts[1]].variants.get(choice[parts[1]])
     for key in parts[2:4]:

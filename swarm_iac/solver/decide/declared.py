@@ -132,7 +132,7 @@ class Said:
         first = self.search.forms[name][0]
         asked = self.search.at(tuple(0 if one == name else at for one, at in zip(self.search.names, best.choice, strict=True)))
         found = beside(asked, best.stack, best.solution.placement, name, self.search.today, whole=True)
-        reasons = [] if found is None else list(found.reasons)
+        reasons = [] if found is None else [_of_change(one) for one in found.reasons]
         path = f"workloads.{name}.variants"
         if more := self._pending_without(best, name):
             text = f"with {name} in {first}, {more}"
@@ -161,6 +161,11 @@ class Said:
         stuck = [one.workload for one in kept if one.workload not in grows]
         words = [f"{_some(names)} {what}" for names, what in ((waits, "would be pending"), (stuck, "could not grow")) if names]
         return " and ".join(words)
+
+
+def _of_change(reason: Reason) -> Reason:
+    """The reason of what grows, of replicas that change their variant together."""
+    return reason.model_copy(update={"text": reason.text.replace("replicas grow or none", "replicas change or none")})
 
 
 def _some(names: list[str]) -> str:

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.service import variants
+from swarm_iac.model.service.needs import reached
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Replicas, Workload
 from swarm_iac.solver.decide.keep_size import beside, solve_keeping
@@ -105,13 +106,25 @@ class Search:
             mixed = {name for name, i in zip(self.names, choice, strict=True) if name in waits and i != self.ran[name]}
             missing = {}
             for name, one in self.at(choice).workloads.items():
-                part = Fraction(1) if name in mixed else _part(one, placed[name])
+                part = Fraction(1) if name in mixed else self._lacking(name, one, placed[name], found.placement)
                 missing[name] = (part * self._gpus(name), part)
                 if name in waits - mixed:
                     missing[name] = (Fraction(_gpus(one) - _gpus(now.workloads[name])), Fraction(1, 2))
             moves = sum(not one.forced for one in found.moves)
             self.tried[choice] = Tried(choice, (self.score(choice, self._sums(missing, placed), placed), moves), now, found)
         return self.tried[choice]
+
+    def _lacking(self, name: str, now: Workload, placed: int, placement: Placement) -> Fraction:
+        """The part of what it asks for that has no place: of its replicas, or of what it needs.
+
+        missing_w = max(0, needs − Σ speed) / needs. Where all have a place and are too slow, it counts as nothing placed: a
+        choice with more of them says that some are missing.
+        """
+        asked = self.stack.workloads[name]
+        if asked.needs is None:
+            return _part(now, placed)
+        part = _slow(asked, reached(self.stack, name, placement, asked.speed))
+        return Fraction(1) if part and placed >= now.members else part
 
     def _sums(
         self, missing: Mapping[str, tuple[Fraction, Fraction]], placed: Mapping[str, int] | None
@@ -195,7 +208,10 @@ class Search:
         for i in range(max(map(len, self.forms.values()))):
             now = self.at(tuple(min(i, len(self.forms[name]) - 1) for name in self.names))
             for name, most in possible(snapshot_of(now, self.last, self.today)).items():
-                counts.setdefault(name, []).append(_part(now.workloads[name], most))
+                asked = self.stack.workloads[name]
+                fastest = max((speed.amount for speed in asked.speed.values()), default=0)
+                part = _slow(asked, most * fastest) if asked.needs else _part(now.workloads[name], most)
+                counts.setdefault(name, []).append(part)
         self.floor = self._sums({name: (min(each) * self._gpus(name), min(each)) for name, each in counts.items()}, None)
 
     def _by_turns(self, best: Tried) -> Tried:
@@ -257,6 +273,9 @@ class Search:
         now, found = solve_keeping(asked, bare, today=self.today, watch=self.watch)
         before, after = best.solution.placement, found.placement
         whole = sum(one.workload == name for one in after.allocations) == asked.workloads[name].members
+        needs = self.stack.workloads[name].needs
+        if needs and reached(self.stack, name, after, self.stack.workloads[name].speed) < needs.amount:
+            return None
         if not whole or any(one.workload == name for one in after.waiting()) or _others(before, name) != _others(after, name):
             return None
         moves = (
@@ -282,6 +301,12 @@ _NOTHING = (Fraction(0), Fraction(0))
 def _gpus(workload: Workload) -> int:
     """All GPUs that it asks for, in thousandths."""
     return workload.each.gpus.count * int(workload.each.gpus.share) * max(1, workload.members)
+
+
+def _slow(workload: Workload, done: int) -> Fraction:
+    """The part of what it needs that is not done. `done`: in the millionths of a Rate."""
+    needs = workload.needs.amount if workload.needs else 1
+    return Fraction(max(0, needs - done), needs)
 
 
 def _part(workload: Workload, placed: int) -> Fraction:

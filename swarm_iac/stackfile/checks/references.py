@@ -14,6 +14,7 @@ from swarm_iac.model.service.variants import at
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.checks.gpu_models import model_problems
+from swarm_iac.stackfile.checks.needs import needs_problems
 from swarm_iac.stackfile.checks.scaling import scaling_problems
 from swarm_iac.stackfile.checks.variants import in_variants, variant_problems
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
@@ -264,6 +265,7 @@ class _Checker:
         if ("workloads", name) in self.touched:
             return
         self.add(variant_problems(path, workload))
+        self.add(needs_problems(self.stack, path, workload))
         if not workload.variants:
             self.form(name, workload)
         for variant in workload.variants:

@@ -11,6 +11,8 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.stackfile.reading.source import Source
 
+#: More variants than that no choice has.
+MOST = 8
 #: By workload, the variant that it is looked at in.
 Forms = dict[str, str]
 
@@ -19,12 +21,14 @@ def variant_problems(path: str, workload: Workload) -> Iterator[tuple[str, str, 
     """Path, what is wrong with the choice itself, and a hint."""
     ones = workload.variants
     for key in ("lighter_for", "on_variant"):
-        if getattr(workload, key) is not None and not ones:
+        if getattr(workload, key) is not None and not ones and not workload.needs:
             yield f"{path}.{key}", f"`{key}` has no use without variants", "list `variants`, or delete the key"
+    if len(ones) > MOST:
+        yield f"{path}.variants", f"{len(ones)} variants are more than {MOST}", "leave those out that never run"
     if len(ones) == 1:
         yield f"{path}.variants", f"{next(iter(ones))} is the only variant, so there is no choice", "add a lighter one"
     least = workload.lighter_for
-    if ones and least is not None and PRIORITIES[least] > PRIORITIES[workload.priority]:
+    if (ones or workload.needs) and least is not None and PRIORITIES[least] > PRIORITIES[workload.priority]:
         text = f"{least} is above its own priority, {workload.priority}"
         yield f"{path}.lighter_for", text, "name its own priority or a lower one, or delete the key"
     before = ""
