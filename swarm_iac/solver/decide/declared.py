@@ -11,7 +11,7 @@ from swarm_iac.model.placement import Lighter, Placement, Reason, Unplaced, Wait
 from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.keep_size import beside, solve_keeping
-from swarm_iac.solver.decide.variants import Search, Tried, workload_of
+from swarm_iac.solver.decide.variants import Tried, VariantSearch, workload_of
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.lacking import code, lacking
@@ -30,7 +30,7 @@ def solve_declared(
     """
     if not variants.varied(stack):
         return solve_keeping(stack, last, today=today, watch=watch)
-    search = Search(stack, last, today, watch or Watch())
+    search = VariantSearch(stack, last, today, watch or Watch())
     best = search.raised(search.best())
     said = Said(search)
     return said.named(said.asking(best))
@@ -40,7 +40,7 @@ def solve_declared(
 class Said:
     """What is said of a choice of variants."""
 
-    search: Search
+    search: VariantSearch
 
     def asking(self, best: Tried) -> Tried:
         """With what has no place at all in its first variant, which it asks for; and why no other one fits either."""

@@ -53,7 +53,7 @@ class Tried:
 
 
 @dataclass
-class Search:
+class VariantSearch:
     """The choices of one stack, and which were solved."""
 
     stack: Stack
