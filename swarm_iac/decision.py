@@ -20,6 +20,7 @@ from swarm_iac.live.layer import Layer
 from swarm_iac.live.overlay import Overlay, RanBefore, overlay
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
+from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
 from swarm_iac.reconcile.request import Request
 from swarm_iac.stackfile import Loaded, Source, load
@@ -54,7 +55,8 @@ class Progress(Protocol):
 class Decision:
     """A stack, its placement, and how the placement came to be.
 
-    `stack` is what is in effect: what waits to grow has its current size in it. `declared`: the stack file, if it differs.
+    `stack` is what is in effect: each workload in the variant that was chosen, and what waits to grow in its current size.
+    `declared`: the stack file, if it differs.
     """
 
     name: str
@@ -164,10 +166,11 @@ def running(
     before = finished.of_now(last, loaded.stack)
     layer = _layer(files, loaded.stack, name)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",), layer=layer)
-    if not last.placement.growing or lock.outgrown(last, loaded.stack):
+    if not (last.placement.growing or variants.varied(loaded.stack)) or lock.outgrown(last, loaded.stack):
         return now
-    waits = Placement(growing=growth.with_sizes(loaded.stack, last.placement).growing)
-    return replace(now, stack=growth.held(loaded.stack, last.placement), declared=loaded.stack, placement=waits)
+    applied = variants.applied(loaded.stack, last.placement)
+    waits = Placement(growing=growth.with_sizes(applied, last.placement).growing, lighter=before.lighter)
+    return replace(now, stack=growth.held(applied, last.placement), declared=loaded.stack, placement=waits)
 
 
 def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress: Progress | None = None) -> Decision:
@@ -184,12 +187,11 @@ def suppose(decision: Decision, what: Loaded, *, today: datetime.date, progress:
 def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decision:
     """The solution as the decision, checked by `limits`. Raises LimitExceeded if they disagree, which is a bug.
 
-    What waits to grow keeps waiting if the solution is one of the stack that is in effect.
+    What waits to grow keeps waiting, and each workload its variant, if the solution is one of the stack that is in effect.
     """
-    if now.declared and not solution.placement.growing:
-        solution = solution.model_copy(
-            update={"placement": solution.placement.model_copy(update={"growing": now.placement.growing})}
-        )
+    kept = {name: ones for name in ("growing", "lighter") if (ones := getattr(now.placement, name))}
+    if now.declared and kept and not (solution.placement.growing or solution.placement.lighter):
+        solution = solution.model_copy(update={"placement": solution.placement.model_copy(update=kept)})
     violations = judge(now.stack, solution.placement, today, **still(now.last, solution.placement))
     if violations:
         first = violations[0]
@@ -198,17 +200,19 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
             place=now.source.place(first.path),
             hint="this is a bug; please report it",
         )
-    waits = [
-        Waiting(workload=one.workload, code=one.code, nodes=one.nodes, reasons=one.reasons)
-        for one in solution.placement.waiting()
-    ]
+    waits = [_plain(one) for one in solution.placement.waiting()]
     of = {
         "pending": tuple(waits[: proofs.KEPT]),
+        "lighter": tuple(_plain(one) for one in solution.placement.lighter[: proofs.KEPT]),
         "placement": digest_placement(solution.placement),
         "problem": proofs.problem_of(now.written, today),
     }
     proof = solution.proof.model_copy(update=of)
     return replace(now, placement=solution.placement, proof=proof)
+
+
+def _plain(one: Waiting) -> Waiting:
+    return Waiting(workload=one.workload, code=one.code, nodes=one.nodes, reasons=one.reasons)
 
 
 def _load(files: Files, today: datetime.date, progress: Progress | None) -> Loaded:
@@ -249,7 +253,7 @@ def _decide(
     # Where proofs are not kept, nobody knows from what it was decided that something waits: nothing new is decided by itself.
     if not (frozen and not files.proof.exists()):
         stale = stale or proofs.pending_again(last.placement, proof, problem)
-    waits = last.placement.waiting()
+    waits = last.placement.refused()
     candidate = read_candidate(files, needed=bool(stale)) if stale or waits else lock.Lock()
     if stale or waits:
         last, over = _with_ends(last, loaded.stack, ends, progress, candidate)
@@ -269,7 +273,7 @@ def _decide(
         stack, wrong = _judged(candidate, loaded.stack, today, last.placement)
         if not wrong:
             proof = read_proof(files.candidate_proof)
-            waits = candidate.placement.waiting()
+            waits = candidate.placement.refused()
             late = waits and _with_ends(candidate, loaded.stack, ends, progress)[1]
             again = not proofs.grows_alike(proof, problem) or proofs.pending_again(candidate.placement, proof, problem)
             if not late and not again:
@@ -282,11 +286,12 @@ def _decide(
 
 def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progress | None) -> Decision:
     _tell(progress, "loading the solver")
-    from swarm_iac.solver import solve_keeping  # ortools takes most of a second to load, and a valid lock does not need it
+    from swarm_iac.solver import solve_declared  # ortools takes most of a second to load, and a valid lock does not need it
 
-    stack, solution = solve_keeping(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
+    stack, solution = solve_declared(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
     _tell(progress, "checking the answer")
-    decision = adopt(replace(now, stack=stack, declared=None if stack is now.stack else now.stack), solution, today=today)
+    declared = None if stack is now.stack else now.stack
+    decision = adopt(replace(now, stack=stack, declared=declared, placement=Placement()), solution, today=today)
     if write and now.files.candidate and now.files.candidate_proof and decision.proof:
         _tell(progress, WRITING)
         write_whole(now.files.candidate, lock.dump(lock.make(decision.stack, decision.placement, decision.declared)))
@@ -321,7 +326,7 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
 
     What is `running` may stay where nothing new is admitted.
     """
-    stack = growth.held(written, it.placement)
+    stack = variants.in_effect(written, it.placement)
     wrong = lock.outgrown(it, written) or lock.validity(it, stack)
     return stack, wrong or tuple(one.text for one in judge(stack, it.placement, today, **still(running, it.placement)))
 
@@ -329,7 +334,8 @@ def _judged(it: lock.Lock, written: Stack, today: datetime.date, running: Placem
 def _holds(now: Decision, stack: Stack, placement: Placement, proof: Proof | None) -> Decision:
     """The decision of a valid lock or candidate."""
     declared = None if stack is now.stack else now.stack
-    shown = growth.with_sizes(now.stack, proofs.explained(placement, proof))
+    explained = variants.with_preferred(now.stack, proofs.explained(placement, proof))
+    shown = growth.with_sizes(variants.applied(now.stack, placement), explained)
     return replace(now, stack=stack, declared=declared, placement=shown, proof=proof)
 
 

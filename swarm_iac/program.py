@@ -17,7 +17,7 @@ import pulumi
 
 from swarm_iac.decision import Decision, decide, keep, request
 from swarm_iac.errors import SwarmError
-from swarm_iac.model.placement import Growing, Unplaced
+from swarm_iac.model.placement import Growing, Lighter, Unplaced
 from swarm_iac.model.state import Observed
 from swarm_iac.observe import Ended, observe
 from swarm_iac.provider.resource import Fleet, Lineage
@@ -44,6 +44,8 @@ def main(root: Path | None = None) -> Fleet:
         pulumi.log.warn(_sentence(unplaced), fleet)
     for growing in decision.placement.growing:
         pulumi.log.warn(_waits(growing), fleet)
+    for lighter in decision.placement.lighter:
+        pulumi.log.warn(_lighter(lighter), fleet)
     pulumi.export("placement", _kept(fleet, decision))
     pulumi.export("addresses", fleet.addresses)
     pulumi.export("unplaced", {unplaced.workload: _sentence(unplaced) for unplaced in decision.placement.unplaced})
@@ -84,6 +86,12 @@ def _kept(fleet: Fleet, decision: Decision) -> pulumi.Output[Any]:
 def _waits(growing: Growing) -> str:
     why = "; ".join(reason.text for reason in growing.reasons)
     return f"{growing.workload}: keeps {growing.keeps} until there is capacity for {growing.wants}{f': {why}' if why else ''}"
+
+
+def _lighter(one: Lighter) -> str:
+    why = "; ".join(reason.text for reason in one.reasons)
+    until = f"until there is capacity for {one.instead_of[0]}"
+    return f"{one.workload}: runs in variant {one.variant} {until}{f': {why}' if why else ''}"
 
 
 def _sentence(unplaced: Unplaced) -> str:

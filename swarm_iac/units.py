@@ -186,6 +186,13 @@ class Cpus(Thousandths):
     example = "24"
 
 
+class Factor(Thousandths):
+    """How much one thing is of another: a worth, a speed. Counted in thousandths, so that sums are exact."""
+
+    kind = "a number"
+    example = "0.95"
+
+
 class GpuCount(Thousandths):
     """GPUs. One may be held in part."""
 

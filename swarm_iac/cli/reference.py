@@ -10,9 +10,34 @@ from typing import Any, get_args
 from swarm_iac.cli import reference_prose
 from swarm_iac.model.base import Account, Name
 from swarm_iac.model.hardware import GPU_MEMORY
-from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount, Hertz, Iops, Price, Quantity, Seconds, Watts
+from swarm_iac.model.service.speed import Rate
+from swarm_iac.units import (
+    BitsPerSecond,
+    Bytes,
+    BytesPerSecond,
+    Cpus,
+    Factor,
+    GpuCount,
+    Hertz,
+    Iops,
+    Price,
+    Quantity,
+    Seconds,
+    Watts,
+)
 
-_QUANTITIES: tuple[type[Quantity], ...] = (Bytes, BitsPerSecond, BytesPerSecond, Watts, Hertz, Seconds, Cpus, GpuCount, Iops)
+_QUANTITIES: tuple[type[Quantity], ...] = (
+    Bytes,
+    BitsPerSecond,
+    BytesPerSecond,
+    Watts,
+    Hertz,
+    Seconds,
+    Cpus,
+    GpuCount,
+    Iops,
+    Factor,
+)
 _BY_EXAMPLE = {quantity.example: quantity for quantity in _QUANTITIES}
 _NAMES = {get_args(Name)[1].pattern: "a name", get_args(Account)[1].pattern: "an account"}
 _LEVELS = ("user", "team", "node", "cluster")
@@ -110,6 +135,8 @@ def _takes(value: Schema) -> str:
         plain = "GPUs: `2`, `8 x H100`, or `{count: 8, model: H100, memory: 80 GB}`"
         part = "; a part of one: `0.25 x H100`, or `{share: 0.25, memory: 80 GB}`; MIG instances: `2 x H100/1g.10gb`"
         return plain + part * ("0.25 x H100" in examples)
+    if Rate.example in examples:
+        return f"a rate in a unit of your own, as in `{Rate.example}`, or a number"
     quantity = next((_BY_EXAMPLE[example] for example in examples if example in _BY_EXAMPLE), None)
     if quantity:
         table = ", or a table, see below" if _reference(value) else ""

@@ -276,6 +276,48 @@ From both, `swarm why` and `swarm plan` estimate when pending work could start. 
 
     fine: {user: ada, time: {expected: 6 h, limit: 12 h}, stop: {grace: 10 min}, each: {gpus: 8}, run: {command: train}}
 
+**Variants** are forms of one workload in order of preference: another precision, a LoRA in place of a full fine-tune, another
+parallel layout. Each says what it changes of `each`, `network`, `run` (variables of `env` are added), and `replicas` or `gang`;
+the rest is as the workload says. All replicas run in one variant. The first is taken unless a lighter one **places more**: this
+workload itself, or others of its priority or above; `lighter_for: low` lets it become lighter for lower priorities as well. Of
+the choices that place as much, the one that loses the least `worth` is taken, in thousandths, and among equals the first in the
+list. Where that is decided by solving, and how it is proven: [solver.md](solver.md#variants).
+
+    chat:
+      user: cy
+      kind: serve
+      on_update: roll
+      replicas: 2
+      each: {gpus: 2 x H100, memory: 64 GB}
+      run: {command: serve --model m, env: {DTYPE: bf16}}
+      variants:
+        bf16: {}
+        int8: {worth: 0.95, each: {gpus: 1 x H100}, run: {env: {DTYPE: int8}}}
+
+What runs keeps its variant, since another one is a restart. `on_variant` says when it may change: `now` (a service with
+`on_update: roll`): it becomes lighter if that places more, and returns to a preferred one once that fits and no other
+workload moves or stops; `spare` (a service that surges): it returns where one replica more fits meanwhile, and never becomes
+lighter while it runs; `restart` (all others): only when it starts anyway, because its node is drained or lost, its slot went to
+a higher priority, or its own request changed. Several replicas change as in any update, by `on_update`. A finished job keeps
+the variant that it ran in. The lock file has the variants that are not the first, `swarm plan`, `solve` and `what-if` have a
+table of them, and `swarm why` says what keeps the first out and what would place it.
+
+**`needs`** takes the place of `replicas`: how much work all replicas together have to do, with `speed` saying how much one does
+on each GPU model, as measured. Both are rates in one unit of your own (`25 kTok/s`, `40 req/s`), or plain numbers (`needs: 4`,
+`speed: {H100: 1.0, A100: 0.52}`). Each way to meet it is a variant, in order of cost by `prices` (without prices, of GPUs): on
+one model, the fewest replicas that are enough, ⌈needs / speed⌉; then, for where no model has enough alone, so many on any of
+them, the fewest with which it is enough where they come to. A mix is not the cheapest there is: to save GPUs, name one model.
+Variants that are named after models are in the lock file and in all answers as others are; `on_variant` and `lighter_for` hold
+for them. `needs` beside `replicas`, `gang`, `scale` or `variants` is refused.
+
+    chat:
+      user: cy
+      kind: serve
+      needs: 100 kTok/s
+      speed: {H100: 25 kTok/s, A100: 15 kTok/s}     # four H100, or seven A100
+      each: {gpus: 1, memory: 32 GB}
+      run: {command: serve}
+
 **`place.away_from`** keeps a workload off nodes (racks, sites) with a replica of another one, and that one off its nodes as
 well. It holds for what runs too, as `apart` and `spread` do: if two that run together are separated, the one of lower priority
 leaves, else the smaller one. A name that the file does not have is a mistake.
@@ -306,7 +348,8 @@ These are part of the design; a file that uses them is either refused (an unknow
 | what | now |
 |---|---|
 | `datasets`, a workload's `data` | refused |
-| `variants` | refused |
+| `needs` beside `variants` | refused |
+| speeds that are measured by swarm itself | given by hand |
 | lending memory that is guaranteed to others and idle (overcommitment) | never: it could not be taken back without a kill |
 | `on_shrink` | refused |
 | MIG profiles with media extensions (`1g.10gb+me`), models other than A30, A100, H100, H200 and B200 | refused |

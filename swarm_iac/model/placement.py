@@ -101,12 +101,20 @@ class Growing(Waiting):
     wants: str = Field(default="", description="The same as it is requested: 3 GPUs.")
 
 
+class Lighter(Waiting):
+    """A workload that does not run in the first of its variants, and why."""
+
+    variant: Name = Field(description="The variant that it runs in.")
+    instead_of: tuple[Name, ...] = Field(default=(), description="Those that it prefers, the first first.")
+
+
 class Placement(Value):
     """All that was decided, sorted by name."""
 
     allocations: tuple[Allocation, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     growing: tuple[Growing, ...] = ()
+    lighter: tuple[Lighter, ...] = Field(default=(), exclude_if=not_)
 
     def by_name(self) -> dict[str, Allocation]:
         """Allocations by name."""
@@ -119,6 +127,10 @@ class Placement(Value):
     def waiting(self) -> tuple[Waiting, ...]:
         """What has no place, and what waits to grow."""
         return (*self.unplaced, *self.growing)
+
+    def refused(self) -> tuple[Waiting, ...]:
+        """All that has less than it asks for: what waits, and what runs in a lighter variant."""
+        return (*self.unplaced, *self.growing, *self.lighter)
 
     def on(self, node: str) -> tuple[Allocation, ...]:
         """Allocations on `node`, sorted by name."""
@@ -148,3 +160,6 @@ class Proof(Value):
     placement: str = Field(description="Digest of the placement that it belongs to.")
     problem: dict[str, str] = Field(default={}, description="What was decided, by part: digests, and what each rack has.")
     pending: tuple[Waiting, ...] = Field(default=(), description="Why workloads are pending, as of the decision.")
+    lighter: tuple[Waiting, ...] = Field(
+        default=(), exclude_if=not_, description="Why workloads run in a lighter variant, as of the decision."
+    )

@@ -6,17 +6,19 @@ import re
 from operator import not_
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema, model_validator
 from pydantic_core import CoreSchema
 
 from swarm_iac.model.base import Account, Name, Value, value_at, with_former, with_value
-from swarm_iac.model.hardware import Gpus, GpusField
+from swarm_iac.model.hardware import Gpus, GpusField, Model
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.service.scaling import Scaling
+from swarm_iac.model.service.speed import Rate
 from swarm_iac.units import (
     BandwidthRange,
     Bytes,
     CpuRange,
+    Factor,
     Hertz,
     IopsRange,
     MemoryRange,
@@ -29,6 +31,8 @@ from swarm_iac.units import (
 Kind = Literal["train", "serve", "batch"]
 OnBoot = Literal["start", "wait"]
 OnUpdate = Literal["surge", "roll", "recreate"]
+OnVariant = Literal["now", "spare", "restart"]
+Priority = Literal["low", "normal", "high"]
 PRIORITIES: dict[str, int] = {"low": 0, "normal": 1, "high": 2}
 
 
@@ -62,6 +66,14 @@ def read_replicas(value: Any) -> Any:
 def _missing(value: object) -> bool:
     """Nothing is written of a key that is not there, so that what is on record without it stays as it is."""
     return value is None
+
+
+#: A number of replicas, as a stack file has it.
+ReplicasField = Annotated[
+    Replicas,
+    BeforeValidator(read_replicas),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"}]}),
+]
 
 
 class DiskIo(Value):
@@ -138,13 +150,22 @@ def _ranges(part: type[Value]) -> tuple[str, ...]:
 RANGES: dict[str, tuple[str, ...]] = {"each": _ranges(Each), "each.io": _ranges(DiskIo), "network": _ranges(Network)}
 
 
+def _none_of_ansible(env: dict[str, str]) -> dict[str, str]:
+    taken = [name for name in env if name.lower().startswith("__ansible")]
+    if taken:
+        raise ValueError(f"{taken[0][:40]} is no variable of a workload: names that begin with __ansible are Ansible's own")
+    return env
+
+
+#: Environment variables by name.
+Env = Annotated[dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str], AfterValidator(_none_of_ansible)]
+
+
 class Run(Value):
     """What is started. A workload without it is a reservation."""
 
     command: str = Field(min_length=1, max_length=4000, description="Command line; split as a shell would, run without one.")
-    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
-        default={}, description="Environment variables."
-    )
+    env: Env = Field(default={}, description="Environment variables.")
     healthy: str = Field(
         default="", max_length=400, description="A path (`/ready`, requested on `port`) or a command that exits 0 when healthy."
     )
@@ -154,14 +175,6 @@ class Run(Value):
         description="No namespaces, mounts or kernel settings, and no processes but its own. `false` is for containers "
         "without root (Apptainer, Podman, enroot) and 32-bit programs.",
     )
-
-    @field_validator("env")
-    @classmethod
-    def _none_of_ansible(cls, env: dict[str, str]) -> dict[str, str]:
-        taken = [name for name in env if name.lower().startswith("__ansible")]
-        if taken:
-            raise ValueError(f"{taken[0][:40]} is no variable of a workload: names that begin with __ansible are Ansible's own")
-        return env
 
 
 class Stop(Value):
@@ -210,25 +223,61 @@ class _OrLimit:
         return {"anyOf": [handler(source), *TypeAdapter(Seconds).json_schema()["anyOf"]]}
 
 
+def _worth(value: Factor) -> Factor:
+    if not 0 < value <= 1_000_000:
+        raise ValueError("a variant is worth more than 0 and at most 1000; write it like 0.95")
+    return value
+
+
+class RunPart(Value):
+    """What a variant starts in another way; variables are added to those of the workload."""
+
+    command: str | None = Field(default=None, min_length=1, max_length=4000, description="Command line, in place of the other.")
+    env: Env = Field(default={}, description="Environment variables, beside the others or in place of those of the same name.")
+    healthy: str | None = Field(default=None, max_length=400, description="A path or a command, in place of the other.")
+    port: int | None = Field(default=None, ge=1, le=65535, description="Port, in place of the other.")
+
+
+class Variant(Value):
+    """Another form of a workload. What it leaves out is as the workload says; a key that it has replaces that one alone."""
+
+    worth: Annotated[Factor, AfterValidator(_worth)] = Field(
+        default=Factor(1000), description="What it is worth beside the other variants; no more than those before it."
+    )
+    replicas: ReplicasField | None = Field(default=None, description="How many, in place of the workload's.")
+    gang: int | None = Field(default=None, ge=1, le=100_000, description="Members, in place of the workload's.")
+    each: Each = Field(default=Each(), description="What one replica holds; keys that are given.")
+    network: Network = Field(default=Network(), description="Bandwidth of one replica; keys that are given.")
+    run: RunPart = Field(default=RunPart(), description="What is started; keys that are given.")
+
+
 class Workload(Value):
     """What a user wants to run: so many replicas of this shape."""
 
     user: Account = Field(description="Unix account it runs as; a member of a team.")
     kind: Kind = Field(default="batch", description="train | serve | batch: how it may be stopped and moved.")
-    replicas: Annotated[
-        Replicas,
-        BeforeValidator(read_replicas),
-        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"}]}),
-    ] = Field(default=Replicas(), description="How many: 2, or a range 2..6 whose lower end is guaranteed.")
+    replicas: ReplicasField = Field(
+        default=Replicas(), description="How many: 2, or a range 2..6 whose lower end is guaranteed."
+    )
     scale: Scaling | None = Field(
         default=None,
         exclude_if=_missing,
         description="What the number of replicas above the lower end of its range follows; see `swarm autopilot`.",
     )
+    needs: Rate | None = Field(
+        default=None,
+        exclude_if=_missing,
+        description="How much work all replicas together have to do, such as 100 kTok/s; instead of replicas. See above.",
+    )
+    speed: dict[Model, Rate] = Field(
+        default={},
+        exclude_if=not_,
+        description="How much one replica does on each GPU model, in the unit of `needs`: `{H100: 25 kTok/s}`.",
+    )
     gang: int | None = Field(
         default=None, ge=1, le=100_000, description="Members that run all together or not at all; instead of replicas."
     )
-    priority: Literal["low", "normal", "high"] = Field(default="normal", description="Who goes first if not everything fits.")
+    priority: Priority = Field(default="normal", description="Who goes first if not everything fits.")
     each: Each = Field(default=Each(), description="What one replica holds.")
     network: Network = Field(default=Network(), description="Bandwidth of one replica.")
     place: Where = Field(default=Where(), description="Where replicas may be placed.")
@@ -262,6 +311,24 @@ class Workload(Value):
     hold: bool = Field(
         default=False, description="A finished job keeps its GPUs, memory and bandwidth; it always keeps its files."
     )
+    variants: dict[Name, Variant] = Field(
+        default={},
+        max_length=32,
+        exclude_if=not_,
+        description="Forms of it in order of preference, such as bf16 and int8; a lighter one runs where that places more.",
+    )
+    lighter_for: Priority | None = Field(
+        default=None,
+        exclude_if=_missing,
+        description="The lowest priority that a lighter variant is taken for. Default: its own.",
+    )
+    on_variant: OnVariant | None = Field(
+        default=None,
+        exclude_if=_missing,
+        description="How a running one changes its variant. now: it restarts for that, as for an update; spare: it returns to "
+        "a preferred one where one replica more has capacity meanwhile; restart: only when it starts anyway. Default: "
+        "now for a service with `on_update: roll`, spare with surge, else restart.",
+    )
     renamed_from: Name | None = Field(
         default=None,
         description="Its former name: what runs under that name continues. Keep the key as long as it runs.",
@@ -273,6 +340,13 @@ class Workload(Value):
     def scales(self) -> bool:
         """May replicas above the guaranteed ones come and go with the load?"""
         return self.scale is not None and self.gang is None and self.replicas.most > self.replicas.least
+
+    @property
+    def changes_variant(self) -> OnVariant:
+        """May it restart for another variant? What loses its work by a restart does not, unless it says so."""
+        smooth = self.kind == "serve" and self.gang is None and self.movable
+        by_update: dict[OnUpdate, OnVariant] = {"surge": "spare", "roll": "now", "recreate": "restart"}
+        return self.on_variant or (by_update[self.on_update] if smooth else "restart")
 
     @property
     def boots(self) -> OnBoot:

@@ -13,6 +13,7 @@ from swarm_iac.limits import judge, usage
 from swarm_iac.model import cost
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import RESOURCES
+from swarm_iac.model.service.variants import in_effect
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
 from swarm_iac.model.step import Plan
@@ -86,7 +87,7 @@ class Consequences:
         wanted = asked.nodes()
         was = {}
         if self.before is not None:
-            stack = self.before.loaded.stack
+            stack = in_effect(self.before.loaded.stack, self._owned.placement)
             known = tuple(one for one in self._owned.placement.allocations if one.node in stack.nodes)
             was = dict(as_locked.applied(stack, self._owned.placement, known)) if known else {}
         transition = Transition.of(Target.of(asked, wanted), Records(applied=was), None)
@@ -283,6 +284,13 @@ class Consequences:
             text = f"keeps {grows.keeps} and wants {grows.wants}: {why}"
             new = grows.workload not in {one.workload for one in self.ran.growing}
             yield PendingWorkload(workload=grows.workload, user=user, missing=0, why=text, new=new)
+
+        for light in self.now.placement.lighter:
+            why = "; ".join(reason.text for reason in light.reasons) or light.nodes
+            user = self.now.stack.workloads[light.workload].user
+            text = f"runs in variant {light.variant} in place of {light.instead_of[0]}: {why}"
+            new = light.variant not in {one.variant for one in self.ran.lighter if one.workload == light.workload}
+            yield PendingWorkload(workload=light.workload, user=user, missing=0, why=text, new=new)
 
     def _fix(self, workload: str) -> str:
         """The cheapest change that would place it, tested by solving; empty where none was found."""

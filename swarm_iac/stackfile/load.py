@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from swarm_iac import assets
 from swarm_iac.errors import Problem, StackFileError
+from swarm_iac.model.service.needs import derived
 from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, Stack
 from swarm_iac.stackfile.checks.feasibility import feasibility_problems
 from swarm_iac.stackfile.checks.owners import rights_problems
@@ -57,6 +58,7 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
     stack = _stack(shape, merged, default)
     source = Source(document, policy, merged.places)
     problems += check(stack, shape, source, touched)
+    stack = derived(stack)
     rights = shape.rights if "rights" in shape.model_fields_set else None
     problems += () if touched else rights_problems(stack, rights, source)
     if not touched and not merged.problems and all(node.hardware in stack.hardware for node in stack.nodes.values()):

@@ -24,7 +24,9 @@ def judged(root: Path, name: str) -> dict[str, Any]:
         return {"stale": [stale.message], "waiting": None}
     except SwarmError as error:
         return {"stale": [str(error)], "waiting": None}
-    waiting = Placement(unplaced=decision.placement.unplaced, growing=decision.placement.growing)
+    waiting = Placement(
+        unplaced=decision.placement.unplaced, growing=decision.placement.growing, lighter=decision.placement.lighter
+    )
     return {"stale": [], "waiting": waiting.model_dump(mode="json")}
 
 

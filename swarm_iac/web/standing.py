@@ -16,6 +16,7 @@ from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Grant
 from swarm_iac.live.overlay import overlay
 from swarm_iac.model.placement import Allocation, Placement, Waiting
+from swarm_iac.model.service.variants import applied
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.locks import finished, lock
@@ -43,8 +44,8 @@ class Standing:
 
     @property
     def stack(self) -> Stack:
-        """What the stack file says."""
-        return self.loaded.stack
+        """What the stack file says, each workload in its variant."""
+        return applied(self.loaded.stack, self.placement)
 
     def on(self, node: str) -> tuple[Allocation, ...]:
         """What the lock has there."""
@@ -55,15 +56,17 @@ class Standing:
         return tuple(one for one in self.placement.allocations if one.workload == workload)
 
     def waits(self, workload: str) -> Waiting | None:
-        """Why it is pending, or cannot grow, if so."""
-        return next((one for one in self.placement.waiting() if one.workload == workload), None)
+        """Why it is pending, cannot grow, or runs in a lighter variant, if so."""
+        return next((one for one in self.placement.refused() if one.workload == workload), None)
 
     def judged(self, answer: dict[str, Any]) -> Standing:
         """The same, with what judging.py printed about it."""
         placement = self.placement
         if answer["waiting"] is not None:
             waiting = Placement.model_validate(answer["waiting"])
-            placement = placement.model_copy(update={"unplaced": waiting.unplaced, "growing": waiting.growing})
+            placement = placement.model_copy(
+                update={"unplaced": waiting.unplaced, "growing": waiting.growing, "lighter": waiting.lighter}
+            )
         return replace(self, placement=placement, stale=tuple(answer["stale"]))
 
 
@@ -100,7 +103,7 @@ class Reader:
         layer = live_file.read(files.live, loaded.stack.fleet, self.name) if files.live else None
         if layer is None or not layer.grants:
             return Standing(self.name, loaded, placement)
-        beside = overlay(loaded.stack, placement, layer, now=time.time(), today=today)
+        beside = overlay(applied(loaded.stack, placement), placement, layer, now=time.time(), today=today)
         return Standing(self.name, loaded, beside.placement, live=beside.live)
 
 

@@ -43,11 +43,13 @@ def workloads(standing: Standing, viewer: Viewer, search: str = "", pending: boo
         here.setdefault(one.workload, []).append(one)
     missing = {one.workload: len(one.missing) for one in standing.placement.unplaced}
     growing = {one.workload for one in standing.placement.growing}
+    lighter = {one.workload: one.variant for one in standing.placement.lighter}
     rows = []
     for name, workload in stack.workloads.items():
         ones = here.get(name, [])
         going = [one for one in ones if not one.ended]
         state = _state(len(going), missing.get(name, 0), name in growing, bool(ones))
+        state += f", variant {lighter[name]}" if name in lighter else ""
         if pending and not (missing.get(name) or name in growing):
             continue
         nodes = sorted({one.node for one in going})

@@ -177,6 +177,7 @@ def _merge(name: str, driver: tuple[Path, Path, Path, str] | None, *, json: bool
 def show_decision(decision: Decision, *, json: bool) -> None:
     """A decision as `swarm solve` shows it."""
     from swarm_iac.cli.terminal.progress import HEADS, goal_rows
+    from swarm_iac.plan.show import variants
 
     if json:
         show_json(deciding.decision_json(decision))
@@ -187,6 +188,8 @@ def show_decision(decision: Decision, *, json: bool) -> None:
     if decision.placement.growing:
         heads = ("workload", "keeps", "wants", "because")
         show(table("keeps its size until there is capacity", heads, deciding.growing_rows(decision)))
+    if lighter := list(variants.rows(decision.last, decision.placement)):
+        show(table("runs in a lighter variant, or changes its own", variants.HEADS, lighter))
     if decision.proof:
         show(table("quality of the placement", HEADS, goal_rows(decision.proof.goals)))
     for line in filter(None, (deciding.cost_line(decision), deciding.verdict_line(decision))):

@@ -18,6 +18,7 @@ from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resources.row import Resource
 from swarm_iac.model.resources.table import RESOURCES
+from swarm_iac.model.service.variants import varied
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.run_options import RunOptions
@@ -132,7 +133,9 @@ def recorded(name: str, file: Path, progress: Progress | None = None, ends: Ends
     assert decision.proof is not None
     keep(decision, progress)
     try:
-        text = record(decision.stack, decision.last, today, decision.placement, decision.proof).text()
+        # A stack with variants is recorded as it is written: which of them run is part of the answer.
+        stack = decision.written if varied(decision.written) else decision.stack
+        text = record(stack, decision.last, today, decision.placement, decision.proof).text()
         file.write_text(text)
     except ValueError as error:
         raise SwarmError(f"{file} was not written: {error}", hint="let the search finish, or lower solve.effort") from None

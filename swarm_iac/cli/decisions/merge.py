@@ -17,6 +17,7 @@ from swarm_iac.decision import Decision, decide_merged, still
 from swarm_iac.errors import LimitExceeded, Refused
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.service.variants import applied
 from swarm_iac.stackfile import Loaded
 from swarm_iac.stackfile.load import loads
 from swarm_iac.stackfile.locks import lock
@@ -92,7 +93,7 @@ def _load(versions: Versions, today: datetime.date) -> Loaded:
 
 def _fitting(merged: MergedLock, first: lock.Lock, loaded: Loaded, today: datetime.date) -> lock.Lock:
     """The merged lock with as much of the second branch's as keeps every rule beside what the first has."""
-    stack = loaded.stack
+    stack = applied(loaded.stack, merged.lock.placement)
     ran = lock.renamed(first, stack).placement
     known = {one.name for one in merged.lock.placement.allocations}
     named = {one.name for one in ran.allocations}

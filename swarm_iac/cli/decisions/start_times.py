@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from swarm_iac.cli.engine import options
 from swarm_iac.decision import Decision
-from swarm_iac.model import growth
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Observed
 from swarm_iac.plan.state.completion import came_to_end
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MOST = 100
 #: What follows the end of any job.
 GIVES = "the resources of a finished job are reused by the next `swarm up`"
-#: What pending work could do then; the second is for what runs and waits for capacity for its new size.
-START, GROW = "start", "grow"
+#: What pending work could do then; the others are for what runs, and waits for its new size, or for a preferred variant.
+START, GROW, CHANGE = "start", "grow", "change its variant"
 #: Longest wait for machines that do not answer. [s]
 _PATIENCE = 10.0
 
@@ -41,14 +41,18 @@ def starts(decision: Decision, seen: Mapping[str, Observed], now: int) -> dict[s
 
 
 def asked(decision: Decision, workload: str) -> tuple[Stack, Placement]:
-    """The stack and placement to ask about: for what waits to grow, with its new size and without its slot."""
+    """The stack and placement to ask about: for what waits to grow, or runs in a lighter variant, as it prefers to be.
+
+    Such a workload is without its slot there.
+    """
     placement = decision.placement
     others = tuple(one for one in placement.growing if one.workload != workload)
-    if len(others) == len(placement.growing):
+    lighter = tuple(one for one in placement.lighter if one.workload != workload)
+    if len(others) == len(placement.growing) and len(lighter) == len(placement.lighter):
         return decision.stack, placement
-    stack = growth.held(decision.written, placement.model_copy(update={"growing": others}))
+    asked = placement.model_copy(update={"growing": others, "lighter": lighter})
     rest = tuple(one for one in placement.allocations if one.workload != workload or one.ended)
-    return stack, placement.model_copy(update={"allocations": rest, "growing": others})
+    return variants.in_effect(decision.written, asked), asked.model_copy(update={"allocations": rest})
 
 
 def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
@@ -64,8 +68,15 @@ def of(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | Non
         seen = observe(targets, ssh_config=run.ssh_config, timeout=min(_PATIENCE, run.node_timeout))
     now = int(time.time())
     start = _starts(stack, placement, [workload], seen, now).get(workload)
-    verb = START if placement is decision.placement else GROW
+    verb = verb_of(decision, workload)
     return start, format_start(start, now, verb) if start else ""
+
+
+def verb_of(decision: Decision, workload: str) -> str:
+    """What the workload could do once there is capacity."""
+    if any(one.workload == workload for one in decision.placement.growing):
+        return GROW
+    return CHANGE if any(one.workload == workload for one in decision.placement.lighter) else START
 
 
 def _starts(stack: Stack, placement: Placement, names: list[str], seen: Mapping[str, Observed], now: int) -> dict[str, Start]:

@@ -18,6 +18,7 @@ from swarm_iac.limits import Usage, limited_models, usage
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Allocation, Unplaced
 from swarm_iac.model.resources.table import LIMITED, ceilings
+from swarm_iac.plan.show import variants
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Loaded, load
 from swarm_iac.stackfile.editing.overrides import edited, parse
@@ -64,6 +65,8 @@ def sections(now: Decision, then: Decision, today: datetime.date) -> Iterator[Re
     if then.placement.growing:
         heads = ("workload", "keeps", "wants", "because")
         yield table("keeps its size until there is capacity", heads, deciding.growing_rows(then))
+    if lighter := list(variants.rows(then.last, then.placement)):
+        yield table("runs in a lighter variant, or changes its own", variants.HEADS, lighter)
     limits = [
         (f"{one.level} {one.subject}", one.resource, before.used_text, one.used_text, _ceilings(before, one))
         for before, one in _usages(now, then, today)
@@ -89,6 +92,7 @@ def as_json(now: Decision, then: Decision, edits: Sequence[str], today: datetime
         "after": deciding.decision_json(then),
         "changes": [dict(zip(heads, row, strict=True)) for row in placement_rows(now, then)],
         "moves": [reason.model_dump() for reason in _moves(then, today)],
+        "variants": variants.as_json(then.last, then.placement),
         "limits": [
             {**one.model_dump(), "before": was.used, "ceiling_before": was.ceiling} for was, one in _usages(now, then, today)
         ],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from swarm_iac.cli.decisions import start_times
@@ -13,8 +14,13 @@ from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model import power
-from swarm_iac.model.placement import Allocation, Reason
+from swarm_iac.model.edit import Edit, current
+from swarm_iac.model.placement import Allocation, Lighter, Reason
 from swarm_iac.model.resources.table import ceilings
+from swarm_iac.model.service import variants
+from swarm_iac.model.service.needs import reached
+from swarm_iac.model.service.speed import Rate
+from swarm_iac.model.workload import Workload
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.solver import Explanation, Fix, Move, why
@@ -23,6 +29,8 @@ from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.reading.messages import nearest
 
+#: Of what runs in a lighter variant, the reasons that the question about its first one does not find.
+SAID = ("lighter_places_more", "restarts_only_anyway")
 #: Reasons of one kind that are shown to people.
 SHOWN = 20
 _KINDS = {
@@ -43,14 +51,21 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
         file = decision.source.place("").file
         raise SwarmError(f"{file} has no workload and no node {workload}", hint=near.replace("'", "") or "see: swarm ps")
     stack, placement = start_times.asked(decision, workload)
+    taken = variants.choice(decision.written, placement)
     watch = progress.asks(f"finding the reasons for {workload}")
 
     def tell(text: str) -> None:
         progress.phase(f"trying {text}")
 
     def as_it_runs(answer: Explanation) -> Explanation:
+        answer = _written(answer, decision, taken)
         if placement is decision.placement:
             return answer
+        for light in (one for one in decision.placement.lighter if one.workload == workload):
+            # Some replicas of its first variant would fit, so only that all do not is a reason.
+            whole = tuple(reason for reason in light.reasons if reason.rule not in SAID)
+            if all(reason.rule == "effort" for reason in answer.reasons):
+                answer = answer.model_copy(update={"reasons": whole})
         # A workload that waits to grow is solved without its slot, and has not left it.
         moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
         return answer.model_copy(update={"moved": moved})
@@ -62,6 +77,45 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     return decision, as_it_runs(answer)
 
 
+def _written(answer: Explanation, decision: Decision, taken: Mapping[str, str]) -> Explanation:
+    """With each path where the file has its value, in a variant or for all of them."""
+    if not taken:
+        return answer
+
+    def at(path: str) -> str:
+        return variants.written_path(decision.written, taken, path)
+
+    works = decision.written.workloads
+
+    def one_edit(one: Edit) -> Edit:
+        return _needing(works, taken, one) or one.model_copy(update={"path": at(one.path)})
+
+    def edited(fix: Fix) -> Fix:
+        edits = tuple(map(one_edit, fix.edits))
+        was = (
+            old if one.path == new.path else current(decision.written, new.path)
+            for one, new, old in zip(fix.edits, edits, fix.was, strict=True)
+        )
+        return fix.model_copy(update={"edits": edits, "was": tuple(was)})
+
+    def found(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        return tuple(one.model_copy(update={"path": at(one.path)}) for one in reasons)
+
+    update = {name: found(getattr(answer, name)) for name in ("fits", "moved", "reasons")}
+    return answer.model_copy(update={**update, "fixes": tuple(map(edited, answer.fixes))})
+
+
+def _needing(works: Mapping[str, Workload], taken: Mapping[str, str], edit: Edit) -> Edit | None:
+    """Fewer replicas of a workload with `needs`, as what that many do; None for another edit."""
+    for name, form in taken.items():
+        one = works[name]
+        if not one.needs or edit.path != f"workloads.{name}.replicas" or not isinstance(edit.value, int):
+            continue
+        speed = min(one.speed[model].amount for model in (one.variants[form].each.gpus.model or "").split("|"))
+        return Edit(path=f"workloads.{name}.needs", value=str(Rate(speed * edit.value, one.needs.unit)) if edit.value else None)
+    return None
+
+
 def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start | None, str]:
     """When a pending workload could start, and in words; see `start_times.of`."""
     return start_times.of(decision, workload, offline=offline)
@@ -69,8 +123,10 @@ def pending(decision: Decision, workload: str, *, offline: bool) -> tuple[Start 
 
 def as_json(answer: Explanation, decision: Decision, start: tuple[Start | None, str] = (None, "")) -> dict[str, Any]:
     """The answer as JSON; every reason and edit with its place. `start`: when it could start, and in words."""
+    light = next((one for one in decision.placement.lighter if one.workload == answer.workload), None)
     return {
         "start": start[0].model_dump(mode="json", exclude={"workload"}) | {"text": start[1]} if start[0] else None,
+        **({"lighter": light.model_dump(mode="json", exclude={"workload"})} if light else {}),
         **answer.model_dump(mode="json", exclude={"fits", "moved", "reasons", "fixes"}),
         **(
             {"live": sorted(one.allocation.name for one in decision.layer.of(answer.workload))} if decision.layer.grants else {}
@@ -116,7 +172,10 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     """The answer as text. `options`: options that name the same stack; `start`: when it could start."""
     source = decision.source
     growing = next((one for one in decision.placement.growing if one.workload == answer.workload), None)
-    if growing:
+    lighter = next((one for one in decision.placement.lighter if one.workload == answer.workload), None)
+    if lighter and not growing:
+        yield from _lighter(lighter, decision)
+    elif growing:
         yield f"{answer.workload}: runs with {growing.keeps} until there is capacity for {growing.wants}"
     else:
         done = [one for one in decision.placement.allocations if one.workload == answer.workload and one.ended]
@@ -125,6 +184,7 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
         if done:
             yield "\nFinished, and not run again"
             yield from _finished(done, decision)
+    yield from _needs(answer.workload, decision)
     yield from _ceilings(answer.workload, decision)
     yield from _range(answer.workload, decision)
     if answer.fits:
@@ -140,13 +200,43 @@ def lines(answer: Explanation, decision: Decision, options: str, start: str = ""
     elif answer.cut and not answer.missing:
         yield "\nInterrupted before a runner-up was found."
     if answer.reasons:
-        yield f"\nWhy it {'cannot grow' if growing else 'is pending'} (the smallest set of rules and facts that excludes it)"
+        why = "cannot grow" if growing else f"does not run in {lighter.instead_of[0]}" if lighter else "is pending"
+        yield f"\nWhy it {why} (the smallest set of rules and facts that excludes it)"
         yield from _reasons(answer.reasons, source)
         if start:
-            yield f"\nWhen it could {start_times.GROW if growing else start_times.START}, if nothing new arrives"
+            yield f"\nWhen it could {start_times.verb_of(decision, answer.workload)}, if nothing new arrives"
             yield f"  {start}"
             yield f"  {start_times.GIVES}"
         yield from _fixes(answer, decision, options)
+
+
+def _lighter(one: Lighter, decision: Decision) -> Iterator[str]:
+    """In which variant it runs, and who would have no place without that."""
+    ones = [each for each in decision.placement.going() if each.workload == one.workload]
+    missing = sum(len(each.missing) for each in decision.placement.unplaced if each.workload == one.workload)
+    pending = f", {missing} not placed" if missing else ""
+    yield (
+        f"{one.workload}: runs in variant {one.variant} ({len(ones)} placed{pending}) until there is capacity for "
+        f"{one.instead_of[0]}"
+    )
+    for reason in one.reasons:
+        if reason.rule in SAID:
+            yield f"  {reason.text}"
+            yield f"    {place(decision.source, reason.path)}  {reason.path}  ({reason.rule})"
+
+
+def _needs(name: str, decision: Decision) -> Iterator[str]:
+    """How much of what it needs is done, and on what."""
+    one, stack = decision.written.workloads[name], decision.stack
+    if one.needs is None:
+        return
+    ones = [each for each in decision.placement.going() if each.workload == name and each.node in stack.nodes]
+    models = Counter(stack.hardware_of(each.node).gpus.model or "" for each in ones)
+    done = Rate(reached(stack, name, decision.placement, one.speed), one.needs.unit)
+    how = ", ".join(
+        f"{count} on {model} at {one.speed.get(model, 'no known speed')}" for model, count in sorted(models.items())
+    )
+    yield f"  does {done} of the {one.needs} that it needs{f': {how}' if how else ''}"
 
 
 def _ceilings(workload: str, decision: Decision) -> Iterator[str]:

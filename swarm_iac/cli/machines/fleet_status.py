@@ -130,6 +130,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
     from swarm_iac.plan.show.rows import health_words
 
     growing = {one.workload for one in view.decision.placement.growing}
+    lighter = {one.workload: one.variant for one in view.decision.placement.lighter}
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         there = view.decision.stack.runs_as(one)
@@ -137,6 +138,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         health = "not asked" if view.offline else health + _run_time(view, one)
         health = _finished(view, one, health) if one.ended else health
         health += f"; waits to grow: swarm why {one.workload}" if one.workload in growing and not one.ended else ""
+        health += f"; variant {lighter[one.workload]}: swarm why {one.workload}" if one.workload in lighter else ""
         live = "live" if one.name in view.live else ""
         apart = filter(None, (live, deciding.split(view.decision.stack, one), device.sharing(one.gpus)))
         health = "; ".join((health, *apart))
@@ -175,6 +177,7 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
     """The same as JSON."""
     answer: list[dict[str, Any]] = []
     growing = {one.workload: one for one in view.decision.placement.growing}
+    lighter = {one.workload: one.variant for one in view.decision.placement.lighter}
     for one in view.decision.placement.allocations:
         seen = view.observed.get(one.node)
         health = "unreachable" if seen is None or seen.error else seen.health.get(view.decision.stack.runs_as(one), "absent")
@@ -185,6 +188,7 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
         own |= {"live": view.live[one.name].reason} if one.name in view.live else {}
         waits = growing.get(one.workload)
         own |= {"waits_to_grow": waits.model_dump(mode="json", exclude={"workload"})} if waits and not one.ended else {}
+        own |= {"variant": variant} if (variant := lighter.get(one.workload)) else {}
         own |= {"may_use": most} if (most := ceilings(one, view.decision.stack.workloads[one.workload])) else {}
         answer.append({**own, "health": health, **times})  # `ended`: how, as the node puts it
     answer += [{**gone.model_dump(mode="json"), "health": "unplaced"} for gone in view.decision.placement.unplaced]

@@ -20,6 +20,7 @@ from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.resources.table import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.plan.show import variants
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
 from swarm_iac.plan.state import cpulist, format
@@ -128,6 +129,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What is left for later", rows=_left(plan)),
         Section("What is not placed", rows=_unplaced(context)),
         Section("What keeps its size until it can grow", rows=_growing(context)),
+        Section("What runs in a lighter variant, or changes its own", rows=_variants(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("Power limits that the budget of a rack lowers", rows=_power(plan, context)),
         Section("What it costs per hour", costs),
@@ -163,6 +165,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
         "growing": [
             each.model_dump(mode="json") | {"start": context.starts.get(each.workload)} for each in context.after.growing
         ],
+        "variants": variants.as_json(context.before, context.after),
         "limits": [
             {**after.model_dump(mode="json"), "before": before.used} for before, after in _usages(context)
         ],
@@ -333,6 +336,10 @@ def _growing(context: Context) -> Rows:
     for one in context.after.growing:
         table.add(one.workload, one.keeps, one.wants, _because(one, context.starts.get(one.workload, "")))
     return table
+
+
+def _variants(context: Context) -> Rows:
+    return Rows(variants.HEADS, list(variants.rows(context.before, context.after)))
 
 
 def _because(one: Waiting, start: str = "") -> str:

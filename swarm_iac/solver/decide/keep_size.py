@@ -98,7 +98,7 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         return stack, found
     now = _at_sizes(stack, {name: sizes[name] for name in waits})
     growing = tuple(
-        (_beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_named(name, why)
+        (beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_named(name, why)
         for turn, (name, why) in enumerate(sorted(waits.items()))
     )
     placement = growth.with_sizes(stack, found.placement.model_copy(update={"growing": growing}))
@@ -110,7 +110,7 @@ def _as_named(name: str, why: Waiting) -> Growing:
 
 
 def _grown(
-    stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None
+    stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None, *, whole: bool = False
 ) -> tuple[Causes, WorkloadRequest]:
     """All of a workload in its new size, asked for beside what else stands."""
     requested = now.model_copy(update={"workloads": {**now.workloads, name: stack.workloads[name]}})
@@ -118,6 +118,7 @@ def _grown(
     rest = tuple(one for one in placement.allocations if one.workload != name or one.ended)
     request, count = snapshot.requests[name], len(placement.allocations) - len(rest)
     if not request.gang:  # all of it grows, or nothing does
+        count = request.members if whole else count
         request = replace(request, gang=count > 1, members=count, wanted=count)
     return Causes(capacity_of(snapshot, placement.model_copy(update={"allocations": rest}))), request
 
@@ -128,9 +129,15 @@ def _fits(stack: Stack, now: Stack, placement: Placement, name: str, today: date
     return not conflict(causes.capacity, request)
 
 
-def _beside(stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None) -> Growing | None:
-    """Why all of it has no place in its new size beside what stands; None where it has one, if others leave theirs."""
-    causes, request = _grown(stack, now, placement, name, today)
+def beside(
+    stack: Stack, now: Stack, placement: Placement, name: str, today: datetime.date | None, *, whole: bool = False
+) -> Growing | None:
+    """Why all of a workload has no place as `stack` asks for it, beside what else stands; None where it has one.
+
+    `now`: the stack of what stands, in which it asks for what it has. `whole`: with all its replicas, also those that do not
+    run.
+    """
+    causes, request = _grown(stack, now, placement, name, today, whole=whole)
     capacity = causes.seen(request)
     if not conflict(capacity, request):
         return None

@@ -15,7 +15,10 @@ from pydantic import ValidationError
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Placement, Proof
+from swarm_iac.model.service.variants import varied
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import RunPart, Workload
+from swarm_iac.solver.decide.declared import solve_declared
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.solution import Solution
@@ -37,6 +40,8 @@ class Record(Value):
 
     def replayed(self, watch: Watch | None = None) -> Solution:
         """The same solve once more."""
+        if varied(self.stack):
+            return solve_declared(self.stack, self.last, today=self.today, watch=watch)[1]
         return solve(self.stack, self.last, today=self.today, watch=watch)
 
 
@@ -44,10 +49,16 @@ def record(stack: Stack, last: Placement, today: datetime.date | None, answer: P
     """The record of a solve. Raises ValueError when it was cut by hand: it would not be the same again."""
     if "cut" in proof.parameters:
         raise ValueError("the search was cut by hand, and would not end at the same point again")
-    workloads = {name: one.model_copy(update={"run": None}) for name, one in stack.workloads.items()}
+    workloads = {name: _bare(one) for name, one in stack.workloads.items()}
     nodes = {name: one.model_copy(update={"ssh": "local"}) for name, one in stack.nodes.items()}
     bare = stack.model_copy(update={"workloads": workloads, "nodes": nodes})
     return Record(solver=proof.solver, today=today, stack=bare, last=last, answer=answer)
+
+
+def _bare(workload: Workload) -> Workload:
+    """Without what it starts, in no variant either."""
+    variants = {name: one.model_copy(update={"run": RunPart()}) for name, one in workload.variants.items()}
+    return workload.model_copy(update={"run": None} | ({"variants": variants} if variants else {}))
 
 
 def read(text: str, file: str) -> Record:

@@ -17,6 +17,7 @@ from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
 from swarm_iac.model.stack import Ceiling, NodeCeiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.guarantees import guarantee_problems
+from swarm_iac.stackfile.checks.variants import forms, in_variants
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Source
 
@@ -57,7 +58,24 @@ class _Ceilings:
 
 
 def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
-    """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found."""
+    """One problem for each ceiling that a workload's smallest request can never keep. `running` is asked where one is found.
+
+    Of a workload with variants each of them is looked at. With `needs` one way to meet them is enough,
+    and where there is none, the cheapest says why.
+    """
+    found: list[Problem] = []
+    ways: dict[str, list[list[Problem]]] = {name: [] for name, one in stack.workloads.items() if one.needs}
+    for one, chosen in forms(stack):
+        problems = _of_one(one, source, running)
+        for name in ways.keys() & chosen.keys():
+            mine = [each for each in problems if each.path.startswith(f"workloads.{name}.")]
+            ways[name].append(in_variants(mine, chosen, source))
+            problems = [each for each in problems if each not in mine]
+        found += in_variants(problems, chosen, source)
+    return found + [each for tried in ways.values() if all(tried) for each in (tried[0] if tried else ())]
+
+
+def _of_one(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:
     problems: list[Problem] = []
     shapes = {node.hardware for node in stack.nodes.values()} & set(stack.hardware)
     # An exception counts even when it has expired: expiry stops growth, and the solver tells so; the file stays right.

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping
 from swarm_iac.errors import Problem
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.place.taints import ANY
+from swarm_iac.model.service.variants import at
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.checks.gpu_models import model_problems
+from swarm_iac.stackfile.checks.needs import needs_problems
 from swarm_iac.stackfile.checks.scaling import scaling_problems
+from swarm_iac.stackfile.checks.variants import in_variants, variant_problems
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source
@@ -264,6 +267,18 @@ class _Checker:
             self.select(f"{path}.place.select.{label}", label, value)
         if ("workloads", name) in self.touched:
             return
+        self.add(variant_problems(path, workload))
+        self.add(needs_problems(self.stack, path, workload))
+        if not workload.variants:
+            self.form(name, workload)
+        for variant in workload.variants:
+            before = len(self.problems)
+            self.form(name, at(workload, variant))
+            self.problems[before:] = in_variants(self.problems[before:], {name: variant}, self.source)
+
+    def form(self, name: str, workload: Workload) -> None:
+        """What a workload asks for and starts, in one variant."""
+        path = f"workloads.{name}"
         if workload.gang is not None and "replicas" in workload.model_fields_set:
             self.say(f"{path}.replicas", "a gang has no replicas", "keep `gang` when all run or none, else `replicas`")
         self.add(scaling_problems(path, workload))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.edit import Edit, changed, steps_of
+from swarm_iac.model.service.needs import derived, written
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.checks.feasibility import feasibility_problems
 from swarm_iac.stackfile.checks.references import check
@@ -50,13 +51,14 @@ def parse(text: str) -> tuple[Edit, ...]:
 
 def edited(loaded: Loaded, edits: Iterable[Edit]) -> Loaded:
     """The stack with all edits, one after the other. Raises StackFileError, with the lines of what was to be changed."""
-    stack, source = loaded.stack, loaded.source
+    stack, source = written(loaded.stack), loaded.source
     for edit in edits:
         stack = _with(stack, source, edit)
     entries = {
         name: NodeEntry(hardware=node.hardware, rack=node.rack, tuning=node.tuning) for name, node in stack.nodes.items()
     }
     problems = check(stack, StackFile(fleet=stack.fleet, nodes=entries), source)
+    stack = derived(stack)
     if all(node.hardware in stack.hardware for node in stack.nodes.values()):
         problems += feasibility_problems(stack, source, functools.cache(lambda: lock.beside(source.file, stack)))
     if problems:

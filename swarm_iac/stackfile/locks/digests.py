@@ -63,6 +63,13 @@ class Decided:
         more = one.model_dump(mode="json", include=_GROWTH, exclude_defaults=True)
         return digest([plain, more]) if more else plain
 
+    def variants(self, workload: str) -> str:
+        """Of all that a variant is chosen from: what the workload asks for, and each variant with what it changes."""
+        one = self.stack.workloads[workload]
+        each = [(name, variant.model_dump(mode="json", exclude_unset=True)) for name, variant in one.variants.items()]
+        asked = (self.request(workload), str(one.replicas), one.priority, one.lighter_for, one.changes_variant)
+        return digest(["variants", *asked, *each])
+
     def run(self, workload: str) -> str:
         """Of what runs: another command, environment or user is another job, with an end of its own.
 
@@ -107,7 +114,9 @@ def digest_placement(placement: Placement) -> str:
     dumped = (one.model_dump(mode="json", exclude={"user"}) for one in placement.allocations)  # the stack says whose it is
     allocations = sorted(dumped, key=lambda one: str(one["name"]))
     growing = sorted(one.workload for one in placement.growing)
-    return digest({"allocations": allocations, "unplaced": unplaced} | ({"growing": growing} if growing else {}))
+    lighter = sorted((one.workload, one.variant) for one in placement.lighter)
+    more = ({"growing": growing} if growing else {}) | ({"lighter": lighter} if lighter else {})
+    return digest({"allocations": allocations, "unplaced": unplaced} | more)
 
 
 def digest(value: object) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.service.variants import applied, with_preferred
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.locks.digests import Decided
 from swarm_iac.stackfile.locks.lock import Lock
@@ -13,7 +14,7 @@ from swarm_iac.stackfile.locks.lock import Lock
 
 def with_ends(lock: Lock, names: Iterable[str], stack: Stack) -> Lock:
     """The lock in which these allocations have finished: they keep their files, and release the rest."""
-    over, run = {one.name for one in lock.placement.going()} & frozenset(names), Decided(stack).run
+    over, run = {one.name for one in lock.placement.going()} & frozenset(names), Decided(applied(stack, lock.placement)).run
     if not over:
         return lock
     ones = tuple(one.released() if one.name in over else one for one in lock.placement.allocations)
@@ -32,13 +33,14 @@ def of_now(lock: Lock, stack: Stack) -> Placement:
 
 def of_other(placement: Placement, before: Stack, after: Stack) -> Placement:
     """The same of a placement whose ends are those of the stack `before`, for another one."""
-    run = Decided(before).run
+    run = Decided(applied(before, placement)).run
     ends = (one for one in placement.allocations if one.ended and one.workload in before.workloads)
     return _of(placement, {one.name: run(one.workload) for one in ends}, after)
 
 
 def _of(placement: Placement, digests: Mapping[str, str], stack: Stack) -> Placement:
-    run = Decided(stack).run
+    run = Decided(applied(stack, placement)).run
+    placement = with_preferred(stack, placement)
 
     def stands(one: Allocation) -> bool:
         return one.workload in stack.workloads and digests.get(one.name) == run(one.workload)

@@ -20,8 +20,9 @@ from pydantic import Field, ValidationError, create_model
 from swarm_iac.errors import Problem, StackFileError
 from swarm_iac.model.base import Account, Core, Name, Value
 from swarm_iac.model.device import Device
-from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
+from swarm_iac.model.placement import Allocation, Growing, Lighter, Placement, Unplaced
 from swarm_iac.model.resources.table import SIZES, sizes
+from swarm_iac.model.service.variants import applied
 from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile.locks import fast_reader
 from swarm_iac.stackfile.locks.digests import Decided
@@ -46,12 +47,13 @@ ANOTHER = "it has ended, and is another job now"
 
 @dataclass(frozen=True)
 class Lock:
-    """A placement, and by allocation (or workload that is unplaced or waits to grow) the digest of what it was decided from."""
+    """A placement, and by allocation (or workload: unplaced, growing, lighter) the digest of what it was decided from."""
 
     placement: Placement = field(default_factory=Placement)
     digests: dict[str, str] = field(default_factory=dict)
     unplaced_digests: dict[str, str] = field(default_factory=dict)
     growing_digests: dict[str, str] = field(default_factory=dict)
+    lighter_digests: dict[str, str] = field(default_factory=dict)
 
 
 class _Replica(Value):
@@ -96,12 +98,20 @@ class _Growing(Value):
     digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of the request that does not fit yet.")
 
 
+class _Lighter(Value):
+    """One workload that does not run in its first variant as it is written."""
+
+    variant: Name = Field(description="The variant that it runs in.")
+    digest: str = Field(pattern="^[0-9a-f]{12}$", description="Of the variants that it was chosen from.")
+
+
 class _File(Value):
     """A lock file."""
 
     allocations: dict[str, _Block] = Field(default={}, description="What has a place.")
     unplaced: dict[Name, _Missing] = Field(default={}, description="What has none.")
     growing: dict[Name, _Growing] = Field(default={}, description="What runs in its old size.")
+    lighter: dict[Name, _Lighter] = Field(default={}, description="What runs in another variant than its first.")
 
 
 def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lock:
@@ -114,9 +124,14 @@ def make(stack: Stack, placement: Placement, written: Stack | None = None) -> Lo
     unplaced = {one.workload: decided.digest(one.workload, None) for one in placement.unplaced}
     bare = tuple(Unplaced(workload=one.workload, missing=one.missing) for one in placement.unplaced)
     plain = tuple(Growing(workload=one.workload) for one in placement.growing)
-    requests = Decided(written or stack)
+    light = tuple(Lighter(workload=one.workload, variant=one.variant) for one in placement.lighter)
+    written = written or stack
+    requests = Decided(applied(written, placement))
     growing = {one.workload: requests.growth(one.workload) for one in placement.growing}
-    return Lock(placement.model_copy(update={"unplaced": bare, "growing": plain}), digests, unplaced, growing)
+    varied = Decided(written)
+    lighter = {one.workload: varied.variants(one.workload) for one in placement.lighter}
+    bare_placement = placement.model_copy(update={"unplaced": bare, "growing": plain, "lighter": light})
+    return Lock(bare_placement, digests, unplaced, growing, lighter)
 
 
 def dump(lock: Lock) -> str:
@@ -145,7 +160,17 @@ def dump(lock: Lock) -> str:
         parts.append("growing:\n")
     for name in sorted(one.workload for one in lock.placement.growing):
         parts.append(f'  {name}: {{digest: "{lock.growing_digests[name]}"}}\n')
+    if lock.placement.lighter:
+        parts.append("lighter:\n")
+    for light in sorted(lock.placement.lighter, key=lambda light: light.workload):
+        of = f'variant: {_word(light.variant)}, digest: "{lock.lighter_digests[light.workload]}"'
+        parts.append(f"  {light.workload}: {{{of}}}\n")
     return "\n".join(parts)
+
+
+def _word(name: str) -> str:
+    """A name, in quotes where YAML reads something else."""
+    return json.dumps(name) if name in fast_reader.WORDS else name
 
 
 def _flow(one: Device | int) -> str:
@@ -190,7 +215,8 @@ def _read(text: str, file: str) -> Lock:
         hint = "take the line out; `swarm solve` writes this file"
         problem = Problem(place, f"growing.{min(lone)}", f"{min(lone)} runs nowhere, so it cannot wait to grow", hint)
         raise StackFileError((problem,))
-    return _lock(allocations, unplaced, digests, {name: one.digest for name, one in shape.unplaced.items()}, growing)
+    missing = {name: one.digest for name, one in shape.unplaced.items()}
+    return _lock(allocations, unplaced, digests, missing, growing, shape.lighter)
 
 
 def _lock(
@@ -199,13 +225,16 @@ def _lock(
     digests: dict[str, str],
     unplaced_digests: dict[str, str],
     growing: Mapping[str, str] = MappingProxyType({}),
+    lighter: Mapping[str, _Lighter] = MappingProxyType({}),
 ) -> Lock:
     placement = Placement(
         allocations=tuple(sorted(allocations, key=lambda one: one.name)),
         unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
         growing=tuple(Growing(workload=name) for name in sorted(growing)),
+        lighter=tuple(Lighter(workload=name, variant=one.variant) for name, one in sorted(lighter.items())),
     )
-    return Lock(placement, digests, unplaced_digests, dict(growing))
+    chosen_from = {name: one.digest for name, one in lighter.items()}
+    return Lock(placement, digests, unplaced_digests, dict(growing), chosen_from)
 
 
 def renamed(lock: Lock, stack: Stack) -> Lock:
@@ -224,13 +253,19 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
         allocations=tuple(sorted((fresh.get(one.name, one) for one in lock.placement.allocations), key=lambda one: one.name)),
         unplaced=tuple(sorted(unplaced, key=lambda one: one.workload)),
         growing=tuple(Growing(workload=name) for name in sorted(names.get(name, name) for name in lock.growing_digests)),
+        lighter=tuple(
+            sorted(
+                (one.model_copy(update={"workload": names.get(one.workload, one.workload)}) for one in lock.placement.lighter),
+                key=lambda one: one.workload,
+            )
+        ),
     )
     digests = {fresh[name].name if name in fresh else name: digest for name, digest in lock.digests.items()}
-    unplaced_digests, growing = (
+    unplaced_digests, growing, lighter = (
         {names.get(name, name): digest for name, digest in each.items()}
-        for each in (lock.unplaced_digests, lock.growing_digests)
+        for each in (lock.unplaced_digests, lock.growing_digests, lock.lighter_digests)
     )
-    return Lock(placement, digests, unplaced_digests, growing)
+    return Lock(placement, digests, unplaced_digests, growing, lighter)
 
 
 def _owned(lock: Lock, stack: Stack) -> Lock:
@@ -254,10 +289,23 @@ def beside(file: str, stack: Stack) -> Placement:
 
 
 def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
-    """Which of those that wait to grow request something else now, a sentence each. `stack`: as it is written."""
-    request = Decided(stack).growth
+    """What waits to grow, or runs in a lighter variant, and asks for something else now, a sentence each.
+
+    `stack`: as it is written.
+    """
+    request, of = Decided(applied(stack, lock.placement)).growth, Decided(stack).variants
     gone = [name for name, digest in lock.growing_digests.items() if name not in stack.workloads or request(name) != digest]
-    return tuple(f"{name}: its request has changed since it could not grow" for name in sorted(gone))
+    other = [
+        one.workload
+        for one in lock.placement.lighter
+        if one.workload not in stack.workloads
+        or one.variant not in stack.workloads[one.workload].variants
+        or of(one.workload) != lock.lighter_digests.get(one.workload)
+    ]
+    return (
+        *(f"{name}: its request has changed since it could not grow" for name in sorted(gone)),
+        *(f"{name}: its variants have changed since one was chosen" for name in sorted(other)),
+    )
 
 
 def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from swarm_iac.model.placement import Allocation, Growing, Placement, Unplaced
+from swarm_iac.model.placement import Allocation, Growing, Lighter, Placement, Unplaced
 from swarm_iac.stackfile.locks.lock import Lock
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class MergedLock:
             {name: digest for name, digest in self.lock.digests.items() if name not in names},
             self.lock.unplaced_digests,
             self.lock.growing_digests,
+            self.lock.lighter_digests,
         )
 
 
@@ -60,16 +61,18 @@ def merge(base: Lock, first: Lock, second: Lock) -> MergedLock:
                 found[name] = one
         return found
 
-    ones, gone, grows = each(_allocations), each(_unplaced), each(_growing)
+    ones, gone, grows, light = each(_allocations), each(_unplaced), each(_growing), each(_lighter)
     goes = {one.workload for one, _ in ones.values() if not one.ended}
     grows = {name: digest for name, digest in grows.items() if name in goes}
     placement = Placement(
         allocations=tuple(one for one, _ in ones.values()),
         unplaced=tuple(one for one, _ in gone.values()),
         growing=tuple(Growing(workload=name) for name in grows),
+        lighter=tuple(one for one, _ in light.values()),
     )
     digests = {name: digest for name, (_, digest) in ones.items()}
-    lock = Lock(placement, digests, {name: digest for name, (_, digest) in gone.items()}, grows)
+    chosen_from = {name: digest for name, (_, digest) in light.items()}
+    lock = Lock(placement, digests, {name: digest for name, (_, digest) in gone.items()}, grows, chosen_from)
     return MergedLock(lock, frozenset(taken), frozenset(contested))
 
 
@@ -83,3 +86,7 @@ def _unplaced(lock: Lock) -> Mapping[str, tuple[Unplaced, str]]:
 
 def _growing(lock: Lock) -> Mapping[str, str]:
     return lock.growing_digests
+
+
+def _lighter(lock: Lock) -> Mapping[str, tuple[Lighter, str]]:
+    return {one.workload: (one, lock.lighter_digests[one.workload]) for one in lock.placement.lighter}

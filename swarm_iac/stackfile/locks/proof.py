@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from swarm_iac.errors import StackFileError
-from swarm_iac.model.placement import Placement, Proof, Waiting
+from swarm_iac.model.placement import Lighter, Placement, Proof, Waiting
 from swarm_iac.model.stack import Stack
 from swarm_iac.printable import printable_all
 from swarm_iac.stackfile.locks.digests import Decided, digest, digest_placement
@@ -43,6 +43,9 @@ def dump(proof: Proof) -> str:
     if proof.pending:
         lines.append("pending:")
         lines += [f"  - {json.dumps(one.model_dump(exclude_defaults=True), ensure_ascii=False)}" for one in proof.pending]
+    if proof.lighter:
+        lines.append("lighter:")
+        lines += [f"  - {json.dumps(one.model_dump(exclude_defaults=True), ensure_ascii=False)}" for one in proof.lighter]
     lines.append("goals:" if proof.goals else "goals: []")
     lines += [f"  - {{name: {json.dumps(goal.name)}, value: {goal.value}, bound: {goal.bound}}}" for goal in proof.goals]
     lines.append("parameters:" if proof.parameters else "parameters: {}")
@@ -78,16 +81,17 @@ def _changed(proof: Proof, problem: dict[str, str]) -> list[str]:
 
 def explained(placement: Placement, proof: Proof | None) -> Placement:
     """The placement with the reasons of what waits for capacity, as its proof keeps them."""
-    if proof is None or not proof.pending:
+    if proof is None or not (proof.pending or proof.lighter):
         return placement
     known = {one.workload: one for one in proof.pending}
+    light = {one.workload: one for one in proof.lighter}
 
     def with_reasons(one: W) -> W:
-        why = known.get(one.workload)
+        why = (light if isinstance(one, Lighter) else known).get(one.workload)
         return one.model_copy(update={"code": why.code, "nodes": why.nodes, "reasons": why.reasons}) if why else one
 
-    found = {"unplaced": tuple(map(with_reasons, placement.unplaced)), "growing": tuple(map(with_reasons, placement.growing))}
-    return placement.model_copy(update=found)
+    parts = {"unplaced": placement.unplaced, "growing": placement.growing, "lighter": placement.lighter}
+    return placement.model_copy(update={name: tuple(map(with_reasons, ones)) for name, ones in parts.items()})
 
 
 def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
@@ -145,13 +149,14 @@ def _shares(stack: Stack) -> list[object]:
 
 def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, str]) -> tuple[str, ...]:
     """Why what has no place is to be decided again, a sentence each; empty when all has one, or nothing has changed."""
-    if not placement.waiting() or (proof is not None and belongs(proof, placement, problem)):
+    if not placement.refused() or (proof is not None and belongs(proof, placement, problem)):
         return ()
-    names = [one.workload for one in placement.waiting()]
+    names = list(dict.fromkeys(one.workload for one in placement.waiting() or placement.lighter))
     who = _some(names)
     some = "s" if len(names) == 1 else ""
     has = f"ha{some or 've'} no place" if placement.unplaced else f"wait{some} to grow"
     has += " or cannot grow" if placement.unplaced and placement.growing else ""
+    has = has if placement.waiting() else f"run{some} in a lighter variant"
     if proof is None or proof.placement != digest_placement(placement) or not proof.problem:
         return (f"{who} {has}, and no proof says from what that was decided",)
     changed = [_named(name, proof.problem.get(name), problem.get(name)) for name in _changed(proof, problem)]
