@@ -54,7 +54,8 @@ def edited(loaded: Loaded, edits: Iterable[Edit]) -> Loaded:
     for edit in edits:
         stack = _with(stack, source, edit)
     entries = {
-        name: NodeEntry(hardware=node.hardware, rack=node.rack, tuning=node.tuning) for name, node in stack.nodes.items()
+        name: NodeEntry(hardware=node.hardware, rack=node.rack, tuning=node.tuning, power_saving=node.power_saving)
+        for name, node in stack.nodes.items()
     }
     problems = check(stack, StackFile(fleet=stack.fleet, nodes=entries), source)
     if all(node.hardware in stack.hardware for node in stack.nodes.values()):
