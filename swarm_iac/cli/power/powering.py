@@ -113,7 +113,7 @@ class Powering:
     def _begin(self, action: PowerAction, stack: Stack) -> None:
         work = {"suspend": self._suspend, "resume": self._resume, "check": self._look}[action.verb]
         address = stack.nodes[action.node].ssh if action.node in stack.nodes else ""
-        self._jobs[action.node] = self._pool.submit(work, action.node, address)
+        self._jobs[action.node] = self._pool.submit(_safely, action.verb, work, action.node, address)
 
     def _check(self, stack: Stack, power: Mapping[str, NodePower]) -> None:
         now = time.monotonic()
@@ -122,11 +122,11 @@ class Powering:
             if node not in self._jobs and now - self._checked.get(node, -SLOW) >= pause:
                 self._checked[node] = now
                 if one.state == "suspending":  # it need not answer ssh any more
-                    self._jobs[node] = self._pool.submit(self._powered, node)
+                    self._jobs[node] = self._pool.submit(_safely, "check", self._powered, node, "")
                 else:
                     self._begin(PowerAction(node, "check"), stack)
 
-    def _powered(self, node: str) -> Report:
+    def _powered(self, node: str, address: str = "") -> Report:
         on, words = self.hooks.is_on(node)
         return Report("check", True, on, words)
 
@@ -175,6 +175,14 @@ def line(one: PowerChange) -> str:
 def document(one: PowerChange, at: float) -> dict[str, object]:
     """One change for the log of decisions."""
     return {"at": at, "node": one.node, "before": one.before, "after": one.after, "reason": one.reason}
+
+
+def _safely(verb: Verb, work: Callable[[str, str], Report], node: str, address: str) -> Report:
+    """What went wrong with one node ends nothing else."""
+    try:
+        return work(node, address)
+    except Exception as error:
+        return Report(verb, False, None, printable(f"{type(error).__name__}: {error}", 200))
 
 
 def _state(layer: Layer, node: str) -> str:
