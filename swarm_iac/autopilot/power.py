@@ -3,7 +3,7 @@
 Pure: the same world, memory and time give the same decision. States are those of `NodePower`; a node without one is on.
 The terms and time-outs are those of Slurm's power saving. A node is powered off only if nothing is placed there, it has been
 on and without work for `suspend_time`, and `keep` others of its group stay on. Durations are measured by a clock that is
-never set back, and begin anew with each autopilot: a restart delays, and never hurries.
+never set back, and start again with each autopilot: a restart delays, and never hurries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGAIN = 30.0
 
 
 @dataclass(frozen=True)
-class Report:
+class HookReport:
     """What came of a hook. `on`: the node answers; off; None: neither, or unknown. `words`: what the hook said."""
 
     verb: Verb
@@ -43,7 +43,7 @@ class PowerWorld:
     stack: Stack
     power: Mapping[str, NodePower]
     needed: Mapping[str, str]
-    reports: Mapping[str, Report] = field(default_factory=dict)
+    reports: Mapping[str, HookReport] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
 
 
@@ -130,7 +130,7 @@ class _Decision:
 
     def follow(self, node: str) -> None:
         """What reports and time-outs make of a node that is not simply on."""
-        state, report = self.states[node], self.world.reports.get(node, Report("check"))
+        state, report = self.states[node], self.world.reports.get(node, HookReport("check"))
         saving = self.saving(node) or PowerSaving()
         if report.on and state != "suspending":
             self.go(node, "on", "it answers")
@@ -144,7 +144,7 @@ class _Decision:
         elif state == "resuming" and report.on is False and self.overdue(node) and node not in self.world.busy:
             self.ask(node, "resume")
 
-    def _suspending(self, node: str, report: Report, timeout: int) -> None:
+    def _suspending(self, node: str, report: HookReport, timeout: int) -> None:
         late = self.elapsed(node) >= timeout
         if report.verb == "suspend" and not report.ok:
             self.go(node, "on", f"stays on: {report.words}")
@@ -168,7 +168,7 @@ class _Decision:
         if node in self.world.busy:
             return False
         if state == "suspending":  # nobody knows whether it is off
-            unknown = self.world.reports.get(node, Report("check")).on is None
+            unknown = self.world.reports.get(node, HookReport("check")).on is None
             return unknown and self.elapsed(node) >= int(saving.suspend_timeout)
         return state == "off" or (state == "failed" and self.elapsed(node) >= int(saving.retry))
 

@@ -69,7 +69,7 @@ def _put(path: Path, layer: Layer, before: int) -> Layer:
 
 
 def update(path: Path, fleet: str, name: str, change: Callable[[Layer], Layer]) -> Layer:
-    """Write what `change` makes of the layer as it is now, whoever wrote it. Nothing is written where that is the same."""
+    """Write what `change` makes of the layer as it is now, by whichever process. Nothing is written where that is the same."""
     with _writing(path):
         there = read(path, fleet, name)
         fresh = change(there)

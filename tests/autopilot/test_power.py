@@ -10,11 +10,11 @@ import pytest
 
 from swarm_iac.autopilot.power import (
     AGAIN,
+    HookReport,
     PowerAction,
     PowerMemory,
     PowerTick,
     PowerWorld,
-    Report,
     power_tick,
 )
 from swarm_iac.live.layer import Layer, NodePower
@@ -53,22 +53,22 @@ class Machines:
         on, when = self.switched.get(node, (True, 0.0))
         return on if self.steady >= when else None
 
-    def hook(self, action: PowerAction) -> Report:
+    def hook(self, action: PowerAction) -> HookReport:
         self.asked[f"{action.verb} {action.node}"] += 1
         if action.node in self.refuses:
-            return Report(action.verb, False, None, "no")
+            return HookReport(action.verb, False, None, "no")
         if action.verb == "resume" and action.node not in self.broken:
             self.switched[action.node] = True, self.steady + 20
         if action.verb == "suspend":
             self.switched[action.node] = False, self.steady + 10
-        return Report(action.verb, True)
+        return HookReport(action.verb, True)
 
     def tick(self, *, killed: bool = False) -> PowerTick:
         """One decision. `killed`: after it is written, and before any hook is asked."""
         reports = {one.node: self.hook(one) for one in self.waiting}
         for node, one in self.power.items():
             if node not in reports:
-                reports[node] = Report("check", True, self.is_on(node) if one.state != "suspending" else self.powered(node))
+                reports[node] = HookReport("check", True, self.is_on(node) if one.state != "suspending" else self.powered(node))
         seen = without_failed(self.stack, _layer(self.power))
         found = power_tick(PowerWorld(seen, self.power, self.needed, reports), self.memory, steady=self.steady, wall=self.wall)
         self.power, self.waiting = dict(found.power), list(found.actions)

@@ -48,7 +48,7 @@ def targets(stack: Stack, name: str, asleep: Collection[str] = ()) -> list[dict[
 
 
 def refresh(root: Path, stack: Stack, name: str, asleep: Collection[str]) -> None:
-    """Write the file anew where there is one, so that nobody is alarmed by a node that is powered off."""
+    """Rewrite the file where there is one, so that nobody is alarmed by a node that is powered off."""
     path = root / FOLDER / f"{name}.json"
     if stack.telemetry is not None and path.is_file():
         write_whole(path, text(targets(stack, name, asleep)))

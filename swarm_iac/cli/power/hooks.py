@@ -35,7 +35,7 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 @dataclass(frozen=True)
-class Answer:
+class HookAnswer:
     """`ok`: it exited with 0 within its time; `text`: what it printed, or what was wrong with it."""
 
     ok: bool
@@ -60,13 +60,13 @@ class Hooks:
             _refuse_foreign(path / name, folder=False)
         return cls(path, limit)
 
-    def run(self, hook: str, node: str) -> Answer:
+    def run(self, hook: str, node: str) -> HookAnswer:
         """Run one hook for one node. Never raises: a hook that cannot be run has failed."""
         try:
             _NAME.validate_python(node)
             _refuse_foreign(self.folder / hook, folder=False)
         except (ValidationError, Refused) as error:
-            return Answer(False, printable(str(error).splitlines()[0], 200))
+            return HookAnswer(False, printable(str(error).splitlines()[0], 200))
         # Into a file: what outlives the hook, and still holds its output, must not hold us.
         with tempfile.TemporaryFile() as output:
             try:
@@ -79,7 +79,7 @@ class Hooks:
                     start_new_session=True,
                 )
             except OSError as error:
-                return Answer(False, f"{hook}: {error.strerror}")
+                return HookAnswer(False, f"{hook}: {error.strerror}")
             try:
                 status = process.wait(self.limit)
                 ended = "" if status == 0 else f"exit status {status}"
@@ -90,7 +90,7 @@ class Hooks:
                 ended = f"no end within {self.limit:g} s"
             output.seek(0)
             said = printable(output.read(_KEPT).decode(errors="replace").strip(), 300)
-        return Answer(not ended, ": ".join(filter(None, (ended, said))))
+        return HookAnswer(not ended, ": ".join(filter(None, (ended, said))))
 
     def is_on(self, node: str) -> tuple[bool | None, str]:
         """What `check` says: on, off, or None where nobody knows; and its words."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from swarm_iac.autopilot.power import (
+    HookReport,
     PowerAction,
     PowerChange,
     PowerMemory,
     PowerTick,
     PowerWorld,
-    Report,
     Verb,
     power_tick,
 )  # fmt: skip
@@ -50,11 +50,13 @@ class Powering:
     say: Say
     look: Look
     memory: PowerMemory = field(default_factory=PowerMemory)
-    _jobs: dict[str, Future[Report]] = field(default_factory=dict)
+    _jobs: dict[str, Future[HookReport]] = field(default_factory=dict)
     _checked: dict[str, float] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, "power"))
 
-    def decide(self, stack: Stack, layer: Layer, needed: Mapping[str, str], reports: Mapping[str, Report] = {}) -> PowerTick:
+    def decide(
+        self, stack: Stack, layer: Layer, needed: Mapping[str, str], reports: Mapping[str, HookReport] = {}
+    ) -> PowerTick:
         """What would be done now; nothing is."""
         world = PowerWorld(stack, layer.power, needed, reports, frozenset(self._jobs))
         return power_tick(world, self.memory, steady=time.monotonic(), wall=time.time())
@@ -126,25 +128,25 @@ class Powering:
                 else:
                     self._begin(PowerAction(node, "check"), stack)
 
-    def _powered(self, node: str, address: str = "") -> Report:
+    def _powered(self, node: str, address: str = "") -> HookReport:
         on, words = self.hooks.is_on(node)
-        return Report("check", True, on, words)
+        return HookReport("check", True, on, words)
 
-    def _look(self, node: str, address: str) -> Report:
+    def _look(self, node: str, address: str) -> HookReport:
         """On only if the machine answers as well."""
         found = self._powered(node)
         if not found.on or not address:
             return found
         error = self.look({node: address})[node].error.strip()
-        return Report("check", True, None, printable(error.splitlines()[-1], 200)) if error else found
+        return HookReport("check", True, None, printable(error.splitlines()[-1], 200)) if error else found
 
-    def _resume(self, node: str, address: str) -> Report:
+    def _resume(self, node: str, address: str) -> HookReport:
         return self._run("resume", node)
 
-    def _suspend(self, node: str, address: str) -> Report:
+    def _suspend(self, node: str, address: str) -> HookReport:
         """`suspending` is written, so that an `up` that begins now leaves the node out; one that runs goes first."""
         if why := self._in_use(node, address):
-            return Report("suspend", False, None, why)
+            return HookReport("suspend", False, None, why)
         return self._run("suspend", node)
 
     def _in_use(self, node: str, address: str) -> str:
@@ -160,11 +162,11 @@ class Powering:
         held = sorted({*seen.state.allocations, *seen.health, *seen.foreign})
         return f"it has {', '.join(held[:3])}" if held else ""
 
-    def _run(self, verb: Verb, node: str) -> Report:
+    def _run(self, verb: Verb, node: str) -> HookReport:
         answer = self.hooks.run(verb, node)
         for text in answer.text.splitlines():
             self.say(f"{verb} {node}: {text}")
-        return Report(verb, answer.ok, None, answer.text)
+        return HookReport(verb, answer.ok, None, answer.text)
 
 
 def line(one: PowerChange) -> str:
@@ -177,12 +179,12 @@ def document(one: PowerChange, at: float) -> dict[str, object]:
     return {"at": at, "node": one.node, "before": one.before, "after": one.after, "reason": one.reason}
 
 
-def _safely(verb: Verb, work: Callable[[str, str], Report], node: str, address: str) -> Report:
+def _safely(verb: Verb, work: Callable[[str, str], HookReport], node: str, address: str) -> HookReport:
     """What went wrong with one node ends nothing else."""
     try:
         return work(node, address)
     except Exception as error:
-        return Report(verb, False, None, printable(f"{type(error).__name__}: {error}", 200))
+        return HookReport(verb, False, None, printable(f"{type(error).__name__}: {error}", 200))
 
 
 def _state(layer: Layer, node: str) -> str:
