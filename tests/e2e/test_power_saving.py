@@ -51,7 +51,8 @@ def hooks(fleet: Fleet, folder: Path) -> Path:
 
 def state(fleet: Fleet) -> str:
     """What is written of the last node."""
-    found = json.loads((fleet.root / ".state" / "dev.live.json").read_text()).get("power", {})
+    path = fleet.root / ".state" / "dev.live.json"
+    found = json.loads(path.read_text()).get("power", {}) if path.exists() else {}
     return str(found[LAST]["state"]) if LAST in found else "on"
 
 

@@ -23,7 +23,7 @@ from swarm_iac.autopilot.tick import Recollection, Tick, Times, WorkloadDecision
 from swarm_iac.cli import engine
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.engine import Say
-from swarm_iac.cli.machines import scrape_targets
+from swarm_iac.cli.machines import direct_start, scrape_targets
 from swarm_iac.cli.power.needs import awake, needed
 from swarm_iac.cli.power.powering import Powering
 from swarm_iac.decision import Decision, decide, still
@@ -84,6 +84,7 @@ class Autopilot:
             if written.power != before_power:
                 scrape_targets.refresh(self.root, decision.stack, self.name, written.asleep)
         if written.unapplied:
+            self._start(decision, written)
             self._apply(written, decision.stack)
         return outcome
 
@@ -127,6 +128,14 @@ class Autopilot:
             self._said[one.workload] = kind.strip()
             live_file.note(self.path, {"at": written.at, "generation": written.generation, **one.document()})
             self.say(line(one))
+
+    def _start(self, decision: Decision, layer: Layer) -> None:
+        """Start what is new at once, where that is all there is to do; the `up` after it records that, or does it."""
+        began = time.monotonic()
+        why = direct_start.start(self.root, decision, layer, self.say)
+        self.say(
+            f"left to `up`: {why}" if why else f"new replicas run after {time.monotonic() - began:.1f} s; `up` records them"
+        )
 
     def _apply(self, layer: Layer, stack: Stack) -> None:
         """`up` of the nodes that differ, with the lock as it is; another `up` goes first."""
