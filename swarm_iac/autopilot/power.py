@@ -36,8 +36,8 @@ class HookReport:
 class PowerWorld:
     """What a decision is made from.
 
-    `power`: as written; `needed`: node → what is placed there, or is about to be; `reports`: since the last decision; `busy`:
-    nodes for which a hook is running.
+    `power`: as written; `needed`: node → what is placed there, or is about to be; `reports`: since the last decision; without
+    one no time-out is called; `busy`: nodes for which a hook is running.
     """
 
     stack: Stack
@@ -138,7 +138,7 @@ class _Decision:
             self._suspending(node, report, int(saving.suspend_timeout))
         elif state == "resuming" and report.verb == "resume" and not report.ok:
             self.go(node, "failed", f"`resume` failed: {report.words}")
-        elif state == "resuming" and self.elapsed(node) >= int(saving.resume_timeout):
+        elif state == "resuming" and node in self.world.reports and self.elapsed(node) >= int(saving.resume_timeout):
             words = f"; `check` says: {report.words}" if report.words else ""
             self.go(node, "failed", f"no answer within {saving.resume_timeout} after it was powered on{words}")
         elif state == "resuming" and report.on is False and self.overdue(node) and node not in self.world.busy:
@@ -168,7 +168,7 @@ class _Decision:
         if node in self.world.busy:
             return False
         if state == "suspending":  # nobody knows whether it is off
-            unknown = self.world.reports.get(node, HookReport("check")).on is None
+            unknown = node in self.world.reports and self.world.reports[node].on is None
             return unknown and self.elapsed(node) >= int(saving.suspend_timeout)
         return state == "off" or (state == "failed" and self.elapsed(node) >= int(saving.retry))
 

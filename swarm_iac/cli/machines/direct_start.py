@@ -12,9 +12,11 @@ import datetime
 import secrets
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from swarm_iac.cli import engine, engine_lock
 from swarm_iac.cli.machines import state_file
@@ -71,30 +73,32 @@ def _start(
     stood = {name: node for name, node in asked.stood.items() if node in nodes}
     target = replace(Target.of(asked, wanted, records.lineage), stood=stood)
     transition = Transition.of(target, _part(records, nodes), run.state_home)
-    read = partial(observe, ssh_config=run.ssh_config, timeout=run.node_timeout)
-    found = Reconciliation.of(read, transition, agent_digest())
-    found.guard(0)
-    if why := _not_simple(found, fresh):
-        return why
-    serial = found.serial + 1
-    reach = {"ssh_config": run.ssh_config, "timeout": run.node_timeout}
-    author = who(run.who)
-    # The same nodes that an `up` asks: the first by name that answer.
-    asks = {"lineage": records.lineage, "serial": serial, "run": secrets.token_hex(8), "who": author}
-    off = decision.layer.power
-    targets = {
-        name: (one.address, {**asks, "fleet": one.fleet}) for name, one in sorted(records.applied.items()) if name not in off
-    }
-    with claimed(targets, **reach, on_progress=say):  # type: ignore[arg-type]
-        places = [(step.node, step.allocation) for step in found.plan.steps]
-        pending_placement.begin(run.state_home, records.lineage, serial, places, records.serial)
-        results = converge(
-            found.plan, wanted, **reach, lineage=records.lineage, serial=serial, run=asks["run"], who=author,  # type: ignore[arg-type]
-            commit=commit(), on_progress=say, stop=threading.Event(), directly=True,
-        )  # fmt: skip
-    bad = [one for one in results.values() if not one.ok]
+    reach: Any = {"ssh_config": run.ssh_config, "timeout": run.node_timeout}
+    read = partial(observe, **reach)
+    # The next after the state's: a run since then, whatever it did, has this one refused.
+    serial = records.serial + 1
+    us: Any = {"lineage": records.lineage, "serial": serial, "run": secrets.token_hex(8), "who": who(run.who)}
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(Reconciliation.of, read, transition, agent_digest())
+        with claimed(_deciding(records, decision.layer, us), **reach, on_progress=say):
+            found = reading.result()
+            found.guard(0)
+            if why := _not_simple(found, fresh, records):
+                return why
+            places = [(step.node, step.allocation) for step in found.plan.steps]
+            pending_placement.begin(run.state_home, records.lineage, serial, places, records.serial)
+            quiet: Any = {"on_progress": say, "stop": threading.Event(), "directly": True}
+            results = converge(found.plan, wanted, **reach, **us, commit=commit(), **quiet)
+    if bad := [one for one in results.values() if not one.ok]:
+        return bad[0].message or bad[0].id
     left = found.again(read, results).plan.steps
-    return bad[0].message or bad[0].id if bad else f"{left[0].id} is still to be done" if left else ""
+    return f"{left[0].id} is still to be done" if left else ""
+
+
+def _deciding(records: Records, layer: Layer, us: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Whom an `up` would ask for its claim: all that it has changed and that are on, the first by name before others."""
+    on = sorted(records.applied.keys() - layer.power.keys())
+    return {name: (records.applied[name].address, {**us, "fleet": records.applied[name].fleet}) for name in on}
 
 
 def _as_applied(name: str, wanted: Desired, records: Records) -> bool:
@@ -121,9 +125,11 @@ def _part(records: Records, nodes: list[str]) -> Records:
     )
 
 
-def _not_simple(found: Reconciliation, fresh: Mapping[str, str]) -> str:
+def _not_simple(found: Reconciliation, fresh: Mapping[str, str], records: Records) -> str:
     """Why this is more than new replicas on nodes as they should be; empty if it is not."""
     plan: Plan = found.plan
+    if found.serial != records.serial:
+        return "a later run than that of the state was there"
     if found.unreachable:
         return f"{min(found.unreachable)} does not answer"
     if plan.deferred or not plan.steps:

@@ -63,9 +63,12 @@ class Powering:
 
     def tick(self, stack: Stack, layer: Layer, needed: Mapping[str, str]) -> Layer:
         """One decision, written, and its hooks begun. Raises Retryable if another process wrote in between."""
-        reports = {node: job.result() for node, job in self._jobs.items() if job.done()}
-        for node in reports:
+        now = time.monotonic()
+        done = {node: job.result() for node, job in self._jobs.items() if job.done()}
+        for node in done:
             del self._jobs[node]
+        # An `up` may lie between two ticks: what was seen before it is not what is.
+        reports = {node: one for node, one in done.items() if one.verb != "check" or now - self._checked.get(node, now) < SLOW}
         found = self.decide(stack, layer, needed, reports)
         if found.changes:
             layer = self._write(layer, found)

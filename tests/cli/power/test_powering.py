@@ -152,6 +152,21 @@ def test_an_up_that_is_running_goes_first(site: Site) -> None:
     assert site.asked() == []
 
 
+def test_no_time_out_is_called_on_what_was_seen_long_ago(site: Site) -> None:
+    site.put("n1", "resuming", "off")
+    one = site.powering()
+    one.tick(site.stack(), site.layer(), {"n1": "work"})  # its check says that it is off
+    time.sleep(0.5)
+    (site.machines / "n1").write_text("on")
+    one._checked["n1"] -= 100  # an `up` took so long
+    one.memory.entered["n1"] = "resuming", time.monotonic() - 100
+    one.tick(site.stack(), site.layer(), {"n1": "work"})
+    assert site.layer().power["n1"].state == "resuming"
+    until(one, site, lambda: not site.layer().power, n1="work")
+    one.end()
+    assert "failed" not in str(live_file.decisions(site.path))
+
+
 def test_two_writers_are_noticed(site: Site) -> None:
     one = site.powering()
     layer = site.layer()
