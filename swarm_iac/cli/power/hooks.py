@@ -53,7 +53,8 @@ class Hooks:
     def of(cls, folder: str | Path, root: Path, limit: float = DEFAULT_LIMIT) -> Hooks:
         """Raises Refused for a folder or program that others may change, or that a merge into `root` would."""
         path = Path(folder).absolute().resolve()
-        if path == root.resolve() or root.resolve() in path.parents:
+        above = (path, *path.parents)
+        if root.resolve() in above or any((each / "Pulumi.yaml").exists() for each in above):
             raise Refused(f"{path} is in the fleet repository, where a merge changes what is run", hint="move it elsewhere")
         _refuse_foreign(path, folder=True)
         for name in HOOKS:

@@ -55,6 +55,13 @@ def test_hooks_in_the_fleet_repository_are_refused(outside: tuple[Path, Path]) -
             Hooks.of(folder, outside[1])
 
 
+def test_hooks_in_another_fleet_repository_are_refused(outside: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "Pulumi.yaml").touch()  # the clone, where this is a work tree of it
+    with pytest.raises(Refused, match="in the fleet repository"):
+        Hooks.of(write(tmp_path / "other" / "hooks"), outside[1])
+
+
 @pytest.mark.parametrize("what", ["folder", "resume", "suspend", "check"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
 def test_hooks_that_others_may_change_are_refused(outside: tuple[Path, Path], what: str, mode: int) -> None:
