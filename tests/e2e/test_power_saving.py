@@ -133,7 +133,7 @@ def sleeps_and_wakes(fleet: Fleet, before: dict[str, dict[str, str]], folder: Pa
     wait(lambda: state(fleet) == "off", 900, "load falls → off again")
     (folder / "broken").touch()
     load(fleet, 30)
-    wait(lambda: state(fleet) == "failed", 120, "a node that does not come has failed")
+    wait(lambda: state(fleet) == "failed", 600, "a node that does not come has failed")
     assert f"{LAST} failed to power on since" in fleet.swarm("status").text
     decisions = fleet.swarm("history", "--decisions").ok().text
     assert "resuming → failed" in decisions and "on → suspending" in decisions
