@@ -17,7 +17,7 @@ from swarm_iac.errors import LimitExceeded, StackFileError, StaleLock, SwarmErro
 from swarm_iac.limits import Amounts, above, amounts, excused, judge
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
-from swarm_iac.live.overlay import Overlay, RanBefore, overlay
+from swarm_iac.live.overlay import Overlay, RanBefore, overlay, without_failed
 from swarm_iac.model import deadline, growth
 from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
 from swarm_iac.model.service import variants
@@ -160,11 +160,10 @@ def running(
 ) -> Decision:
     """What is running according to the lock of stacks/NAME.yaml, before anything is decided."""
     files = existing(root, name)
-    loaded = _load(files, today, progress)
+    loaded, layer = _load(files, name, today, progress)
     last = lock.renamed(_read(files, progress), loaded.stack)
     last = _with_ends(last, loaded.stack, ends, progress)[0]
     before = finished.of_now(last, loaded.stack)
-    layer = _layer(files, loaded.stack, name)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",), layer=layer)
     if not (last.placement.growing or variants.varied(loaded.stack)) or lock.outgrown(last, loaded.stack):
         return now
@@ -215,17 +214,22 @@ def _plain(one: Waiting) -> Waiting:
     return Waiting(workload=one.workload, code=one.code, nodes=one.nodes, reasons=one.reasons)
 
 
-def _load(files: Files, today: datetime.date, progress: Progress | None) -> Loaded:
-    """The stack as it applies now. The error of a refused file also lists what runs on nodes that it no longer has."""
+def _load(files: Files, name: str, today: datetime.date, progress: Progress | None) -> tuple[Loaded, Layer]:
+    """The stack as it applies now, and what is live of it; nothing of a draft.
+
+    The error of a refused file also lists what runs on nodes that it no longer has.
+    """
     _tell(progress, f"reading {relative(files.stack)}")
     try:
-        return _meant(load(relative(files.stack), today=today))
+        loaded = _meant(load(relative(files.stack), today=today))
     except StackFileError as error:
         found = None
         with contextlib.suppress(OSError, SwarmError):  # nothing is known if the lock cannot be read
             raw = texts.read(files.stack, str(files.stack))
             found = orphan_problem(raw, str(relative(files.stack)), read_lock(files.lock).placement)
         raise StackFileError((*error.problems, *([found] if found else []))) from None
+    layer = live_file.read(files.live, loaded.stack.fleet, name) if files.live else Layer()
+    return replace(loaded, stack=without_failed(loaded.stack, layer)), layer
 
 
 def _meant(loaded: Loaded) -> Loaded:
@@ -244,7 +248,7 @@ def _decide(
     progress: Progress | None = None,
     ends: Ends | None = None,
 ) -> Decision:
-    loaded = _load(files, today, progress)
+    loaded, layer = _load(files, name, today, progress)
     last = lock.renamed(_read(files, progress), loaded.stack)
     _tell(progress, f"checking {relative(files.lock)}")
     problem = proofs.problem_of(loaded.stack, today)
@@ -260,7 +264,6 @@ def _decide(
         stale = stale or proofs.capacity_freed(waits, over)
     before = finished.of_now(last, loaded.stack)
     dropped = () if before is last.placement else tuple(set(last.placement.allocations) - set(before.allocations))
-    layer = _layer(files, loaded.stack, name)
     now = Decision(name, root, files, loaded.stack, loaded.source, before, before, stale, dropped=dropped, layer=layer)
     if not stale:
         return _holds(now, stack, last.placement, _belonging(proof, last.placement, problem))
@@ -357,11 +360,6 @@ def still(running: Placement, now: Placement) -> Ran:
         "held": {one.name: amounts(was) for was, one in both},
         "ran": {one.name: was.node for was, one in both},
     }
-
-
-def _layer(files: Files, stack: Stack, name: str) -> Layer:
-    """What is live of a stack that is applied from here; nothing of a draft."""
-    return live_file.read(files.live, stack.fleet, name) if files.live else Layer()
 
 
 def with_live(decision: Decision, today: datetime.date, now: float | None = None) -> Overlay:

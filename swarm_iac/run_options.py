@@ -24,6 +24,7 @@ VARIABLES = {
     "summary": "SWARM_SUMMARY",
     "skip_checkpoints": "PULUMI_SKIP_CHECKPOINTS",
     "state_home": "XDG_STATE_HOME",
+    "live": "SWARM_LIVE_LAYER",
 }
 
 
@@ -57,6 +58,8 @@ class RunOptions:
     """The engine saves its state only at the end of the run."""
     state_home: Path | None = None
     """The operator's own folder for notes that outlive a run. None: no notes."""
+    live: Path | None = None
+    """The stack's live layer, which says what nodes are powered off. None: none is."""
     mistakes: tuple[str, ...] = ()
 
     @classmethod
@@ -92,6 +95,7 @@ class RunOptions:
             summary=path("summary"),
             skip_checkpoints=text("skip_checkpoints") == "true",
             state_home=path("state_home") or Path(os.path.expanduser("~/.local/state")),  # noqa: PTH111  (Path.home() may raise)
+            live=path("live"),
             mistakes=() if number else (mistake,),
         )
 

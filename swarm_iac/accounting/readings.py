@@ -23,8 +23,18 @@ _Card = tuple[int, str]
 _Rest = Literal["free", "off", "unknown"]
 
 
-def one_pass(stack: Stack, measured: Mapping[str, Measured], at: int, commit: str, occupied: Collection[str]) -> FleetPass:
-    """What the nodes answered at one moment [s since 1970]. `occupied`: those that held something when they last answered."""
+def one_pass(
+    stack: Stack,
+    measured: Mapping[str, Measured],
+    at: int,
+    commit: str,
+    occupied: Collection[str],
+    asleep: Collection[str] = (),
+) -> FleetPass:
+    """What the nodes answered at one moment [s since 1970]. `occupied`: those that held something when they last answered.
+
+    `asleep`: those that are powered off on purpose, which counts as out of service.
+    """
     found = []
     for name, node in sorted(stack.nodes.items()):
         gpus = stack.hardware_of(name).gpus
@@ -38,6 +48,9 @@ def one_pass(stack: Stack, measured: Mapping[str, Measured], at: int, commit: st
             unknown=gpus.count * WHOLE,
             price=stack.prices.get(gpus.model or ""),
         )
+        if name in asleep:
+            found.append(_gone(declared, "powered off"))
+            continue
         found.append(_of_node(declared, node.state, measured.get(name), occupied))
     return FleetPass(at, tuple(found), commit)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from swarm_iac.live.layer import Grant, Layer
 from swarm_iac.live.overlay import Overlay, RanBefore, overlay
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.stack import Stack
+from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import Replicas
 from swarm_iac.solver.explain.conflict import capacity_of, conflict
 from swarm_iac.solver.repair.assembly import assemble
@@ -25,12 +25,23 @@ from swarm_iac.solver.snapshot.tasks import classify, fixed_by, repair_task
 
 @dataclass(frozen=True)
 class World:
-    """A stack with the placement of its lock. `before`: what ran before that, as `limits` takes it; `today`: for exceptions."""
+    """A stack with the placement of its lock. `before`: what ran before that, as `limits` takes it; `today`: for exceptions.
+
+    `asleep`: nodes that are powered off; they are used after all others, and only if something powers them on (`wakes`).
+    """
 
     stack: Stack
     lock: Placement
     today: datetime.date
     before: RanBefore = field(default_factory=RanBefore)
+    asleep: frozenset[str] = frozenset()
+    wakes: bool = False
+
+    @property
+    def closed(self) -> dict[str, Node]:
+        """Nodes that are powered off, closed to what is new."""
+        ready = (self.stack.nodes[name] for name in self.asleep & self.stack.nodes.keys())
+        return {one.name: one.model_copy(update={"state": "cordon"}) for one in ready if one.state == "ready"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,14 @@ def granted(
         return Granted(kept)
     if why := waiting(world, more):
         return Granted(kept, dict.fromkeys(more, why))
-    return _placed(world, kept, more, guaranteed, reasons, now)
+    if not world.closed:
+        return _placed(world, kept, more, guaranteed, reasons, now)
+    first = _placed(world, kept, more, guaranteed, reasons, now, world.closed)
+    have = guaranteed + Counter(one.allocation.workload for name, one in first.live.items() if name not in kept)
+    more = {name: count for name, count in more.items() if count > have[name]}
+    if not more or not world.wakes:
+        return first
+    return _placed(world, dict(first.live), more, have, reasons, now)
 
 
 def waiting(world: World, more: Mapping[str, int] = {}) -> str:
@@ -87,9 +105,14 @@ def _placed(
     now_placed: Counter[str],
     reasons: Mapping[str, str],
     now: float,
+    closed: Mapping[str, Node] = {},
 ) -> Granted:
-    """With the replicas that find a place in one greedy pass, in which everything else is fixed."""
+    """With the replicas that find a place in one greedy pass, in which everything else is fixed.
+
+    `closed`: nodes as they count in it.
+    """
     stack = _asking(world.stack, more, now_placed)
+    stack = stack.model_copy(update={"nodes": {**stack.nodes, **closed}}) if closed else stack
     ones = (*world.lock.allocations, *(grant.allocation for grant in kept.values()))
     base = world.lock.model_copy(update={"allocations": tuple(sorted(ones, key=lambda one: one.name)), "unplaced": ()})
     snapshot = snapshot_of(stack, base, world.today)

@@ -12,6 +12,7 @@ from typing import Any
 
 from swarm_iac.autopilot.certificate import broken, certify
 from swarm_iac.autopilot.granting import Granted, World, checked, granted
+from swarm_iac.autopilot.power import PowerChange
 from swarm_iac.autopilot.reading import Reading
 from swarm_iac.autopilot.tracking import History, ReplicaBounds, ReplicaTarget, target
 from swarm_iac.errors import Refused
@@ -70,13 +71,17 @@ class WorkloadDecision:
 
 @dataclass(frozen=True)
 class Tick:
-    """`layer`: to be written if it `changed`; `nodes`: where replicas come or go; `stops`: how many go."""
+    """`layer`: to be written if it `changed`; `nodes`: where replicas come or go; `stops`: how many go.
+
+    `power`: nodes that would be powered off or on, of a dry run.
+    """
 
     layer: Layer
     decided: tuple[WorkloadDecision, ...]
     nodes: tuple[str, ...] = ()
     stops: int = 0
     changed: bool = False
+    power: tuple[PowerChange, ...] = ()
 
 
 def tick(world: World, layer: Layer, readings: Mapping[str, Reading], times: Times, memory: Recollection) -> Tick:

@@ -20,6 +20,7 @@ from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.provider.plugin import process_identity
 from swarm_iac.run_options import VARIABLES, RunOptions
+from swarm_iac.stackfile.locks.companions import Files
 
 Say = Callable[[str], None]
 #: Commands that take the engine's lock.
@@ -94,6 +95,7 @@ def pulumi(
     Raises Retryable if it would change the stack while another run does.
     """
     variables = {**ensure_stack(root, stack, say), **(more or {}), RUN: secrets.token_hex(16)}
+    variables[VARIABLES["live"]] = str(Files.of(root, stack).live)
     elsewhere = arguments[0] in _CHANGING
     if elsewhere and (state := state_folder(root)):
         engine_lock.refuse_held(state, stack)

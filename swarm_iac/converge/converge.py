@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from swarm_iac import assets
-from swarm_iac.converge import limit, play
+from swarm_iac.converge import direct, limit, play
 from swarm_iac.converge.outcome import Outcomes
 from swarm_iac.converge.ready import barred, ready
 from swarm_iac.model.state import Desired
@@ -24,6 +24,8 @@ from swarm_iac.printable import printable
 from swarm_iac.run_options import NODE_TIMEOUT
 
 Progress = Callable[[str], None]
+#: Before a step that is pending is asked again without Ansible. [s]
+_PAUSE = 0.5
 #: How Ansible begins the lines in which all goes well.
 _PROGRESS = ("ok: ", "changed: ", "skipping: ", "included: ", "TASK [", "PLAY ")
 
@@ -42,20 +44,31 @@ def converge(
     on_progress: Progress = lambda line: None,
     stop: threading.Event | None = None,
     check: bool = False,
+    directly: bool = False,
 ) -> dict[str, StepResult]:
     """Run the steps of `plan`. Step id → what became of it, for every step.
 
     A failed step skips those that wait for it; all others go on. When `stop` is set, the steps in hand end and no
     further one begins. `check`: nothing changes, and each result says whether it would. `lineage`, `serial` and `run` (see
     `claimed`) are what the nodes' ledgers must agree to; `who` and `commit` stand in the nodes' audit. `timeout`: a node that
-    is silent for this long counts as unreachable. [s] Raises ToolMissing, never for one node.
+    is silent for this long counts as unreachable. [s] `directly`: without Ansible, see converge.direct. Raises ToolMissing,
+    never for one node.
     """
     stop = stop or threading.Event()
+    course = _Course(plan, on_progress)
+    guard = {"lineage": lineage, "serial": serial, "run": run or secrets.token_hex(8), "who": who, "commit": commit}
+    if directly:
+        while chosen := course.next(stop):
+            outcomes = Outcomes(chosen, on_progress)
+            direct.run(chosen, desired, ssh_config, guard, course.began, outcomes)
+            results = outcomes.finish(stopped=stop.is_set(), ended="the node gave no outcome")
+            course.take(results)
+            if any(one.pending for one in results.values()):
+                stop.wait(_PAUSE)  # a node waits by itself, and one that does not must not be asked all the time
+        return course.done
     folder = play.folder()
     try:
         play.prepare(folder)
-        course = _Course(plan, on_progress)
-        guard = {"lineage": lineage, "serial": serial, "run": run or secrets.token_hex(8), "who": who, "commit": commit}
         while chosen := course.next(stop):
             each = _Run(folder, chosen, on_progress, stop, check)
             course.take(each.go(desired, ssh_config, guard, course.began, timeout))

@@ -87,6 +87,16 @@ class Outcomes:
             self.trouble.setdefault(str(data.get("host", "")), f"the node's answer is not understood: {type(error).__name__}")
         return False
 
+    def answered(self, node: str, outcomes: object) -> None:
+        """What a node answered that was asked without Ansible."""
+        if isinstance(outcomes, list):
+            for raw in outcomes:
+                self._take(raw, node)
+
+    def failed(self, node: str, why: str) -> None:
+        """Why a node gave no answer."""
+        self.trouble.setdefault(node, why)
+
     def _read(self, kind: str, data: Mapping[str, Any]) -> None:
         host, result = data.get("host", ""), data.get("res") or {}
         if kind == "runner_on_start" and data.get("task_action") == "swarm_step":

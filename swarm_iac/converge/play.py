@@ -86,10 +86,7 @@ def inventory(
     steps = tuple(steps)
     limits = limit.tasks(steps)
     for step in steps:
-        asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
-        if step.verb in (Verb.SETTINGS, Verb.GPUS):
-            asked |= {"sets": {change.path: change.new for change in step.changes}, "rollout": bool(step.rollout)}
-        asked["waited"] = round(waited.get(step.id, 0), 1)
+        asked = request(step, waited.get(step.id, 0))
         verbs.setdefault(step.node, {}).setdefault(step.verb.value, []).append(asked)
     hosts = {
         node: {
@@ -112,6 +109,14 @@ def inventory(
         "mitogen_ssh_keepalive_count": _SIGNS,
     }
     return {"all": {"hosts": hosts, "vars": shared}}
+
+
+def request(step: Step, waited: float) -> dict[str, Any]:
+    """One step as the node program is asked for it. `waited`: for how long it has been asked already. [s]"""
+    asked: dict[str, Any] = {"id": step.id, "allocation": step.allocation, "want": step.want, "after": list(step.after)}
+    if step.verb in (Verb.SETTINGS, Verb.GPUS):
+        asked |= {"sets": {change.path: change.new for change in step.changes}, "rollout": bool(step.rollout)}
+    return {**asked, "waited": round(waited, 1)}
 
 
 def carried(asked: Mapping[str, Any]) -> str:

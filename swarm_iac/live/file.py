@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,15 +38,19 @@ def read(path: Path, fleet: str, name: str) -> Layer:
     raw = _bytes(path)
     if raw is None:
         return Layer(fleet=fleet, stack=name)
+    layer = _parsed(path, raw)
+    if layer.generation and (layer.fleet, layer.stack) != (fleet, name):
+        raise _refused(path, f"is of stack {layer.stack} of fleet {layer.fleet}, and not of {name} of {fleet}")
+    return layer
+
+
+def _parsed(path: Path, raw: bytes) -> Layer:
     try:
-        layer = Layer.model_validate_json(raw)
+        return Layer.model_validate_json(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(printable(str(step), 60) for step in first["loc"])
         raise _refused(path, f"is no live layer: {where or 'file'}: {printable(str(first['msg']), 200)}") from None
-    if layer.generation and (layer.fleet, layer.stack) != (fleet, name):
-        raise _refused(path, f"is of stack {layer.stack} of fleet {layer.fleet}, and not of {name} of {fleet}")
-    return layer
 
 
 def write(path: Path, layer: Layer, before: int) -> Layer:
@@ -55,9 +59,32 @@ def write(path: Path, layer: Layer, before: int) -> Layer:
         there = read(path, layer.fleet, layer.stack).generation
         if there != before:
             raise Retryable(f"{path.name} was written by another process: generation {there}, expected {before}", after=5)
-        fresh = layer.model_copy(update={"generation": before + 1})
-        write_whole(path, fresh.model_dump_json(exclude_defaults=True) + "\n")
-        return fresh
+        return _put(path, layer, before)
+
+
+def _put(path: Path, layer: Layer, before: int) -> Layer:
+    fresh = layer.model_copy(update={"generation": before + 1})
+    write_whole(path, fresh.model_dump_json(exclude_defaults=True) + "\n")
+    return fresh
+
+
+def update(path: Path, fleet: str, name: str, change: Callable[[Layer], Layer]) -> Layer:
+    """Write what `change` makes of the layer as it is now, by whichever process. Nothing is written where that is the same."""
+    with _writing(path):
+        there = read(path, fleet, name)
+        fresh = change(there)
+        return there if fresh == there else _put(path, fresh, there.generation)
+
+
+def at(path: Path) -> Layer:
+    """The layer of whichever stack; an empty one where there is no such file. Raises Refused."""
+    raw = _bytes(path)
+    return Layer() if raw is None else _parsed(path, raw)
+
+
+def asleep(path: Path | None) -> dict[str, str]:
+    """Nodes that are powered off on purpose → what to tell of them. Raises Refused."""
+    return at(path).asleep if path else {}
 
 
 def carry(root: Path, tree: Path) -> None:

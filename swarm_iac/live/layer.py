@@ -1,7 +1,8 @@
-"""What is granted above the lock, by whom, until when, and how is it known that it can be revoked?"""
+"""What is granted above the lock, by whom, until when, and how is it known that it can be revoked? Which nodes are off?"""
 
 from __future__ import annotations
 
+import datetime
 import math
 from typing import Annotated, Literal
 
@@ -77,10 +78,29 @@ class Certificate(_Plain):
     pending: list[Name] = []
 
 
+#: suspending, off, resuming: nobody is asked there, and that is no fault. failed: it did not answer after it was powered on.
+PowerState = Literal["suspending", "off", "resuming", "failed"]
+_ASLEEP = {"suspending": "is being powered off", "off": "is powered off", "resuming": "is being powered on"}
+
+
+class NodePower(_Plain):
+    """A node that is not simply on. `since`: of this state."""
+
+    state: PowerState
+    since: Moment
+    reason: Words = ""
+
+    def words(self) -> str:
+        """For people: what it is, since when (UTC), and why."""
+        when = f"{datetime.datetime.fromtimestamp(self.since, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+        what = _ASLEEP.get(self.state, "failed to power on")
+        return f"{what} since {when}" + (f": {self.reason}" if self.reason else "")
+
+
 class Layer(Value):
     """All live replicas of one stack. `generation` grows with each writing; `unapplied`: nodes that do not have it yet.
 
-    `stopping`: live replicas that were taken away since those nodes had it.
+    `stopping`: live replicas that were taken away since those nodes had it. `power`: nodes that are not simply on.
     """
 
     version: Literal[1] = 1
@@ -95,6 +115,7 @@ class Layer(Value):
     grants: tuple[Grant, ...] = Field(default=(), max_length=MOST)
     changed: dict[Name, LastChange] = {}
     certificate: Certificate | None = None
+    power: dict[Name, NodePower] = Field(default={}, max_length=MOST)
 
     @model_validator(mode="after")
     def _each_once(self) -> Layer:
@@ -116,6 +137,16 @@ class Layer(Value):
         """Since when the workload's number of replicas is as it is [s]; 0 where the clock was set back since."""
         change = self.changed.get(workload)
         return math.inf if change is None else max(0.0, now - change.at)
+
+    @property
+    def asleep(self) -> dict[str, str]:
+        """Nodes that the autopilot powered off, or is about to, or powers on → what to tell of them."""
+        return {name: one.words() for name, one in self.power.items() if one.state in _ASLEEP}
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Nodes that did not answer after they were powered on → what to tell of them."""
+        return {name: one.words() for name, one in self.power.items() if one.state not in _ASLEEP}
 
     def of(self, workload: str) -> tuple[Grant, ...]:
         """The grants of a workload, in the order of their numbers."""

@@ -36,6 +36,16 @@ class Overlay:
     recalled: Mapping[str, str] = field(default_factory=dict)
 
 
+def without_failed(stack: Stack, layer: Layer) -> Stack:
+    """The stack in which nodes that failed to power on take nothing new, so that it finds another place."""
+    closed = {
+        name: stack.nodes[name].model_copy(update={"state": "cordon", "reason": words[:200]})
+        for name, words in layer.failed.items()
+        if name in stack.nodes and stack.nodes[name].state == "ready"
+    }
+    return stack.model_copy(update={"nodes": stack.nodes | closed}) if closed else stack
+
+
 def overlay(
     stack: Stack,
     placement: Placement,

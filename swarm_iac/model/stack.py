@@ -17,6 +17,7 @@ from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.resources import table as resource
+from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
 from swarm_iac.units import Bytes, GpuCount, Price
@@ -164,6 +165,11 @@ class Node(Value):
     rack: Name | None = Field(default=None, description="Name of its rack under `racks`.")
     site: Name | None = Field(default=None, description="Where the node is.")
     tuning: Name | None = Field(default=None, description="Name of its settings under `tuning`.")
+    power_saving: Name | None = Field(
+        default=None,
+        exclude_if=resource.missing,
+        description="Name under `power_saving` of when it may be powered off; omitted: never.",
+    )
     ssh: str = Field(
         pattern=r"^(local|([a-z_][a-z0-9_-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?)$",
         description="How it is reached: user@host[:port], or `local` for this machine. `{name}` is the node's name.",
@@ -233,6 +239,7 @@ class Stack(Value):
     tuning: dict[Name, Tuning] = {}
     hardware: dict[Name, Hardware] = {}
     racks: dict[Name, Rack] = {}
+    power_saving: dict[Name, PowerSaving] = Field(default={}, exclude_if=not_)
     prices: dict[Model, Price] = {}
     worth: dict[Model, Worth] = Field(default={}, exclude_if=not_)
     past_use: PastUse | None = Field(default=None, exclude_if=resource.missing)

@@ -207,6 +207,9 @@ class Observed(Value):
 
     node: Name
     error: str = Field(default="", description="Why it could not be read, in the node's (or ssh's) own words.")
+    asleep: bool = Field(
+        default=False, exclude_if=not_, description="It was not asked: it is powered off on purpose, and `error` says so."
+    )
     facts: Facts = Facts()
     ledger: LedgerHead | None = None
     state: NodeState = NodeState()

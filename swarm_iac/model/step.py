@@ -69,7 +69,7 @@ class Deferred(Value):
 
     step: Step
     why: str
-    cause: Literal["unreachable", "mismatch", "runs", "halted", "part"] = Field(
+    cause: Literal["unreachable", "asleep", "mismatch", "runs", "halted", "part"] = Field(
         description="A node does not answer, or is not what was declared; a job runs that had ended; a roll-out halted; or it "
         "was not asked for."
     )

@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from swarm_iac.model.base import Value
-from swarm_iac.observe.observe import call, each
+from swarm_iac.observe.observe import each
 from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
+from swarm_iac.reach.call import call
 
 
 @dataclass

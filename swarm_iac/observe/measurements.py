@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.observe.observe import call, each
+from swarm_iac.observe.observe import each
 from swarm_iac.printable import printable
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
+from swarm_iac.reach.call import call
 
 Labels = Mapping[str, str]
 

@@ -18,11 +18,12 @@ from swarm_iac.plan.step_graph.actions import Machine, gangs, homes
 from swarm_iac.plan.step_graph.draft import Draft
 from swarm_iac.plan.step_graph.graph import Graph, waiting_for
 
-Cause = Literal["unreachable", "mismatch", "runs", "halted", "part"]
+Cause = Literal["unreachable", "asleep", "mismatch", "runs", "halted", "part"]
 NOT_ASKED = "not asked for"
 #: What is told of those that wait.
 _WAITS: dict[Cause, str] = {
     "unreachable": "waits for {}, which cannot be read",
+    "asleep": "waits for {}, which is powered off",
     "mismatch": "waits for {}, not the hardware that is declared",
     "runs": "waits for {}, which runs still",
     "halted": "waits for the roll-out that halted on {}",
@@ -44,7 +45,9 @@ def leave(
     """
     halts = [] if retry else rollout_failures.halts(all_of, graph)
     unreachable = {name: machine.seen.error for name, machine in all_of.items() if machine.seen.error}
-    words = [f"unreachable: {name}: {error.strip()}" for name, error in unreachable.items()]
+    asleep = {name for name in unreachable if all_of[name].seen.asleep}
+    words = [f"unreachable: {name}: {error.strip()}" for name, error in unreachable.items() if name not in asleep]
+    words += [f"powered off: {name}: {unreachable[name]}" for name in sorted(asleep)]
     words += [
         f"hardware: {name}: {how}: no new work until `hardware` is corrected or the machine is repaired"
         for name, how in differ.items()
@@ -85,7 +88,9 @@ def _unable(
     torn = {one.rpartition("-")[0]: f"{one} runs on {node}" for node, ones in still.items() for one in ones}
     for one, draft in graph.items():
         node = draft.node
-        if node in unreachable:
+        if node in unreachable and all_of[node].seen.asleep:
+            found[one] = f"{node} {unreachable[node]}", "asleep", node
+        elif node in unreachable:
             found[one] = f"{node}: cannot be read: {unreachable[node]}", "unreachable", node
         elif node in differ and not allowed(draft.verb, all_of[node].seen.ledger is not None):
             found[one] = f"{node}: not the hardware that the stack file declares: {differ[node]}", "mismatch", node

@@ -71,7 +71,8 @@ class Reconciliation:
         for name, node in found.items():
             if node.error:
                 was = last.get(name, Observed(node=name))
-                found[name] = was.model_copy(update={"error": node.error, "agent": self.agent if was.ledger else ""})
+                agent = self.agent if was.ledger else ""
+                found[name] = was.model_copy(update={"error": node.error, "asleep": node.asleep, "agent": agent})
             elif name in self.transition.records.seen:
                 # What a node could not record, since it became unreachable, unless a later run was there.
                 serial = node.ledger.serial if node.ledger else 0

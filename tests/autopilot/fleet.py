@@ -42,13 +42,14 @@ class Flight:
     now: float = 0.0
     wall: float = START
     memory: Recollection = field(default_factory=lambda: Recollection(0.0))
+    wakes: bool = True
 
     def __post_init__(self) -> None:
         self.lock = self.lock if self.lock.allocations else solve(self.stack, today=TODAY).placement
 
     def tick(self, **values: object) -> Tick:
         """One decision with these measurements; its certificate is checked."""
-        world = World(self.stack, self.lock, TODAY)
+        world = World(self.stack, self.lock, TODAY, asleep=frozenset(self.layer.asleep), wakes=self.wakes)
         readings: dict[str, Reading] = {name: reading(value) for name, value in values.items()}
         found = tick(world, self.layer, readings, Times(self.wall, self.now), self.memory)
         ones = [one.allocation for one in found.layer.grants]

@@ -12,6 +12,7 @@ from swarm_iac.cli import engine
 from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.power.hooks import DEFAULT_LIMIT, FOLDER, LIMIT, Hooks
 from swarm_iac.cli.terminal.screen import say, show_json
 
 if TYPE_CHECKING:
@@ -38,28 +39,46 @@ def autopilot(
     lease: Annotated[
         float, typer.Option("--lease", min=30, max=3600, help="Seconds for which replicas are granted, unless renewed.")
     ] = 600.0,
+    power_hooks: Annotated[
+        str,
+        typer.Option(
+            "--power-hooks",
+            metavar="FOLDER",
+            help="Power idle nodes off and on by its `resume`, `suspend` and `check`. Default: no node is.",
+            envvar=FOLDER,
+        ),
+    ] = "",
+    hook_timeout: Annotated[
+        float, typer.Option("--hook-timeout", min=1, max=600, help="Seconds that a hook may take.", envvar=LIMIT)
+    ] = DEFAULT_LIMIT,
     json: Json = False,
 ) -> None:
     """Let the number of replicas follow the load, within `replicas: 2..6` and `scale` of the stack file.
 
     Replicas above the guaranteed ones take only what is free: nothing is moved or stopped for them, and they are called back
     when a guarantee needs their capacity. Applied by `up`, of the nodes concerned; another `up` goes first. `swarm history
-    --decisions` shows what was decided, and why. Runs until it is ended; see docs/autopilot.md.
+    --decisions` shows what was decided, and why. With --power-hooks, nodes under `power_saving` of the stack file are powered
+    off while nothing is placed there. Runs until it is ended; see docs/autopilot.md.
 
     Examples: swarm autopilot prod --metrics http://prometheus:9090; swarm autopilot --once --dry-run
-    swarm autopilot --metrics load.json --interval 10
+    swarm autopilot --metrics load.json --interval 10; swarm autopilot prod --power-hooks /etc/swarm/power
     """
     from swarm_iac.cli.machines import autopilot_loop as loop
+    from swarm_iac.cli.power.needs import powering
+    from swarm_iac.cli.power.powering import line as power_line
 
     root, name = engine.repository(), deciding.inside(named or stack)
-    pilot = loop.Autopilot(root, name, loop.of_source(root, metrics), say, lease=lease, dry_run=dry_run)
+    power = powering(root, name, Hooks.of(power_hooks, root, hook_timeout), say) if power_hooks else None
+    pilot = loop.Autopilot(root, name, loop.of_source(root, metrics), say, lease=lease, dry_run=dry_run, power=power)
 
     def shown(outcome: Tick) -> None:
         if json:
-            show_json({"decided": [one.document() for one in outcome.decided], "nodes": list(outcome.nodes)})
+            power_changes = [vars(one) for one in outcome.power]
+            decided = [one.document() for one in outcome.decided]
+            show_json({"decided": decided, "nodes": list(outcome.nodes)} | ({"power": power_changes} if power else {}))
         elif dry_run:
-            for one in outcome.decided:
-                typer.echo(loop.line(one))
+            for text in (*map(loop.line, outcome.decided), *map(power_line, outcome.power)):
+                typer.echo(text)
 
     if once and dry_run:
         shown(pilot.once())
@@ -70,7 +89,11 @@ def autopilot(
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    loop.run(pilot, interval, over.wait, shown)
+    try:
+        loop.run(pilot, interval, over.wait, shown)
+    finally:
+        if power:
+            power.end()
 
 
 def register(app: typer.Typer) -> None:

@@ -21,14 +21,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def status(named: Positional = "", stack: Stack = "dev", json: Json = False, offline: Offline = False) -> None:
-    """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 if one is unreachable."""
+    """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 if one is unreachable.
+
+    A node that the autopilot powered off is asleep, and not unreachable.
+    """
     view = fleet_view.read(named or stack, quiet=json, planned=False, offline=offline)
     if json:
         show_json(fleet_status.nodes_json(view))
     else:
         show(table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)))
     _say_offline(view)
-    if any(seen.error for seen in view.observed.values()):
+    for node, words in view.decision.layer.failed.items():
+        say(f"{node} {words}")
+    if any(seen.error and not seen.asleep for seen in view.observed.values()):
         raise SystemExit(4)
 
 
@@ -52,7 +57,7 @@ def ps(
         show(table("workloads", fleet_status.ALLOCATION_HEADS, fleet_status.allocation_rows(view)))
     if not pending:
         _say_offline(view)
-        silent = [name for name, seen in view.observed.items() if seen.error]
+        silent = [name for name, seen in view.observed.items() if seen.error and not seen.asleep]
         if silent:
             more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
             say(f"{', '.join(silent[:3])}{more} did not answer; see: swarm status, or ask no machine: swarm ps --offline")

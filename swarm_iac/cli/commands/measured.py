@@ -54,7 +54,7 @@ def metrics(
         say(f"wrote {textfile}")
         return
     loaded = _loaded(name)
-    found = scrape_targets.targets(loaded, Path(name).stem)
+    found = scrape_targets.targets(loaded, Path(name).stem, deciding.asleep(name))
     if loaded.telemetry and not loaded.telemetry.scrapers:
         say("`telemetry.scrapers` is empty: each node answers itself alone, and no Prometheus elsewhere")
     if json:
@@ -110,7 +110,8 @@ def _reader(stack: StackValue, name: str) -> Callable[[], in_use.FleetUsage]:
 
     found = deciding.home(name)
     run = engine.options(found[0] if found else Path(name).parent)
-    targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost"}
+    off = deciding.asleep(name)
+    targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost" and node not in off}
     return lambda: in_use.in_use(measurements(targets, ssh_config=run.ssh_config, timeout=run.node_timeout).values())
 
 

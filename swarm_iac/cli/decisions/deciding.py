@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from swarm_iac.cli.engine import has_state, options, repository, state_folder
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
+from swarm_iac.live import file as live_file
 from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resources.row import Resource
@@ -23,6 +24,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.run_options import RunOptions
 from swarm_iac.stackfile import nearest_policy
+from swarm_iac.stackfile.locks.companions import Files
 
 if TYPE_CHECKING:
     from swarm_iac.observe import Ended
@@ -95,11 +97,18 @@ def never_applied(root: Path, name: str) -> bool:
 
 def asking(name: str, *, every: bool = False, most: float = math.inf) -> Ended:
     """Asks the machines of a stack which jobs have finished. `every`: all machines, if any; `most`: longest wait [s]."""
-    from swarm_iac.observe import Ended, observe
+    from swarm_iac.observe import Ended, but_asleep, observe
 
     found = home(name)
     run = options(found[0] if found else Path(name).parent)
-    return Ended(partial(observe, ssh_config=run.ssh_config, timeout=min(most, run.node_timeout)), every)
+    ask = partial(observe, ssh_config=run.ssh_config, timeout=min(most, run.node_timeout))
+    return Ended(but_asleep(ask, partial(asleep, name)), every)
+
+
+def asleep(name: str) -> dict[str, str]:
+    """Nodes of a stack that are powered off on purpose → what to tell of them; none of a draft."""
+    found = home(name)
+    return live_file.asleep(Files.of(*found).live) if found else {}
 
 
 def ends(name: str) -> Ended | None:

@@ -11,17 +11,21 @@ import datetime
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from swarm_iac.autopilot import reading
 from swarm_iac.autopilot.granting import World
+from swarm_iac.autopilot.power import PowerChange
 from swarm_iac.autopilot.reading import Reading
 from swarm_iac.autopilot.tick import Recollection, Tick, Times, WorkloadDecision, tick
 from swarm_iac.cli import engine
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.engine import Say
+from swarm_iac.cli.machines import direct_start, scrape_targets
+from swarm_iac.cli.power.needs import awake, needed
+from swarm_iac.cli.power.powering import Powering
 from swarm_iac.decision import Decision, decide, still
 from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.live import file as live_file
@@ -36,7 +40,10 @@ Measure = Callable[[Stack], Mapping[str, Reading]]
 
 @dataclass
 class Autopilot:
-    """One autopilot of one stack. `lease`: life of what it grants [s]; `dry_run`: it writes nothing and changes nothing."""
+    """One autopilot of one stack. `lease`: life of what it grants [s]; `dry_run`: it writes nothing and changes nothing.
+
+    `power`: powers nodes on and off; None without hooks.
+    """
 
     root: Path
     name: str
@@ -44,6 +51,7 @@ class Autopilot:
     say: Say
     lease: float = 600.0
     dry_run: bool = False
+    power: Powering | None = None
     memory: Recollection = field(default_factory=lambda: Recollection(time.monotonic()))
     _known: tuple[object, Decision] | None = None
     _said: dict[str, str] = field(default_factory=dict)
@@ -60,17 +68,33 @@ class Autopilot:
         decision = self._decision()
         layer = live_file.read(self.path, decision.stack.fleet, self.name)
         before = RanBefore(**still(decision.last, decision.placement))
-        world = World(decision.stack, decision.placement, datetime.date.today(), before)
-        readings = self.measure(decision.stack)
+        world = World(
+            decision.stack, decision.placement, datetime.date.today(), before, frozenset(layer.asleep), self.power is not None
+        )
+        readings = self.measure(awake(decision.stack, layer.asleep))
         times = Times(time.time(), time.monotonic())
         outcome = tick(world, layer, readings, times, self.memory)
         if self.dry_run:
-            return outcome
+            return replace(outcome, power=self._powered(decision, outcome.layer)) if self.power else outcome
         written = self._write(layer, outcome, times)
         self._note(outcome, written)
+        if self.power:
+            before_power = written.power
+            written = self.power.tick(decision.stack, written, self._needed(decision, written))
+            if written.power != before_power:
+                scrape_targets.refresh(self.root, decision.stack, self.name, written.asleep)
         if written.unapplied:
+            self._start(decision, written)
             self._apply(written, decision.stack)
         return outcome
+
+    def _needed(self, decision: Decision, layer: Layer) -> dict[str, str]:
+        return needed(layer, decision.files, decision.last.allocations, decision.placement.allocations)
+
+    def _powered(self, decision: Decision, layer: Layer) -> tuple[PowerChange, ...]:
+        """What would become of nodes."""
+        assert self.power is not None
+        return self.power.decide(decision.stack, layer, self._needed(decision, layer)).changes
 
     def _decision(self) -> Decision:
         """The decision of a lock that stands, read again only if a file has changed. Never solves."""
@@ -78,7 +102,11 @@ class Autopilot:
             raise Refused("nothing was ever applied here", hint=f"run `swarm up {self.name}` once, then the autopilot")
         files = Files.of(self.root, self.name)
         policy = deciding.policies(files.stack)
-        seen = (datetime.date.today(), *(_stamp(path) for path in (files.stack, files.lock, files.proof, policy) if path))
+        seen = (
+            datetime.date.today(),
+            tuple(sorted(live_file.at(self.path).failed)),
+            *(_stamp(path) for path in (files.stack, files.lock, files.proof, policy) if path),
+        )
         if self._known is None or self._known[0] != seen:
             self._known = (seen, decide(self.root, self.name, today=datetime.date.today(), frozen=True, write=False))
         return self._known[1]
@@ -101,12 +129,24 @@ class Autopilot:
             live_file.note(self.path, {"at": written.at, "generation": written.generation, **one.document()})
             self.say(line(one))
 
+    def _start(self, decision: Decision, layer: Layer) -> None:
+        """Start what is new at once, where that is all there is to do; the `up` after it records that, or does it."""
+        began = time.monotonic()
+        why = direct_start.start(self.root, decision, layer, self.say)
+        self.say(
+            f"left to `up`: {why}" if why else f"new replicas run after {time.monotonic() - began:.1f} s; `up` records them"
+        )
+
     def _apply(self, layer: Layer, stack: Stack) -> None:
         """`up` of the nodes that differ, with the lock as it is; another `up` goes first."""
-        applied = layer.model_copy(update={"unapplied": (), "stopping": 0})
-        nodes = [node for node in layer.unapplied if node in stack.nodes]
+        # What was never on has nothing of it; what is about to be on is waited for.
+        granted = {one.allocation.node for one in layer.grants}
+        waits = tuple(node for node in layer.unapplied if node in granted & layer.asleep.keys())
+        applied = layer.model_copy(update={"unapplied": waits, "stopping": 0})
+        nodes = [node for node in layer.unapplied if node in stack.nodes and node not in layer.power]
         if not nodes:  # they left the stack, which a person has applied
-            live_file.write(self.path, applied, layer.generation)
+            if waits != layer.unapplied:
+                live_file.write(self.path, applied, layer.generation)
             return
         more = {VARIABLES["only"]: ",".join(nodes), VARIABLES["frozen"]: "1"}
         more |= {VARIABLES["allow_stop"]: str(layer.stopping)} if layer.stopping else {}

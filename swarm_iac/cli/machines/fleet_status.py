@@ -37,7 +37,7 @@ def node_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
     for name, seen in view.observed.items():
         node = view.decision.stack.nodes[name]
         if seen.error:
-            yield name, _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
+            yield name, "asleep" if seen.asleep else _state(node), seen.error.strip().splitlines()[-1], "-", "-", "-", "-"
             continue
         reached = "not asked" if view.offline else "; ".join(("yes", *seen.troubles, *seen.unverified, *_times(view, seen)))
         has = view.decision.stack.hardware_of(name).gpus
@@ -196,8 +196,13 @@ def allocations_json(view: FleetView) -> list[dict[str, Any]]:
 
 
 def differences(view: FleetView) -> list[tuple[str, str]]:
-    """All differences between desired and found, by node; an unreachable node counts as one, as does a value not verified."""
-    found = [(name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error]
+    """All differences between desired and found, by node; an unreachable node counts as one, as does a value not verified.
+
+    A node that is powered off on purpose does not.
+    """
+    found = [
+        (name, f"unreachable: {seen.error.strip()}") for name, seen in view.observed.items() if seen.error and not seen.asleep
+    ]
     found += [(name, f"hardware: {words}") for name, words in mismatches(view.observed, view.desired).items()]
     found += [(name, words) for name, seen in view.observed.items() if not seen.error for words in seen.unverified]
     left = (left.step for left in view.plan.deferred if left.cause == "halted")
@@ -235,7 +240,7 @@ def history(name: str) -> tuple[list[PastRun], dict[str, str]]:
     from swarm_iac.observe import history as read
 
     decision = deciding.current(name)
-    targets = {node: one.ssh for node, one in decision.stack.nodes.items()}
+    targets = {node: one.ssh for node, one in decision.stack.nodes.items() if node not in decision.layer.asleep}
     run = options(decision.root)
     return read(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
 
@@ -249,7 +254,7 @@ def history_rows(runs: list[PastRun]) -> Iterator[tuple[str, ...]]:
         yield (str(run.serial), when, run.who or "-", run.commit or "-", " ".join(run.nodes), *counts)
 
 
-DECISION_HEADS = ("when", "workload", "replicas", "measured", "why")
+DECISION_HEADS = ("when", "workload or node", "change", "measured", "why")
 
 
 def decided(name: str, most: int) -> list[dict[str, Any]]:
@@ -268,7 +273,7 @@ def decision_rows(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         moment = "-" if when is None else datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M:%S")
         count = f"{one.get('before', '?')} → {one.get('after', '?')}"
         value = "-" if measured is None else f"{measured:g}"
-        yield moment, str(one.get("workload", "-")), count, value, str(one.get("reason", ""))
+        yield moment, str(one.get("workload", one.get("node", "-"))), count, value, str(one.get("reason", ""))
 
 
 def _number(value: object, most: float) -> float | None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.stack import Stack
 from swarm_iac.reach.address import parse
+from swarm_iac.stackfile.locks.atomic_write import write_whole
 
 #: In a fleet repository; monitoring/prometheus.yml reads every file there.
 FOLDER = Path("monitoring") / "targets"
 HINT = "add `telemetry: {scrapers: [ADDRESS OF PROMETHEUS]}` to the stack file; see docs/telemetry.md"
 
 
-def targets(stack: Stack, name: str) -> list[dict[str, Any]]:
-    """One entry for each node that is not lost. Raises SwarmError where nothing is measured.
+def targets(stack: Stack, name: str, asleep: Collection[str] = ()) -> list[dict[str, Any]]:
+    """One entry for each node that is neither lost nor powered off on purpose. Raises SwarmError where nothing is measured.
 
     `instance` is the node's name, so that series keep their name when an address changes.
     """
@@ -24,7 +26,7 @@ def targets(stack: Stack, name: str) -> list[dict[str, Any]]:
         raise SwarmError(f"nothing is measured in {name}", hint=HINT)
     found = []
     for node, one in sorted(stack.nodes.items()):
-        if one.state == "lost":
+        if one.state == "lost" or node in asleep:
             continue
         where = parse(one.ssh)
         host = "localhost" if where.local else f"[{where.host}]" if ":" in where.host else where.host
@@ -43,6 +45,13 @@ def targets(stack: Stack, name: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def refresh(root: Path, stack: Stack, name: str, asleep: Collection[str]) -> None:
+    """Rewrite the file where there is one, so that nobody is alarmed by a node that is powered off."""
+    path = root / FOLDER / f"{name}.json"
+    if stack.telemetry is not None and path.is_file():
+        write_whole(path, text(targets(stack, name, asleep)))
 
 
 def text(found: list[dict[str, Any]]) -> str:

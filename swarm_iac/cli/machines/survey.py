@@ -49,7 +49,7 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     What is compared with is the lock. A stale one counts as well: what it does not decide yet is on no machine. Raises Refused
     where it names what the stack file does not have.
     """
-    from swarm_iac.observe import observe
+    from swarm_iac.observe import but_asleep, observe
     from swarm_iac.reach.node_program import agent_digest
 
     today, run = datetime.date.today(), options(root)
@@ -59,7 +59,8 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     records = state_file.records(root, name) or lock_records.records(decision, wanted)
     transition = Transition.of(Target.of(asked, wanted, records.lineage), records, run.state_home)
     ask = partial(observe, ssh_config=run.ssh_config, timeout=run.node_timeout)
-    found = Reconciliation.of(ask, transition, agent_digest())
+    off = decision.layer.asleep
+    found = Reconciliation.of(but_asleep(ask, lambda: off), transition, agent_digest())
     seen = {node: found.observed[node] for node in wanted}
     found = found.as_if_running(replace(found, observed=_known_ends(seen, wanted)))
     rows: dict[str, list[NodeDifference]] = {node: [] for node in wanted}
@@ -69,7 +70,7 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     finished = {node: tuple(sorted(one.name for one in decision.placement.on(node) if one.name in over)) for node in wanted}
     nodes = {
         node: NodeReport(
-            answered=not seen[node].error if node in seen else True,
+            answered=not seen[node].error or seen[node].asleep if node in seen else True,  # nobody expects it to
             differences=tuple(dict.fromkeys(rows[node])),
             health=_health(seen[node], wanted[node]) if node in seen else {},
             finished=finished.get(node, ()),
@@ -79,7 +80,7 @@ def survey(root: Path, tree: Path, name: str, commit: str) -> Survey:
     at = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     return Survey(
         FleetSnapshot(stack=name, fleet=decision.stack.fleet, commit=commit, at=at, nodes=nodes),
-        {node: one.error.strip() for node, one in sorted(seen.items()) if one.error},
+        {node: one.error.strip() for node, one in sorted(seen.items()) if one.error and not one.asleep},
         {node: one.unverified for node, one in sorted(seen.items()) if one.unverified and not one.error},
     )
 

@@ -68,9 +68,10 @@ def record(name: str, store: Path | None, say: Say, *, longest: int, after_gap: 
         at = int(time.time())
         if not recording.check(opened, stack_name, at, after_gap=after_gap):
             return Recorded(False, at, commit, ())
-        targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost"}
+        off = deciding.asleep(name)
+        targets = {node: one.ssh for node, one in stack.nodes.items() if one.state != "lost" and node not in off}
         measured = measurements(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
-        seen = readings.one_pass(stack, measured, at, commit, recording.occupied(opened, stack_name))
+        seen = readings.one_pass(stack, measured, at, commit, recording.occupied(opened, stack_name), off)
         new = recording.record(opened, stack_name, seen, longest=longest, after_gap=after_gap, keep=keep)
         return Recorded(new, at, commit, seen.nodes)
 

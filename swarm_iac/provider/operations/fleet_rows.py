@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarm_iac.model.state import Desired, Facts, NodeState, Observed
+from swarm_iac.model.step import Deferred
 from swarm_iac.plan import rows as rows_of
 from swarm_iac.plan.state.completion import keep_ends
 from swarm_iac.plan.state.diff import ended
@@ -42,11 +43,19 @@ def wanted(seen: Reconciliation) -> Rows:
 
 
 def blocked(seen: Reconciliation) -> dict[Row, str]:
-    """Rows with steps that cannot run, because a node does not answer or a roll-out halted → reason."""
+    """Rows with steps that cannot run, because a node does not answer or a roll-out halted → reason.
+
+    The settings of a node that is powered off wait for it, which is no failure.
+    """
     out: dict[Row, list[str]] = {}
-    for left in (left for left in seen.plan.deferred if left.cause != "part"):
+    for left in (left for left in seen.plan.deferred if left.cause != "part" and not _sleeps(left, seen)):
         out.setdefault(row_of(left.step), []).append(left.why)
     return {row: "; ".join(dict.fromkeys(whys)) for row, whys in out.items()}
+
+
+def _sleeps(left: Deferred, seen: Reconciliation) -> bool:
+    stays = left.step.node in seen.transition.target.nodes
+    return left.cause == "asleep" and stays and not left.step.allocation
 
 
 def outputs(seen: Reconciliation, *, applied: bool = False) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def warnings(seen: Reconciliation) -> tuple[str, ...]:
         for name, node in sorted(seen.observed.items())
         if node.foreign
     ]
-    names = ", ".join(sorted(seen.unreachable))
+    names = ", ".join(sorted(name for name in seen.unreachable if not seen.observed[name].asleep))
     hint = f"{names}: changes deferred to the next `swarm up`; if the machine is gone, set `state: lost`"
     return (*seen.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
 
@@ -106,6 +115,7 @@ def _bare(node: Observed) -> Observed:
         update={
             "facts": Facts(),
             "error": "",
+            "asleep": False,
             "foreign": (),
             "troubles": (),
             "unverified": (),

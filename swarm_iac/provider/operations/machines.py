@@ -61,9 +61,12 @@ class RealMachines:
 
     def observe(self, targets: Mapping[str, str]) -> dict[str, Observed]:
         """See Machines."""
-        from swarm_iac.observe import observe
+        from functools import partial
 
-        return observe(targets, **self._reach)
+        from swarm_iac.live.file import asleep
+        from swarm_iac.observe import but_asleep, observe
+
+        return but_asleep(partial(observe, **self._reach), partial(asleep, self._options.live))(targets)
 
     @contextmanager
     def claimed(

@@ -131,6 +131,7 @@ class _Checker:
             "hardware": self.stack.hardware,
             "rack": self.stack.racks,
             "tuning": self.stack.tuning,
+            "power_saving": self.stack.power_saving,
         }
         for key, entry in shape.nodes.items():
             for field, table in tables.items():

@@ -40,6 +40,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
         *_teams(stack),
         *_models(stack),
         *_racks(stack),
+        *_power_saving(stack),
     ]
     return tuple(sorted((*(_at(source, *one) for one in found), *_former(source))))
 
@@ -263,3 +264,12 @@ def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 f"is never lowered: none of its nodes is in a rack with `power`, so it is {tuning.gpu_power.most} everywhere"
             )
             yield f"tuning.{name}.gpu_power", words, "give the rack a `power`, or write one value"
+
+
+def _power_saving(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """Nobody is powered off where as many nodes stay on as there are."""
+    for name, one in stack.power_saving.items():
+        count = sum(node.power_saving == name for node in stack.nodes.values())
+        if count <= one.keep:
+            words = f"{count} nodes name it, and {one.keep} stay powered on: none is ever powered off"
+            yield f"power_saving.{name}", words, "lower `keep`, or write `power_saving` at more nodes"

@@ -55,7 +55,8 @@ def edited(loaded: Loaded, edits: Iterable[Edit]) -> Loaded:
     for edit in edits:
         stack = _with(stack, source, edit)
     entries = {
-        name: NodeEntry(hardware=node.hardware, rack=node.rack, tuning=node.tuning) for name, node in stack.nodes.items()
+        name: NodeEntry(hardware=node.hardware, rack=node.rack, tuning=node.tuning, power_saving=node.power_saving)
+        for name, node in stack.nodes.items()
     }
     problems = check(stack, StackFile(fleet=stack.fleet, nodes=entries), source)
     stack = derived(stack)

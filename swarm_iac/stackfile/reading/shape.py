@@ -13,6 +13,7 @@ from swarm_iac.model.gpus.past_use import PastUse
 from swarm_iac.model.gpus.worth import Worth
 from swarm_iac.model.hardware import Hardware, Model, Rack
 from swarm_iac.model.place.taints import TaintField
+from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team, Telemetry
 from swarm_iac.model.workload import Workload
@@ -27,6 +28,9 @@ class NodeEntry(Value):
     rack: Name | None = Field(default=None, description="Name of its rack under `racks`.")
     site: Name | None = Field(default=None, description="Where the node is.")
     tuning: Name | None = Field(default=None, description="Name of its settings under `tuning`.")
+    power_saving: Name | None = Field(
+        default=None, description="Name under `power_saving` of when it may be powered off; omitted: never."
+    )
     ssh: str | None = Field(
         default=None,
         description="How it is reached: user@host[:port], or `local` for this machine. `{name}`: the node's name.",
@@ -59,6 +63,9 @@ class StackFile(Value):
     tuning: dict[Name, Tuning] = Field(default={}, description="Named settings that nodes can ask for.")
     hardware: dict[Name, Hardware] = Field(default={}, description="Named machine shapes.")
     racks: dict[Name, Rack] = Field(default={}, description="Racks by name.")
+    power_saving: dict[Name, PowerSaving] = Field(
+        default={}, description="When idle nodes may be powered off, by name. See docs/autopilot.md."
+    )
     prices: dict[Model, Price] = Field(default={}, description="What one GPU costs per hour, by its model.")
     worth: dict[Model, Worth] = Field(
         default={}, description="How many GPUs one counts as where teams share them, by its model; 1 if omitted."
