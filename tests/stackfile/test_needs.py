@@ -89,6 +89,6 @@ def test_it_is_locked_and_an_edit_of_what_it_needs_counts_again(tmp_path: Path) 
 
 
 def test_why_says_how_much_is_done_and_a_fix_is_an_edit_of_the_file() -> None:
-    out = swarm("why", "chat", "--from", "examples/24-needs/stack.yaml", at=ROOT).out
+    out = swarm("why", "chat", "--from", "examples/26-needs/stack.yaml", at=ROOT).out
     assert "does 100 kTok/s of the 100 kTok/s that it needs: 4 on H100 at 25 kTok/s" in out
     assert "workloads.chat.needs=30 kTok/s" in out and "variants.a100.replicas" not in out
