@@ -19,7 +19,7 @@ from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
 from swarm_iac.live.overlay import Overlay, RanBefore, overlay, without_failed
 from swarm_iac.model import deadline, growth
-from swarm_iac.model.placement import Allocation, Placement, Proof, Waiting
+from swarm_iac.model.placement import Allocation, Placement, Proof
 from swarm_iac.model.service import variants
 from swarm_iac.model.stack import Stack
 from swarm_iac.reconcile.request import Request
@@ -165,9 +165,11 @@ def running(
     last = _with_ends(last, loaded.stack, ends, progress)[0]
     before = finished.of_now(last, loaded.stack)
     now = Decision(name, root, files, loaded.stack, loaded.source, Placement(), before, ("asked for",), layer=layer)
-    if not (last.placement.growing or variants.varied(loaded.stack)) or lock.outgrown(last, loaded.stack):
+    if not (last.placement.growing or variants.varied(loaded.stack)):
         return now
     applied = variants.applied(loaded.stack, last.placement)
+    if lock.outgrown(last, loaded.stack):
+        return now if applied is loaded.stack else replace(now, stack=applied, declared=loaded.stack)
     waits = Placement(growing=growth.with_sizes(applied, last.placement).growing, lighter=before.lighter)
     return replace(now, stack=growth.held(applied, last.placement), declared=loaded.stack, placement=waits)
 
@@ -199,19 +201,15 @@ def adopt(now: Decision, solution: Solution, *, today: datetime.date) -> Decisio
             place=now.source.place(first.path),
             hint="this is a bug; please report it",
         )
-    waits = [_plain(one) for one in solution.placement.waiting()]
+    waits = [one.why() for one in solution.placement.waiting()]
     of = {
         "pending": tuple(waits[: proofs.KEPT]),
-        "lighter": tuple(_plain(one) for one in solution.placement.lighter[: proofs.KEPT]),
+        "lighter": tuple(one.why() for one in solution.placement.lighter[: proofs.KEPT]),
         "placement": digest_placement(solution.placement),
         "problem": proofs.problem_of(now.written, today),
     }
     proof = solution.proof.model_copy(update=of)
     return replace(now, placement=solution.placement, proof=proof)
-
-
-def _plain(one: Waiting) -> Waiting:
-    return Waiting(workload=one.workload, code=one.code, nodes=one.nodes, reasons=one.reasons)
 
 
 def _load(files: Files, name: str, today: datetime.date, progress: Progress | None) -> tuple[Loaded, Layer]:

@@ -87,6 +87,10 @@ class Waiting(Value):
     nodes: str = Field(default="", description="How many nodes keep it out, by what they lack.")
     reasons: tuple[Reason, ...] = ()
 
+    def why(self) -> Waiting:
+        """The reasons alone, as a proof keeps them."""
+        return Waiting(workload=self.workload, code=self.code, nodes=self.nodes, reasons=self.reasons)
+
 
 class Unplaced(Waiting):
     """A workload (a whole gang, or some replicas) that found no place."""

@@ -20,6 +20,7 @@ from swarm_iac.model.service.needs import reached
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Replicas, Workload
 from swarm_iac.solver.decide.keep_size import beside, solve_keeping
+from swarm_iac.solver.decide.solve import SCALE
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import capacity_of, conflict
 from swarm_iac.solver.explain.counting import possible
@@ -30,6 +31,8 @@ from swarm_iac.solver.solution import Solution
 
 #: So many choices of variants are solved, by `solve.effort`.
 TRIES = {"quick": 6, "normal": 16, "thorough": 64}
+#: So many on a large fleet (`Scale.pairs`), where one solve takes seconds.
+FEW = {"quick": 2, "normal": 4, "thorough": 16}
 #: Of so many choices the best is looked for in order; of more by raising one workload after the other.
 ORDERED = 4096
 #: Priorities, the highest first.
@@ -77,6 +80,8 @@ class VariantSearch:
         self.options = {name: self._options(name) for name in self.names}
         self.total = math.prod(len(each) for each in self.options.values())
         self.floor = self._sums({}, None)
+        large = len(self.running.requests) * len(self.running.nodes) > SCALE.pairs
+        self.most = (FEW if large else TRIES)[self.stack.solve.effort]
 
     def _options(self, name: str) -> tuple[int, ...]:
         """The variants that may be chosen now: of what runs and may stay its own and lighter ones, of what ended its own.
@@ -185,7 +190,7 @@ class VariantSearch:
             return best
         self._count_floor()
         better = sorted(self._better(best), key=lambda one: (self._bound(one), one)) if self.total <= ORDERED else None
-        if better is None or len(better) > TRIES[self.stack.solve.effort]:
+        if better is None or len(better) > self.most:
             return self._by_turns(best)
         for choice in better:
             if self._bound(choice) >= best.score[0] or self.watch.stopped:
@@ -216,12 +221,11 @@ class VariantSearch:
 
     def _by_turns(self, best: Tried) -> Tried:
         """The lightest of all, and each raised as far as that is better: high priorities first, then the most worth."""
-        most = TRIES[self.stack.solve.effort]
         best = min(best, self.solved(tuple(self.options[name][-1] for name in self.names)), key=lambda one: one.score)
         for name in sorted(self.names, key=lambda one: (-PRIORITIES[self.level(one)], -self._lost(one), one)):
             place = self.names.index(name)
             for i in self.options[name]:
-                if i >= best.choice[place] or len(self.tried) >= most or self.watch.stopped:
+                if i >= best.choice[place] or len(self.tried) >= self.most or self.watch.stopped:
                     break
                 found = self.solved((*best.choice[:place], i, *best.choice[place + 1 :]))
                 if found.score < best.score:
