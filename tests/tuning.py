@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 from swarm_iac.model.settings import Tuning
 
 _WRITTEN: dict[str, Any] = {
-    "gpu_power": "500 W", "gpu_power_loss": 8, "gpu_clock": "1410 MHz", "gpu_persistence": True, "hugepages": "2 GiB", "hugepages_1g": "3 GiB", "swappiness": 5,
+    "gpu_power": "480..500 W", "gpu_power_loss": 8, "gpu_clock": "1410 MHz", "gpu_persistence": True, "hugepages": "2 GiB", "hugepages_1g": "3 GiB", "swappiness": 5,
     "sysctl": {"net.core.somaxconn": 1024},
 }  # fmt: skip
 
