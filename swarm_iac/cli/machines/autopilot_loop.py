@@ -83,8 +83,9 @@ class Autopilot:
             written = self.power.tick(decision.stack, written, self._needed(decision, written))
             if written.power != before_power:
                 scrape_targets.refresh(self.root, decision.stack, self.name, written.asleep)
-        if written.unapplied:
+        if any(node not in written.power for node in written.unapplied):
             self._start(decision, written)
+        if written.unapplied:
             self._apply(written, decision.stack)
         return outcome
 
@@ -151,7 +152,9 @@ class Autopilot:
         more = {VARIABLES["only"]: ",".join(nodes), VARIABLES["frozen"]: "1"}
         more |= {VARIABLES["allow_stop"]: str(layer.stopping)} if layer.stopping else {}
         more |= engine.at_once(self.root, self.name, self.say)
+        began = time.monotonic()
         done = engine.pulumi(self.root, self.name, ["up", "--yes", "--skip-preview"], self.say, capture=True, more=more)
+        self.say(f"`up` of {', '.join(nodes)} took {time.monotonic() - began:.1f} s")
         if done.returncode:
             last = [text for text in (done.stdout or "").splitlines() if "error" in text.lower()]
             raise Retryable(
