@@ -3,8 +3,8 @@
     python -m tests.benchmarks.mixed [--gpus 2000] [--seed 1] [--effort normal]
 
 Racks whose power binds, three teams that share three GPU models at one and a half times what there is, cards that are cut,
-links that are required, parts of GPUs, gangs within a rack, services spread and even over racks, CPU work, limits per user and
-team. First all new, then 1% of the workloads are replaced or resized. Each row is a process of its own, so seconds and memory
+links that are required, parts of GPUs, gangs within a rack, services spread and even over racks, half of them with a lighter
+variant, CPU work, limits per user and team. First all new, then 1% of the workloads are replaced or resized. Each row is a process of its own, so seconds and memory
 are what a user would see; below it each goal that is not proven, with its gap.
 """
 
@@ -111,6 +111,8 @@ def workload(rng: random.Random, number: int) -> tuple[str, Data, float]:
         place |= rng.choice([{"spread": "rack"}, {"balance": "rack"}, {}])
         found["network"] = {"egress": f"{rng.choice([1, 2])}..10 Gbit/s"}
         found["run"] = {"command": "serve", "port": 8000 + number % 20000, "healthy": "/ready"}
+        if number % 2:
+            found["variants"] = {"bf16": {}, "int8": {"worth": 0.9, "each": {"gpus": f"1 x {model}" if model else 1}}}
     elif kind == "part":
         gpus, model = rng.choice([0.25, 0.5]), None
     elif kind == "cut":
