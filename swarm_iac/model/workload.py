@@ -313,7 +313,6 @@ class Workload(Value):
     )
     variants: dict[Name, Variant] = Field(
         default={},
-        max_length=32,
         exclude_if=not_,
         description="Forms of it in order of preference, such as bf16 and int8; a lighter one runs where that places more.",
     )

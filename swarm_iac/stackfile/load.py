@@ -58,7 +58,7 @@ def loads(text: str | bytes, file: str, *, policies: Path | None = None, today: 
     stack = _stack(shape, merged, default)
     source = Source(document, policy, merged.places)
     problems += check(stack, shape, source, touched)
-    stack = derived(stack)
+    stack = stack if problems else derived(stack)
     rights = shape.rights if "rights" in shape.model_fields_set else None
     problems += () if touched else rights_problems(stack, rights, source)
     if not touched and not merged.problems and all(node.hardware in stack.hardware for node in stack.nodes.values()):

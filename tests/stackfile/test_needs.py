@@ -47,6 +47,12 @@ workloads:
         ("A100: 15 kTok/s", "A100: 0.6", "workloads.chat.speed.A100", "a number alone"),
         ("A100: 15 kTok/s", "A100: 0 kTok/s", "workloads.chat.speed.A100", "above 0"),
         ("A100: 15 kTok/s", "A100: 0.01 Tok/s", "workloads.chat.speed.A100", "more than 100,000"),
+        (
+            "{H100: 25 kTok/s,",
+            f"{{{', '.join(f'M{i}: 1 kTok/s' for i in range(16))},",
+            "workloads.chat.speed",
+            "17 models are more than 16",
+        ),
         ("needs: 100 kTok/s", "needs: fast", "workloads.chat.needs", "is no rate"),
         ("needs: 100 kTok/s", "needs: true", "workloads.chat.needs", ""),
         ("needs: 100 kTok/s", "needs: 100 kTok/s\n    replicas: 2", "workloads.chat.replicas", "decides how many"),

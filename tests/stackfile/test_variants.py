@@ -144,6 +144,7 @@ def test_two_branches_merge_their_variants(root: Path) -> None:
         ("worth: 0.95", "worth: 1000.001", "workloads.chat.variants.int8.worth", "at most 1000"),
         ("worth: 0.95", "worth: 0.95, gang: 2, replicas: 2", "workloads.chat.variants.int8.replicas", "a gang has no replicas"),
         ("      bf16: {each: {gpus: 2}}\n", "", "workloads.chat.variants", "is the only variant"),
+        ("      bf16: {", "".join(f"      x{i}: {{}}\n" for i in range(8)) + "      bf16: {", "workloads.chat.variants", "more than 8"),
         ("gpus: 1, memory", "gpus: 9, memory", "workloads.chat.variants.int8.each.gpus", "no node has 9 GPUs"),
         ("gpus: 1, memory: 40 GB", "gpus: 1, memory: 4 TB", "workloads.chat.variants.int8.each.memory", "4 TB"),
         ("run: {env: {DTYPE: int8}}", "run: {env: {SWARM_X: a}}", "workloads.chat.variants.int8.run.env.SWARM_X", "SWARM_X"),
