@@ -32,7 +32,7 @@ def drawn(seed: int) -> Stack:
     for i in range(rng.randint(2, 4)):
         low = rng.choice([100, 200, 300])
         io: dict[str, Any] = rng.choice([{}, {"read": f"{low}..{low * 3} MB/s"}, {"read": f"{low} MB/s", "iops": "4000..9000"}])
-        pages = rng.choice([{}, {}, {"hugepages": "24 GB"}, {"hugepages_1g": "3 GB"}])
+        pages = rng.choice([{}, {}, {"hugepages": "24 GB"}, {"hugepages_1g": "2300 MB"}])
         works[f"w{i}"] = {
             "replicas": rng.randint(1, 3),
             "each": {"io": io, **pages},
