@@ -124,3 +124,19 @@ def test_only_nodes_that_could_hold_a_replica_are_counted_for_a_spread() -> None
     assert "3 replicas on different nodes, and 2 can take them" in warning
     (warning,) = told(mixed.replace("replicas: 4, each: {gpus: 1}", "replicas: 5, each: {gpus: 1, memory: 101 GB}"))
     assert "5 replicas on different nodes, and 4 can take them" in warning
+
+
+def test_a_guarantee_of_a_disk_that_nobody_described_is_told_and_a_ceiling_is_not() -> None:
+    text = """\
+fleet: lab
+teams: {research: {users: [ada]}}
+hardware: {h: {vcpus: 8, memory: 64 GB, nvme: 1 TB, disk: /dev/sdb}}
+nodes: {n-01: {hardware: h, ssh: root@n}}
+workloads:
+  load: {user: ada, each: {io: {read: 100..500 MB/s}}, run: {command: load}}
+"""
+    (one,) = told(text)
+    assert "workloads.load.each.io.read: guarantees no disk reads on h: its hardware does not say what its disk can do" in one
+    assert "add hardware.h.disk_read" in one
+    assert told(text.replace("100..500", "500")) == []
+    assert told(text.replace("disk: /dev/sdb", "disk: /dev/sdb, disk_read: 1 GB/s")) == []
