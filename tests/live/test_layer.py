@@ -63,6 +63,11 @@ def _spoilt(path: Path, change: Any) -> None:
         lambda found: found["grants"][0]["allocation"].update(ended=True),
         lambda found: found["grants"].append(found["grants"][0]),
         lambda found: found["certificate"].update(lock="x"),
+        lambda found: found.update(power={"g1": {"state": "gone", "since": 1.0}}),
+        lambda found: found.update(power={"g1": {"state": "off", "since": 1.0, "reason": "\x1b[2J"}}),
+        lambda found: found.update(power={"g1": {"state": "off", "since": 1e300}}),
+        lambda found: found.update(power={"--help": {"state": "off", "since": 1.0}}),
+        lambda found: found.update(power={"a b": {"state": "off", "since": 1.0}}),
     ],
 )
 def test_what_is_no_layer_of_this_stack_is_refused(tmp_path: Path, change: Any) -> None:
