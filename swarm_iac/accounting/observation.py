@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm_iac.units import Price
+from swarm_iac.price import Price
 
 #: Parts of a GPU are in thousandths, ratios too.
 WHOLE = 1000

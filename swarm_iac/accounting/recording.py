@@ -13,7 +13,7 @@ from swarm_iac.accounting import intervals, retention, schema
 from swarm_iac.accounting.intervals import HeldAmount, NodeAmount
 from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.errors import Refused, Retryable
-from swarm_iac.units import Price
+from swarm_iac.price import Price
 
 #: Two passes further apart than this leave a gap, which is unknown. [s]
 LONGEST = 15 * 60

@@ -11,6 +11,7 @@ from swarm_iac.cli import reference_prose
 from swarm_iac.model.base import Account, Name
 from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.service.speed import Rate
+from swarm_iac.price import Price
 from swarm_iac.units import (
     BitsPerSecond,
     Bytes,
@@ -20,7 +21,6 @@ from swarm_iac.units import (
     GpuCount,
     Hertz,
     Iops,
-    Price,
     Quantity,
     Seconds,
     Watts,

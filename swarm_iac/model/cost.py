@@ -6,7 +6,7 @@ from collections import Counter
 
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.units import Price
+from swarm_iac.price import Price
 
 
 def cost(stack: Stack, placement: Placement) -> Price | None:

@@ -20,7 +20,8 @@ from swarm_iac.model.resources import table as resource
 from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.workload import Workload
-from swarm_iac.units import Bytes, GpuCount, Price
+from swarm_iac.price import Price
+from swarm_iac.units import Bytes, GpuCount
 
 NodeState = Literal["ready", "cordon", "drain", "lost"]
 #: So many teams may be one inside the other.

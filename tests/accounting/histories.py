@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
-from swarm_iac.units import Price
+from swarm_iac.price import Price
 
 LONGEST = 900
 PRICES = (None, Price(25_000, "EUR"), Price(31_337, "EUR"), Price(19_999, "USD"))

@@ -19,7 +19,7 @@ from swarm_iac.accounting import idle, recording, schema
 from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.accounting.summary import WAYS, summary
 from swarm_iac.accounting.window import Window
-from swarm_iac.units import Price
+from swarm_iac.price import Price
 
 HOUR, CARDS, T = 3600, 8, 490_008 * 3600
 PRICE = Price(25_000, "EUR")

@@ -14,13 +14,13 @@ from swarm_iac.model.service.variants import at
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.checks.gpu_models import model_problems
+from swarm_iac.stackfile.checks.machine_limits import huge_page_problems, power_problems
 from swarm_iac.stackfile.checks.needs import needs_problems
 from swarm_iac.stackfile.checks.scaling import scaling_problems
 from swarm_iac.stackfile.checks.variants import in_variants, variant_problems
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest
 from swarm_iac.stackfile.reading.shape import StackFile
 from swarm_iac.stackfile.reading.source import Source
-from swarm_iac.units import Bytes, Watts
 
 
 def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tuple[str, str]] = frozenset()) -> list[Problem]:
@@ -36,8 +36,8 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.taints(shape)
     checker.models()
     checker.labels_of_nodes()
-    checker.huge_pages()
-    checker.power()
+    checker.add(huge_page_problems(stack))
+    checker.add(power_problems(stack, checker.sections))
     checker.add(model_problems(stack, checker.sections))
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
@@ -228,38 +228,6 @@ class _Checker:
             if "|" in (hardware.gpus.model or ""):
                 hint = "write one hardware for each model; a workload may ask for either"
                 self.say(f"hardware.{name}.gpus", f"a machine has GPUs of one model, and not {hardware.gpus.model}", hint)
-
-    def huge_pages(self) -> None:
-        """Huge pages leave memory on every node that has them. Told once for each tuning."""
-        for name, tuning in self.stack.tuning.items():
-            shapes = {node.hardware for node in self.stack.nodes.values() if node.tuning == name} & self.stack.hardware.keys()
-            for shape in sorted(shapes):
-                one = self.stack.hardware[shape]
-                own = [size for size in (tuning.hugepages, tuning.hugepages_1g) if size]
-                pages = Bytes(sum(map(int, (*own, one.hugepages, one.hugepages_1g))))
-                if own and pages >= one.memory:
-                    hint = f"{shape} has {one.memory} in all, of which workloads get the rest"
-                    key = "hugepages" if tuning.hugepages else "hugepages_1g"
-                    self.say(f"tuning.{name}.{key}", f"{pages} leave nothing of the memory of {shape}", hint)
-
-    def power(self) -> None:
-        """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]
-
-        Of a range the lower end counts.
-        """
-        if self.sections & {"nodes", "racks", "hardware", "tuning"}:
-            return
-        used: dict[str, int] = {}
-        for node in self.stack.nodes.values():
-            tuning = self.stack.tuning.get(node.tuning or "")
-            hardware = self.stack.hardware.get(node.hardware)
-            if node.rack and tuning and tuning.gpu_power and hardware and node.state != "lost":
-                used[node.rack] = used.get(node.rack, 0) + int(tuning.gpu_power) * hardware.gpus.count
-        for name, watts in used.items():
-            power = self.stack.racks[name].power if name in self.stack.racks else None
-            if power is not None and watts > power:
-                hint = "lower gpu_power in the tuning of its nodes, or spread them over more racks"
-                self.say(f"racks.{name}.power", f"{power} cannot carry GPUs that may draw {Watts(watts)}", hint)
 
     def workload(self, name: str, workload: Workload) -> None:
         path = f"workloads.{name}"

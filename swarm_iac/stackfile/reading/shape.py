@@ -17,8 +17,8 @@ from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, NodeCeiling, NodeState, Solve, Team, Telemetry
 from swarm_iac.model.workload import Workload
+from swarm_iac.price import Price
 from swarm_iac.stackfile.reading.rights import Rights
-from swarm_iac.units import Price
 
 
 class NodeEntry(Value):
