@@ -20,6 +20,9 @@ HARDWARE: dict[str, dict[str, Any]] = with_all(
 
 #: What is asked for and limited in figures of its own; of all other rows some ask for a few.
 OWN = {"gpus", "vcpus", "cores", "memory", "storage", "egress", "ingress", "replicas"}
+REST = [row for row in RESOURCES if row.name not in OWN]
+#: Of those a request has so many on average, however long the table is.
+ASKED = 1.6
 MORE = [limiting(key, 3) for key, rows in LIMITED.items() if rows[0].name not in OWN]
 
 
@@ -40,8 +43,8 @@ def _request(rng: random.Random) -> dict[str, Any]:
         "each": each,
         rng.choice(["gang", "replicas"]): rng.choice([1, 2, 2, 3]),
     }
-    for row in (row for row in RESOURCES if row.name not in OWN):
-        request = asking(request, row, rng.choice([1, 2])) if rng.random() < 0.4 else request
+    for row in REST:
+        request = asking(request, row, rng.choice([1, 2])) if rng.random() < ASKED / len(REST) else request
     if rng.random() < 0.3:
         request["network"] = {rng.choice(["egress", "ingress"]): rng.choice(["4 Gbit/s", "7 Gbit/s"])}
     if rng.random() < 0.4:

@@ -13,6 +13,7 @@ from swarm_iac.provider import spec
 from swarm_iac.reconcile import Request
 from swarm_iac.solver import Scale, solve, solve_keeping, why
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.layout import COUNTED
 from swarm_iac.stackfile.locks import lock
 from tests.solver.fleets import stack_of
 
@@ -91,7 +92,8 @@ def test_nothing_is_written_of_it_and_nothing_counted_where_nobody_limits_it() -
     found = solve(plain).placement
     assert "running" not in lock.dump(lock.make(plain, found)) and "replicas" not in lock.dump(lock.make(plain, found))
     limited = stack_of(NODES, {"w": {"replicas": 2}}, limits={"node": {"replicas": 9}})
-    counted = [snapshot_of(stack, Placement()).requests["w"].usage[-1] for stack in (plain, limited)]
+    place = [row.name for row in COUNTED].index("replicas")
+    counted = [snapshot_of(stack, Placement()).requests["w"].usage[place] for stack in (plain, limited)]
     assert counted == [0, 1]
 
 

@@ -19,6 +19,7 @@ from swarm_iac.limits import Violation, judge
 from swarm_iac.limits.machines import NODE_RULES
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resources.table import LIMITED
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
@@ -42,13 +43,14 @@ _LEVELS = {"users_stay_under_limit": "user", "nodes_stay_under_limit": "node", "
 
 
 def rules_of(violation: Violation, way: str) -> set[str]:
-    """The solver's names for a rule of the judge; a bandwidth that is over may be so in either way."""
+    """The solver's names for a rule of the judge; a bandwidth that is over may be so in either way, others in each."""
     rule, text = violation.rule, violation.text
     if rule in _NAMES:
         return {_NAMES[rule]}
     if rule in _LEVELS:
         what = violation.path.rpartition(".")[2]
-        return {f"{_LEVELS[rule]}_stays_under_limits {each}" for each in ((way,) if what == "bandwidth" else (what,))}
+        rows = (way,) if what == "bandwidth" else tuple(row.name for row in LIMITED[what])
+        return {f"{_LEVELS[rule]}_stays_under_limits {each}" for each in rows}
     if rule == "nic_carries_node":
         return {"egress_fits_nic" if "bandwidth out" in text else "ingress_fits_nic"}
     if rule == "uplink_carries_rack":
