@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from swarm_iac.live.layer import NodePower, PowerState
+from swarm_iac.live.layer import NodePower, PowerState, words
 from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.stack import Stack
-from swarm_iac.printable import printable
 
 Verb = Literal["suspend", "resume", "check"]
 #: A hook whose effect does not show is asked again after so long. [s]
@@ -117,7 +116,7 @@ class _Decision:
 
     def go(self, node: str, state: PowerState | Literal["on"], reason: str) -> None:
         self.states[node] = state
-        self.moved[node] = self.reasons[node] = printable(reason, 300)
+        self.moved[node] = self.reasons[node] = words(reason)
         self.memory.entered[node] = state, self.steady
 
     def ask(self, node: str, verb: Verb) -> None:
@@ -139,8 +138,8 @@ class _Decision:
         elif state == "resuming" and report.verb == "resume" and not report.ok:
             self.go(node, "failed", f"`resume` failed: {report.words}")
         elif state == "resuming" and node in self.world.reports and self.elapsed(node) >= int(saving.resume_timeout):
-            words = f"; `check` says: {report.words}" if report.words else ""
-            self.go(node, "failed", f"no answer within {saving.resume_timeout} after it was powered on{words}")
+            says = f"; `check` says: {report.words}" if report.words else ""
+            self.go(node, "failed", f"no answer within {saving.resume_timeout} after it was powered on{says}")
         elif state == "resuming" and report.on is False and self.overdue(node) and node not in self.world.busy:
             self.ask(node, "resume")
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from swarm_iac.model.base import Name, Value
 from swarm_iac.model.placement import Allocation
+from swarm_iac.printable import printable
 
 #: What one layer may have at most.
 MOST = 20_000
@@ -25,8 +26,16 @@ def _printable(value: str) -> str:
     return value
 
 
+#: Characters of a text in the layer.
+_LONGEST_WORDS = 300
 #: A text that steers no terminal.
-Words = Annotated[str, Field(max_length=300), AfterValidator(_printable)]
+Words = Annotated[str, Field(max_length=_LONGEST_WORDS), AfterValidator(_printable)]
+
+
+def words(text: str) -> str:
+    """Anybody's text as `Words` takes it: one line of printable characters, cut to its length."""
+    line = " ".join(printable(text).split())
+    return "".join(each if each.isprintable() else "?" for each in line)[:_LONGEST_WORDS]
 
 
 class _Plain(Value):

@@ -142,6 +142,22 @@ def test_a_node_that_does_not_answer_is_not_powered_off(site: Site) -> None:
     assert site.asked() == []
 
 
+@pytest.mark.parametrize(
+    "says", ["echo one; echo two", "printf 'no\\303\\202BMC\\302\\240\\356\\200\\200\\n'", "head -c 1000 /dev/zero | tr '\\0' x"]
+)
+@pytest.mark.parametrize("hook", ["resume", "check"])
+def test_whatever_a_hook_says_is_written_and_ends_nothing(site: Site, hook: str, says: str) -> None:
+    site.put("n1", "resuming", "off")
+    (site.machines / "n1").write_text("")
+    if hook == "resume":
+        (site.machines / "n1").write_text("off")
+    write(site.folder, **{"resume": "exit 0", "check": f"cat {site.machines}/n1", hook: f"{says}; exit 1"})
+    one = site.powering()
+    until(one, site, lambda: "n1" in site.layer().failed, n1="work")
+    one.end()
+    assert f"`{hook}`" in site.layer().power["n1"].reason
+
+
 def test_an_up_that_is_running_goes_first(site: Site) -> None:
     lock = site.root / ".state" / ".pulumi" / "locks" / "organization" / "lab" / "lab" / "x.json"
     lock.parent.mkdir(parents=True)
