@@ -112,6 +112,17 @@ def test_what_a_lock_of_a_variant_says_is_kept_by_solve_and_rebalance(root: Path
     assert again.placement.allocations == decided(root, FLEET).placement.allocations
 
 
+def test_every_change_that_is_offered_lets_it_run_in_its_first_variant(root: Path) -> None:
+    """A higher priority alone does not: what runs is not stopped for a preferred variant."""
+    stack = ("--from", str(root / "stacks" / "lab.yaml"))
+    fixes = json.loads(swarm("why", "chat", "--json", *stack, at=root).out)["fixes"]
+    assert fixes
+    for fix in fixes:
+        edits = [one["edit"] for one in fix["edits"]]
+        variants = json.loads(swarm("what-if", *edits, "--json", *stack, at=root).out)["variants"]
+        assert [(one["workload"], one["after"]) for one in variants if one["after"] != "bf16"] == [], edits
+
+
 def test_why_is_kept_with_the_proof(root: Path) -> None:
     decision = decided(root, FLEET)
     (one,) = decision.placement.lighter
