@@ -105,6 +105,25 @@ def test_it_returns_when_it_fits_and_the_plan_says_so(root: Path, monkeypatch: p
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "rows"),
+    [
+        pytest.param("      bf16: {each: {gpus: 2}}\n", "", [], id="its own is preferred now"),
+        pytest.param("int8: {worth: 0.95, each: {gpus: 1,", "fp8: {worth: 0.95, each: {gpus: 1,", [("int8", "fp8")], id="gone"),
+        pytest.param("{gpus: 2}}\n      int8: ", "{gpus: 0.5}}\n      fp8: ", [("int8", "bf16")], id="gone, and another fits"),
+    ],
+)
+def test_a_plan_says_what_it_runs_in_after_variants_were_written_anew(
+    root: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, rows: list[tuple[str, str]]
+) -> None:
+    text = FLEET.replace(old, new)
+    text = text if new else text.replace("  b: {user", "      nf4: {worth: 0.5, each: {gpus: 0.5}}\n  b: {user")
+    decided(root, text)
+    monkeypatch.chdir(root)
+    found = json.loads(swarm("plan", "lab", "--offline", "--json", at=root).out)["variants"]
+    assert [(one["before"], one["after"]) for one in found] == rows
+
+
 def test_what_a_lock_of_a_variant_says_is_kept_by_solve_and_rebalance(root: Path) -> None:
     now = running(root, "lab", today=TODAY)
     assert now.stack.workloads["chat"].each.gpus.count == 1 and chosen(now) == {"chat": "int8"}
