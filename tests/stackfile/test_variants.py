@@ -15,6 +15,7 @@ from swarm_iac.model.service.variants import at
 from swarm_iac.solver import solve_declared
 from swarm_iac.stackfile.load import loads
 from swarm_iac.stackfile.locks import lock
+from swarm_iac.stackfile.locks.digests import Decided
 from swarm_iac.stackfile.locks.finished import of_now, with_ends
 from swarm_iac.stackfile.locks.merge import merge
 from tests.cli.typed import swarm
@@ -206,6 +207,19 @@ def test_a_lock_that_names_a_variant_that_there_is_not_is_stale(root: Path) -> N
     file.write_text(file.read_text().replace("variant: nope", 'variant: "a/../b"'))
     with pytest.raises(StackFileError):
         decided(root, FLEET, frozen=True)
+
+
+def test_a_lock_that_calls_the_first_variant_a_lighter_one_is_stale(root: Path) -> None:
+    """Written by hand, and with a proof to match it would stand: `solve` lists nothing of the kind."""
+    keep(decided(root, ALONE))
+    file = root / "stacks" / "lab.lock.yaml"
+    stack = loads(ALONE, "stacks/lab.yaml", today=TODAY).stack
+    digest = Decided(stack).variants("chat")
+    file.write_text(f'{file.read_text()}\nlighter:\n  chat: {{variant: bf16, digest: "{digest}"}}\n')
+    with pytest.raises(StaleLock, match="its variants have changed"):
+        decided(root, ALONE, frozen=True)
+    told = swarm("why", "chat", "--from", str(root / "stacks" / "lab.yaml"), at=root)
+    assert told.code == 0 and "1 placed" in told.out
 
 
 def test_a_stack_without_variants_says_nothing_of_them(root: Path) -> None:
