@@ -54,6 +54,14 @@ def _run(base: Run, part: Value) -> Run:
     return base.model_copy(update=given)
 
 
+def given(workload: Workload) -> dict[str, Any]:
+    """Its variants as data that validates to the same: the keys that each gives, also where one is the default of a key.
+
+    A key with the default in place of the workload's own is not the same as none.
+    """
+    return {name: one.model_dump(mode="json", by_alias=True, exclude_unset=True) for name, one in workload.variants.items()}
+
+
 def varied(stack: Stack) -> bool:
     """Has any workload variants?"""
     return any(one.variants for one in stack.workloads.values())
