@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.workload import Each
+from swarm_iac.price import Price
 from swarm_iac.units import (
     BandwidthRange,
     BitsPerSecond,
@@ -23,7 +24,6 @@ from swarm_iac.units import (
     Iops,
     IopsRange,
     MemoryRange,
-    Price,
     Quantity,
     Range,
     Seconds,
