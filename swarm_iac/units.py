@@ -42,7 +42,10 @@ class Quantity(int):
         elif unit in cls.units:
             factor = cls.units[unit]
         else:
-            raise ValueError(f"{unit!r} is no unit of {cls.kind}; use one of {', '.join(u for u in cls.units if u)}")
+            units = ", ".join(one for one in cls.units if one)
+            raise ValueError(
+                f"{unit!r} is no unit of {cls.kind}; {f'use one of {units}' if units else f'write it like {cls.example!r}'}"
+            )
         try:
             exact = Decimal(number) * factor
         except InvalidOperation:

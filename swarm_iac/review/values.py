@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from swarm_iac.model.edit import current
+from swarm_iac.model.service.needs import written
+from swarm_iac.model.service.variants import given
+from swarm_iac.model.stack import Stack
 from swarm_iac.stackfile import Loaded
 from swarm_iac.stackfile.reading.rights import Rights
 from swarm_iac.stackfile.reading.source import join
@@ -34,26 +37,51 @@ class Difference:
 
 
 def differences(before: Loaded | None, after: Loaded | None) -> tuple[Difference, ...]:
-    """Each value that differs, in the order of the sections. A list is one value."""
-    return tuple(_below((), _plain(before), _plain(after)))
+    """Each value that differs, in the order of the sections. A list is one value, and so is the order of variants."""
+    return (*_below((), _plain(before), _plain(after)), *_preferences(before, after))
+
+
+def _preferences(before: Loaded | None, after: Loaded | None) -> Iterator[Difference]:
+    """Variants of which one is preferred to another that was preferred to it."""
+    if before is None or after is None:
+        return
+    was, now = written(before.stack).workloads, written(after.stack).workloads
+    for name in sorted(was.keys() & now.keys()):
+        old, new = list(was[name].variants), list(now[name].variants)
+        if [one for one in old if one in new] != [one for one in new if one in old]:
+            yield Difference(("workloads", name, "variants"), old, new)
 
 
 def _plain(loaded: Loaded | None) -> dict[str, Any]:
     if loaded is None:
         return {}
-    found = loaded.stack.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    stack = written(loaded.stack)
+    found = stack.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     # GPUs and replicas are one value each, as people write them: `2 x H100`, `1..4`.
     for name, workload in found.get("workloads", {}).items():
         if "gpus" in workload.get("each", {}):
-            workload["each"]["gpus"] = str(loaded.stack.workloads[name].each.gpus)
+            workload["each"]["gpus"] = str(stack.workloads[name].each.gpus)
         if "replicas" in workload:
-            workload["replicas"] = current(loaded.stack, f"workloads.{name}.replicas")
+            workload["replicas"] = current(stack, f"workloads.{name}.replicas")
+        if "variants" in workload:
+            workload["variants"] = dict(_variants(stack, name))
     for name, shape in found.get("hardware", {}).items():
         if "gpus" in shape:
-            shape["gpus"] = str(loaded.stack.hardware[name].gpus)
+            shape["gpus"] = str(stack.hardware[name].gpus)
     rights = (loaded.rights or Rights()).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     # That there is such a section is worth a line as well: it closes what was open to everyone.
     return found | ({} if loaded.rights is None else {"rights": rights})
+
+
+def _variants(stack: Stack, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """With every key that a variant gives: in place of the workload's own value, a default is a change as any other."""
+    ones = stack.workloads[name].variants
+    for form, found in given(stack.workloads[name]).items():
+        if "gpus" in found.get("each", {}):
+            found["each"]["gpus"] = str(ones[form].each.gpus)
+        if "replicas" in found:
+            found["replicas"] = current(stack, f"workloads.{name}.variants.{form}.replicas")
+        yield form, found
 
 
 def _below(path: Path, old: Any, new: Any) -> Iterator[Difference]:

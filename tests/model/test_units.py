@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.workload import Each
+from swarm_iac.price import Price
 from swarm_iac.units import (
     BandwidthRange,
     BitsPerSecond,
@@ -23,7 +24,6 @@ from swarm_iac.units import (
     Iops,
     IopsRange,
     MemoryRange,
-    Price,
     Quantity,
     Range,
     Seconds,
@@ -60,6 +60,7 @@ def test_units_are_read(kind: type[Quantity], text: object, value: int) -> None:
     [
         (Bytes, "512", "has no unit"),
         (Bytes, "512 Gbit/s", "is no unit of a size"),
+        (Iops, "800k", "'k' is no unit of a number of operations per second; write it like '5000'"),
         (Watts, "-5 W", "write it like"),
         (Cpus, "0.0001", "not a whole number"),
         (Bytes, True, "expected a size"),

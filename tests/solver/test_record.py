@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Placement
-from swarm_iac.solver import Watch, solve
+from swarm_iac.solver import Watch, solve, solve_declared
 from swarm_iac.solver.decide.recording import differences, read, record
 from tests.solver.crowded import crowded
 from tests.solver.fleets import some_fleet, stack_of
@@ -28,6 +29,22 @@ def test_a_record_replays_to_the_same_bytes(seed: int) -> None:
     assert again.text() == kept.text()
     assert again.replayed().placement.model_dump_json() == solution.placement.model_dump_json()
     assert differences(again.answer, again.replayed().placement) == ()
+
+
+def test_a_variant_is_recorded_with_the_keys_that_it_gives_and_no_others() -> None:
+    """A key that it leaves out is the workload's, and a default that it gives is not."""
+    variants = {"a": {"each": {"gpus": 4}}, "b": {"each": {"gpus": 1, "memory": "1 GB"}}, "c": {"each": {"gpus": "0.5"}}}
+    works: dict[str, dict[str, Any]] = {
+        "w": {"each": {"vcpus": 30, "memory": "200 GB"}, "variants": variants},
+        "x": {"each": {"gpus": 7, "vcpus": 90, "memory": "100 GB"}, "priority": "high"},
+    }
+    stack = stack_of({"n": {}}, works)
+    solution = solve_declared(stack, Placement(), today=TODAY)[1]
+    kept = record(stack, Placement(), TODAY, solution.placement, solution.proof)
+    again = read(kept.text(), "a.json")
+    assert again.text() == kept.text()
+    assert again.stack.workloads["w"].variants["b"].each.model_fields_set == {"gpus", "memory"}
+    assert solution.placement.lighter and differences(again.answer, again.replayed().placement) == ()
 
 
 def test_every_difference_is_named() -> None:

@@ -147,6 +147,21 @@ def test_many_choices_are_raised_one_after_the_other_and_said_to_be_unproven() -
     assert not found.proof.optimal and "not excluded" in str(found.proof.parameters["variants"])
 
 
+def test_where_the_lightest_is_worse_one_after_the_other_is_made_lighter_that_has_no_place() -> None:
+    """Nothing is idle that a variant asks for: lighter ones of high priority lose their worth, and make nobody fit."""
+    models = {"v0": {"each": {"gpus": "1 x H100"}}, "v1": {"each": {"gpus": "1 x A100"}, "worth": 0.5}}
+    large = {"v0": {"each": {"gpus": "2 x H100"}}, "v1": {"each": {"gpus": "1 x H100"}, "worth": 0.9}}
+    works: dict[str, dict[str, Any]] = {
+        f"h{i}": {"priority": "high", "each": {"vcpus": 1}, "variants": large} for i in range(2)
+    } | {"n": {"each": {"gpus": "4 x H100"}}}
+    works |= {f"z{i}": {"priority": "low", "each": {"vcpus": 1}, "variants": models} for i in range(5)}
+    shapes = SMALL | {"other": SMALL["small"] | {"gpus": "8 x A100"}}
+    stack = stack_of({"n0": NODE, "n1": {"hardware": "other"}}, works, hardware=shapes)
+    _, found = solve_declared(stack, Placement())
+    assert [one.workload for one in found.placement.unplaced] == ["n"]
+    assert of(stack, found) == {"h0": "v0", "h1": "v0"} | {f"z{i}": "v1" for i in range(5)}
+
+
 # What is kept, and what is taken again.
 
 

@@ -54,6 +54,14 @@ def _run(base: Run, part: Value) -> Run:
     return base.model_copy(update=given)
 
 
+def given(workload: Workload) -> dict[str, Any]:
+    """Its variants as data that validates to the same: the keys that each gives, also where one is the default of a key.
+
+    A key with the default in place of the workload's own is not the same as none.
+    """
+    return {name: one.model_dump(mode="json", by_alias=True, exclude_unset=True) for name, one in workload.variants.items()}
+
+
 def varied(stack: Stack) -> bool:
     """Has any workload variants?"""
     return any(one.variants for one in stack.workloads.values())
@@ -99,7 +107,7 @@ def with_preferred(stack: Stack, placement: Placement) -> Placement:
 
 def _with_preferred(stack: Stack, one: Lighter) -> Lighter:
     names = list(stack.workloads[one.workload].variants) if one.workload in stack.workloads else []
-    above = names[: names.index(one.variant)] if one.variant in names else []
+    above = names[: names.index(one.variant)] if one.variant in names else names  # what is gone is none's choice any more
     return one.model_copy(update={"instead_of": tuple(above)})
 
 
@@ -110,6 +118,8 @@ def changes(before: Placement, after: Placement) -> dict[str, tuple[str, str]]:
     found = {}
     for name in sorted(ran & (was.keys() | now.keys())):
         first = next((one.instead_of[0] for one in (now.get(name), was.get(name)) if one and one.instead_of), "")
+        if not first:  # its own is the first now, or it has none any more
+            continue
         pair = tuple(each[name].variant if name in each else first for each in (was, now))
         if pair[0] != pair[1]:
             found[name] = (pair[0], pair[1])

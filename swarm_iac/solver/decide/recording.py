@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Placement, Proof
-from swarm_iac.model.service.variants import varied
+from swarm_iac.model.service.variants import given, varied
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import RunPart, Workload
 from swarm_iac.solver.decide.declared import solve_declared
@@ -36,7 +36,11 @@ class Record(Value):
 
     def text(self) -> str:
         """The file's text; the same record gives the same bytes."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
+        found = self.model_dump(mode="json", by_alias=True)
+        for name, one in self.stack.workloads.items():
+            if one.variants:
+                found["stack"]["workloads"][name]["variants"] = given(one)
+        return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
     def replayed(self, watch: Watch | None = None) -> Solution:
         """The same solve once more."""

@@ -220,14 +220,42 @@ class VariantSearch:
         self.floor = self._sums({name: (min(each) * self._gpus(name), min(each)) for name, each in counts.items()}, None)
 
     def _by_turns(self, best: Tried) -> Tried:
-        """The lightest of all, and each raised as far as that is better: high priorities first, then the most worth."""
+        """The lightest of all, and each raised as far as that is better: high priorities first, then the most worth.
+
+        Where the lightest are worse, others are made lighter instead. Both in turn, until neither is better.
+        """
         best = min(best, self.solved(tuple(self.options[name][-1] for name in self.names)), key=lambda one: one.score)
+        while True:
+            found = self._lowered(self._lifted(best))
+            if found is best:
+                return best
+            best = found
+
+    def _lifted(self, best: Tried) -> Tried:
+        """As far as that is better, one after the other in a more preferred variant."""
         for name in sorted(self.names, key=lambda one: (-PRIORITIES[self.level(one)], -self._lost(one), one)):
             place = self.names.index(name)
             for i in self.options[name]:
                 if i >= best.choice[place] or len(self.tried) >= self.most or self.watch.stopped:
                     break
                 found = self.solved((*best.choice[:place], i, *best.choice[place + 1 :]))
+                if found.score < best.score:
+                    best = found
+                    break
+        return best
+
+    def _lowered(self, best: Tried) -> Tried:
+        """As far as that is better, one after the other lighter: first what lacks a place, then by priority and worth lost."""
+        waits = {one.workload for one in best.solution.placement.waiting()}
+        for name in sorted(self.names, key=lambda one: (one not in waits, PRIORITIES[self.level(one)], self._lost(one), one)):
+            place = self.names.index(name)
+            for i in self.options[name]:
+                choice = (*best.choice[:place], i, *best.choice[place + 1 :])
+                if i <= best.choice[place] or choice in self.tried or self._bound(choice) >= best.score[0]:
+                    continue
+                if len(self.tried) >= self.most or self.watch.stopped:
+                    return best
+                found = self.solved(choice)
                 if found.score < best.score:
                     best = found
                     break

@@ -235,6 +235,8 @@ def _machines(
             request = f"{together} x {noun.text(part.each)} = " * (together > 1) + noun.amount(part.each * together)
             fewer = f"ask for at most {noun.text(most // together)}" if most >= together else ""
             fewer = fewer if together == 1 else f"ask for less, or leave {_together(workload)} out"
+            if not most:
+                fewer = f"say what nodes have of it: hardware.{best}.{there.key}"
             who = "no node" if able is shapes else f"no node with {gpus.model or gpus.memory}"
             message = f"{who} has {request}: the largest, {best}, has {noun.text(most)}"
             problems.append(Problem(source.place(path), path, message, fewer))

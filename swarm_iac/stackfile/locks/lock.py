@@ -299,7 +299,7 @@ def outgrown(lock: Lock, stack: Stack) -> tuple[str, ...]:
         one.workload
         for one in lock.placement.lighter
         if one.workload not in stack.workloads
-        or one.variant not in stack.workloads[one.workload].variants
+        or one.variant not in list(stack.workloads[one.workload].variants)[1:]  # the first is lighter than none
         or of(one.workload) != lock.lighter_digests.get(one.workload)
     ]
     return (
