@@ -97,7 +97,7 @@ def power_tick(world: PowerWorld, memory: PowerMemory, *, steady: float, wall: f
 class _Decision:
     def __init__(self, world: PowerWorld, memory: PowerMemory, steady: float, wall: float) -> None:
         self.world, self.memory, self.steady, self.wall = world, memory, steady, wall
-        self.states: dict[str, str] = dict.fromkeys(world.stack.nodes, "on")
+        self.states: dict[str, PowerState | Literal["on"]] = dict.fromkeys(world.stack.nodes, "on")
         self.states |= {name: one.state for name, one in world.power.items()}
         self.reasons = {name: one.reason for name, one in world.power.items()}
         self.actions: list[PowerAction] = []
@@ -212,7 +212,7 @@ class _Decision:
             if was is not None and node not in self.moved:
                 power[node] = was
             elif state != "on":
-                power[node] = NodePower(state=state, since=self.wall, reason=self.reasons.get(node, ""))  # type: ignore[arg-type]
+                power[node] = NodePower(state=state, since=self.wall, reason=self.reasons.get(node, ""))
         changes = [PowerChange(node, self._before(node), self.states[node], why) for node, why in sorted(self.moved.items())]
         for node in self.moved:
             if self.states[node] == "on":

@@ -11,6 +11,7 @@ from swarm_iac.cli.power.powering import Powering, Say
 from swarm_iac.live.layer import Layer
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.state import Observed
 from swarm_iac.stackfile.locks.companions import Files, read_candidate
 
 
@@ -27,13 +28,13 @@ def powering(root: Path, name: str, hooks: Hooks, say: Say) -> Powering:
     path = Files.of(root, name).live
     assert path is not None, "a stack of a fleet repository has one"
 
-    def look(targets: Mapping[str, str]) -> Mapping[str, object]:
+    def look(targets: Mapping[str, str]) -> Mapping[str, Observed]:
         from swarm_iac.observe import observe  # loaded only if a node is asked
 
         run = engine.options(root)
         return observe(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
 
-    return Powering(root, name, path, hooks, say, look)  # type: ignore[arg-type]
+    return Powering(root, name, path, hooks, say, look)
 
 
 def awake(stack: Stack, asleep: Iterable[str]) -> Stack:

@@ -160,18 +160,18 @@ class VariantSearch:
         can be missing it is a bound.
         """
         interrupted = {level: sums[level][0] for level in LEVELS}
-        lost = {level: [0, 0, 0] for level in LEVELS}
+        lighter, less, ranks = Counter[str](), Counter[str](), Counter[str]()
         for name, i in zip(self.names, choice, strict=True):
             one, stays = self.stack.workloads[name], self.stays[name]
             if stays and i != self.ran[name] and one.changes_variant != "now":
                 interrupted[one.priority] += stays
             elif stays and placed is not None:
                 interrupted[one.priority] += stays - min(stays, placed[name])
-            at, worth = lost[self.level(name)], self.worth[name]
-            at[0] += stays if i > self.ran[name] else 0
-            at[1] += worth[0] - worth[i]
-            at[2] += i
-        return tuple((interrupted[level], *sums[level][1:], *lost[level]) for level in LEVELS)  # type: ignore[misc]
+            at, worth = self.level(name), self.worth[name]
+            lighter[at] += stays if i > self.ran[name] else 0
+            less[at] += worth[0] - worth[i]
+            ranks[at] += i
+        return tuple((interrupted[at], *sums[at][1:], lighter[at], less[at], ranks[at]) for at in LEVELS)
 
     def _gpus(self, name: str) -> int:
         """GPUs that the workload asks for in its first variant, in thousandths."""
