@@ -143,7 +143,8 @@ def test_a_node_that_does_not_answer_is_not_powered_off(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "says", ["echo one; echo two", "printf 'no\\303\\202BMC\\302\\240\\356\\200\\200\\n'", "head -c 1000 /dev/zero | tr '\\0' x"]
+    "says",
+    ["echo one; echo two", "printf 'no\\303\\202BMC\\302\\240\\356\\200\\200\\n'", "head -c 1000 /dev/zero | tr '\\0' x"],
 )
 @pytest.mark.parametrize("hook", ["resume", "check"])
 def test_whatever_a_hook_says_is_written_and_ends_nothing(site: Site, hook: str, says: str) -> None:
