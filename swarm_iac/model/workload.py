@@ -14,6 +14,7 @@ from swarm_iac.model.hardware import Gpus, GpusField, Model
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.service.scaling import Scaling
 from swarm_iac.model.service.speed import Rate
+from swarm_iac.model.settings import HUGE_PAGE
 from swarm_iac.units import (
     BandwidthRange,
     Bytes,
@@ -92,6 +93,12 @@ class DiskIo(Value):
     )
 
 
+def _a_page(value: Bytes) -> Bytes:
+    if 0 < value < HUGE_PAGE:
+        raise ValueError("is less than one page; write 0, or at least 2 MiB")
+    return value
+
+
 class Each(Value):
     """What one replica holds."""
 
@@ -108,7 +115,7 @@ class Each(Value):
         default=MemoryRange(10**9),
         description="RAM: memory.max of its slice. `64..128 GB` guarantees 64, and allows 128 of what its node has free.",
     )
-    hugepages: Bytes = Field(
+    hugepages: Annotated[Bytes, AfterValidator(_a_page)] = Field(
         default=Bytes(0),
         exclude_if=not_,
         description="Huge pages of 2 MiB, beside `memory`: hugetlb.2MB.max of its slice. Taken from `hardware.hugepages`.",
