@@ -58,6 +58,10 @@ class Hooks:
             raise Refused(f"{path} is in the fleet repository, where a merge changes what is run", hint="move it elsewhere")
         _refuse_foreign(path, folder=True)
         for name in HOOKS:
+            if root.resolve() in (path / name).resolve().parents:
+                raise Refused(
+                    f"{path / name} leads into the fleet repository, where a merge changes what is run", hint="copy it"
+                )
             _refuse_foreign(path / name, folder=False)
         return cls(path, limit)
 

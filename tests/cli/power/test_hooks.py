@@ -55,6 +55,15 @@ def test_hooks_in_the_fleet_repository_are_refused(outside: tuple[Path, Path]) -
             Hooks.of(folder, outside[1])
 
 
+def test_a_hook_that_is_a_link_into_the_fleet_repository_is_refused(outside: tuple[Path, Path]) -> None:
+    inside = write(outside[1] / "hooks")
+    folder = write(outside[0])
+    (folder / "resume").unlink()
+    (folder / "resume").symlink_to(inside / "resume")
+    with pytest.raises(Refused, match="into the fleet repository"):
+        Hooks.of(folder, outside[1])
+
+
 def test_hooks_in_another_fleet_repository_are_refused(outside: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "Pulumi.yaml").touch()  # the clone, where this is a work tree of it
