@@ -157,3 +157,22 @@ def test_an_edit_of_a_teams_limit_is_one_of_a_stack() -> None:
     raised = changed(stack, Edit(path="teams.research.limits.gpus", value=14))
     assert raised.teams["research"].limits.limit("gpus") == 14_000
     assert changed(raised, Edit(path="teams.research.limits.gpus", value=None)).teams["research"].limits.limit("gpus") is None
+
+
+@pytest.mark.parametrize("scale", [Scale(), Scale(pairs=0, nodes=0)], ids=["small", "large"])
+@pytest.mark.parametrize("level", ["team", "cluster"])
+def test_what_goes_to_another_user_of_a_team_over_its_limit_takes_nobodys_place(level: str, scale: Scale) -> None:
+    """It starts anew. Somebody of lower priority who stopped for it would leave less than it takes above the limit."""
+    works: dict[str, Any] = {
+        "low": {"user": "ada", "priority": "low", "replicas": 2, "each": {"gpus": 2}},
+        "other": {"user": "ada", "each": {"gpus": 2}},
+        "given": {"user": "ada", "priority": "high", "each": {"gpus": 1}},
+    }
+    last = solve(stack_of({"a": {}}, works, teams=TEAMS)).placement
+    works["given"]["user"] = "bo"
+    limits = {"limits": {"cluster": {"gpus": 3}}} if level == "cluster" else {"teams": teams(lab={"gpus": 3})}
+    now = stack_of({"a": {}}, works, **({"teams": TEAMS} | limits))
+    solution = solve(now, last, scale=scale)
+    assert judge(now, solution.placement, **still(solution.placement, last)) == ()
+    assert [move.name for move in solution.moves] == ["given-0"] and solution.moves[0].forced
+    assert [one.workload for one in solution.placement.unplaced] == ["given"]

@@ -50,8 +50,10 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
         now = ceilings[one.scope]
         ceilings[one.scope] = (*now[: one.resource], one.held, *now[one.resource + 1 :])
         for name, request in requests.items():
-            if one.of(request) and len(running.get(name, ())) < request.members:
-                requests[name] = replace(request, members=0 if request.gang else len(running.get(name, ())))
+            # What restarts under another account is new, whoever leaves beside it.
+            kept = sum(each.user in (None, request.user) for each in running.get(name, ()))
+            if one.of(request) and kept < request.members:
+                requests[name] = replace(request, members=0 if request.gang else kept)
     for done in (done for done in ended if done.node in nodes):
         nodes[done.node] = _beside(nodes[done.node], done)
         for scope in requests[done.workload].chain:
