@@ -270,8 +270,10 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
 
 
 def _crowded(row: Resource, there: Capacity) -> tuple[str, dict[str, Any], Any]:
-    """Two replicas with 6,000 each on a machine with 10,000."""
-    changes = {f"hardware__h__{there.key}": row.text(10_000), f"workloads__free__{row.key.replace('.', '__')}": row.text(6_000)}
+    """Two replicas with 6,000 each on a machine with 10,000; megabytes, since less than a page is none."""
+    one = 10**6 if row.unit is Bytes else 1
+    has, asks = row.text(10_000 * one), row.text(6_000 * one)
+    changes = {f"hardware__h__{there.key}": has, f"workloads__free__{row.key.replace('.', '__')}": asks}
     return there.judged, changes, lambda s: [put(s, f"free-{n}", "n1") for n in range(2)]
 
 
