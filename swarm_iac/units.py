@@ -11,7 +11,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema
+
+from swarm_iac.written import as_text
 
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%/]*)\s*")
 
@@ -85,17 +87,8 @@ class Quantity(int):
     __rmul__ = __mul__
 
     @classmethod
-    def _validate(cls, value: Any) -> Self:
-        try:
-            return cls.parse(value)
-        except ValueError as error:
-            raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from None
-
-    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+        return as_text(cls.parse)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from swarm_iac.model.base import CARDS
 from swarm_iac.model.gpus.mig import SLICES
+from swarm_iac.written import reading
 
 #: What kinds there are; network cards are another to come. MIG instances are pieces of a GPU.
 DeviceKind = Literal["gpu"]
@@ -102,16 +103,9 @@ class Device:
         raise ValueError(f"{str(value)[:40]!r} is no GPU of a machine; {hint}")
 
     @classmethod
-    def _validate(cls, value: Any) -> Device:
-        try:
-            return cls.parse(value)
-        except ValueError as error:
-            raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from None
-
-    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(lambda one: one.plain, when_used="json")
-        return core_schema.no_info_plain_validator_function(cls._validate, serialization=written)
+        return core_schema.no_info_plain_validator_function(reading(cls.parse), serialization=written)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

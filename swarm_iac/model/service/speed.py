@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema
+
+from swarm_iac.written import as_text
 
 _RATE = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:([kMG]?)([A-Za-z]{1,12})/s)?\s*")
 _PREFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -50,17 +52,8 @@ class Rate:
         return f"{number} {prefix}{self.unit}/s" if self.unit else number
 
     @classmethod
-    def _validate(cls, value: Any) -> Self:
-        try:
-            return cls.parse(value)
-        except ValueError as error:
-            raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from None
-
-    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+        return as_text(cls.parse)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
