@@ -181,3 +181,8 @@ def _run(
         hint = "git 2.38 or later is needed, and the whole history"
         raise SwarmError(f"git: {said or f'ended with {done.returncode}'}", hint=hint)
     return done
+
+
+def own_folder(root: Path) -> Path:
+    """Where git keeps what belongs to this clone."""
+    return Path(ask(root, "rev-parse", "--absolute-git-dir").stdout.decode().rstrip("\n"))

@@ -151,6 +151,8 @@ class _Decision:
             self.go(node, "off", self.reasons[node])
         elif late and report.on:
             self.go(node, "on", f"did not power off within {timeout} s")
+        elif late and node in self.world.reports and report.on is None and node not in self.world.needed:
+            self.go(node, "on", "it does not answer, and `check` does not know whether it is on")
         elif report.on and node not in self.memory.asked and node not in self.world.needed and node not in self.world.busy:
             self.ask(node, "suspend")  # whoever wrote this was killed, perhaps before it asked
 

@@ -48,9 +48,12 @@ def targets(stack: Stack, name: str, asleep: Collection[str] = ()) -> list[dict[
 
 
 def refresh(root: Path, stack: Stack, name: str, asleep: Collection[str]) -> None:
-    """Rewrite the file where there is one, so that nobody is alarmed by a node that is powered off."""
-    path = root / FOLDER / f"{name}.json"
-    if stack.telemetry is not None and path.is_file():
+    """Rewrite the file where there is one, so that nobody is alarmed by a node that is powered off.
+
+    Not through a link: a merge can bring one, and what is behind it is not ours to write.
+    """
+    path = root.resolve() / FOLDER / f"{name}.json"
+    if stack.telemetry is not None and path.is_file() and path.resolve() == path:
         write_whole(path, text(targets(stack, name, asleep)))
 
 

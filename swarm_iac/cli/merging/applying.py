@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from swarm_iac.cli import engine
+from swarm_iac.cli.merge_lock import alone
 from swarm_iac.cli.merging import approved, drift, record, repository
 from swarm_iac.cli.merging.approved import Approved, FleetBranch, Judge
 from swarm_iac.cli.merging.record import MergeRecord
@@ -42,22 +41,6 @@ def run_swarm(
     pipe = subprocess.PIPE if capture else None
     command = [sys.executable, "-P", "-m", "swarm_iac.cli", *words]
     return subprocess.run(command, cwd=tree, env=dict(environment), text=True, stdout=pipe, stderr=pipe)
-
-
-@contextmanager
-def alone(root: Path, *, wait: bool = True) -> Iterator[None]:
-    """Only one run on this machine applies merges; others wait. Those elsewhere are kept out by the engine's lock.
-
-    Without `wait`, raises Retryable where another does.
-    """
-    folder = engine.state_folder(root) or repository.own_folder(root)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "swarm-merges.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Retryable("merges are being applied on this machine", after=600) from None
-        yield
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,7 @@ def work_tree(root: Path, commit: str) -> Iterator[Path]:
         yield found
 
 
-def own_folder(root: Path) -> Path:
-    """Where git keeps what belongs to this clone."""
-    return Path(git.ask(root, "rev-parse", "--absolute-git-dir").stdout.decode().rstrip("\n"))
-
-
 __all__ = [
-    "between", "changed", "comes_after", "commit", "count", "fetched", "last", "offered", "own_folder", "parent", "parents",
+    "between", "changed", "comes_after", "commit", "count", "fetched", "last", "offered", "parent", "parents",
     "tree", "work_tree",
 ]  # fmt: skip

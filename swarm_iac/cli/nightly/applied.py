@@ -9,8 +9,8 @@ from pathlib import Path
 from swarm_iac.cli import engine, engine_lock
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.machines.survey import Survey, survey
+from swarm_iac.cli.merge_lock import alone
 from swarm_iac.cli.merging import published, record, repository
-from swarm_iac.cli.merging.applying import alone
 from swarm_iac.errors import Refused, Retryable
 from swarm_iac.review import last_known
 

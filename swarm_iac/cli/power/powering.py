@@ -23,6 +23,7 @@ from swarm_iac.autopilot.power import (
     power_tick,
 )  # fmt: skip
 from swarm_iac.cli import engine, engine_lock
+from swarm_iac.cli.merge_lock import between_merges
 from swarm_iac.cli.power.hooks import Hooks
 from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
@@ -147,21 +148,26 @@ class Powering:
         return self._run("resume", node)
 
     def _suspend(self, node: str, address: str) -> HookReport:
-        """`suspending` is written, so that an `up` that begins now leaves the node out; one that runs goes first."""
-        if why := self._in_use(node, address):
-            return HookReport("suspend", False, None, why)
-        return self._run("suspend", node)
+        """`suspending` is written, so that an `up` that begins now leaves the node out; one that runs goes first, and so does a
+        merge. A node that does not answer may be going off already: it is not asked, and `check` says what became of it.
+        """
+        with between_merges(self.root):
+            seen = self.look({node: address})[node]
+            if seen.error:
+                return HookReport("suspend", True, None, f"it does not answer: {seen.error.strip().splitlines()[-1]}")
+            if why := self._in_use(node, seen):
+                return HookReport("suspend", False, None, why)
+            return self._run("suspend", node)
 
-    def _in_use(self, node: str, address: str) -> str:
+    def _in_use(self, node: str, seen: Observed) -> str:
         state = engine.state_folder(self.root)
         if state:
             try:
                 engine_lock.refuse_held(state, self.name)
             except Retryable as error:
                 return str(error)
-        seen = self.look({node: address})[node]
-        if seen.error:
-            return f"it does not answer: {seen.error.strip().splitlines()[-1]}"
+        if _state(live_file.at(self.path), node) != "suspending":
+            return "it is needed again"
         held = sorted({*seen.state.allocations, *seen.health, *seen.foreign})
         return f"it has {', '.join(held[:3])}" if held else ""
 

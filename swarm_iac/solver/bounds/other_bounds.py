@@ -9,6 +9,7 @@ replicas   max Σ_{w of p} placed_w   with   Σ_{w of p} gpus_w · placed_w ≥ 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ def with_others(
 ) -> Bounds:
     """The same with those on shares and replicas of each priority, beside the placement `counts`."""
     placed, due = by_workload(counts), within(snapshot, counts)
-    could = within(snapshot, type(counts)({(name, ""): most for name, most in possible.items()}))
+    could = within(snapshot, Counter({(name, ""): most for name, most in possible.items()}))
     levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
     found = replace(bounds, replicas=dict(bounds.replicas), due=dict(bounds.due))
     for i, level in enumerate(levels):

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from swarm_iac.cli.machines import scrape_targets
+from swarm_iac.cli.merge_lock import alone, between_merges
 from swarm_iac.cli.power import waking
 from swarm_iac.cli.power.hooks import Hooks
 from swarm_iac.cli.power.needs import needed
@@ -90,7 +91,7 @@ class Site:
         return live_file.read(self.path, "lab", "lab")
 
     def put(self, node: str, state: str, machine: str) -> None:
-        one = NodePower(state=state, since=time.time())  # type: ignore[arg-type]
+        one = NodePower.model_validate({"state": state, "since": time.time()})
         live_file.update(self.path, "lab", "lab", lambda layer: layer.model_copy(update={"power": layer.power | {node: one}}))
         (self.machines / node).write_text(machine)
 
@@ -313,7 +314,7 @@ def test_a_node_that_failed_and_answers_again_is_taken(asleep: Site) -> None:
 
 def test_nodes_that_are_off_are_neither_drift_nor_unreachable_nor_scraped(asleep: Site) -> None:
     asleep.stack_file.write_text(STACK + "telemetry: {}\n")
-    text = swarm(asleep.root, "plan", "lab", code=1 if False else 0)
+    text = swarm(asleep.root, "plan", "lab")
     assert "powered off: n1: is powered off since" in text and "unreachable: n1" not in text and "unreachable: n2" in text
     found = json.loads(swarm(asleep.root, "assert", "lab", "--json", code=1))
     assert {one["node"] for one in found} == {"n2", "n3"}
@@ -333,3 +334,51 @@ def test_nodes_that_are_off_are_neither_drift_nor_unreachable_nor_scraped(asleep
 def test_status_names_what_failed(asleep: Site) -> None:
     asleep.put("n1", "failed", "off")
     assert "n1 failed to power on since" in swarm(asleep.root, "status", "lab", code=4)
+
+
+def test_no_node_goes_off_while_a_merge_is_applied(site: Site) -> None:
+    """A merge begins with what is known of machines that are off; two nodes may go off at once."""
+    one = site.powering()
+    with alone(site.root):
+        until(one, site, lambda: any("stays on" in each["reason"] for each in live_file.decisions(site.path)))
+    assert site.asked() == [] and not site.layer().power
+    with between_merges(site.root):
+        site.put("n1", "suspending", "on")
+        assert one._suspend("n1", "n1").ok
+    one.end()
+
+
+def test_a_node_that_was_told_before_a_kill_and_is_going_off_is_off(site: Site) -> None:
+    """It answers no more, and its machine says that it is on until it is off."""
+    site.put("n1", "suspending", "on")
+    one = site.powering()
+    asked = one.look
+    one.look = lambda targets: {name: found.model_copy(update={"error": "no route"}) for name, found in asked(targets).items()}
+    one.tick(site.stack(), site.layer(), {})
+    began = time.monotonic()
+    while time.monotonic() - began < 1:
+        one.tick(site.stack(), site.layer(), {})
+        assert site.layer().power["n1"].state == "suspending"
+        time.sleep(0.1)
+    (site.machines / "n1").write_text("off")
+    until(one, site, lambda: site.layer().power["n1"].state == "off")
+    one.end()
+
+
+def test_a_suspend_that_waited_its_turn_asks_whether_it_is_still_wanted(site: Site) -> None:
+    one = site.powering()
+    found = one._suspend("n1", "n1")
+    one.end()
+    assert not found.ok and found.words == "it is needed again" and site.asked() == []
+
+
+def test_targets_of_prometheus_are_written_through_no_link(asleep: Site) -> None:
+    """A merge can bring one, and what is behind it may be the engine's state."""
+    asleep.stack_file.write_text(asleep.stack_file.read_text() + "telemetry: {}\n")
+    state = asleep.root / ".state" / "stacks"
+    state.mkdir(parents=True)
+    (state / "lab.json").write_text("ours")
+    (asleep.root / "monitoring").mkdir(exist_ok=True)
+    (asleep.root / "monitoring" / "targets").symlink_to(state)
+    scrape_targets.refresh(asleep.root, asleep.stack(), "lab", ())
+    assert (state / "lab.json").read_text() == "ours"
