@@ -1,6 +1,5 @@
 """How is a plan shown as one page for a browser, which needs nothing else?"""
 
-from swarm_iac.page.fleet_map import ranges
 from swarm_iac.page.page import Frame, page
 
-__all__ = ["Frame", "page", "ranges"]
+__all__ = ["Frame", "page"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
@@ -14,6 +12,7 @@ from swarm_iac.model.step import Plan
 from swarm_iac.plan.show.render import Context
 from swarm_iac.plan.show.summary import Summary
 from swarm_iac.printable import printable
+from swarm_iac.ranges import natural, runs
 
 #: What may become of an allocation, as the summary of a plan calls it; what stays has none.
 KINDS = ("start", "move", "restart", "stop", "change", "later")
@@ -205,7 +204,7 @@ class FleetMap:
             base = Block(one.name, self._kind(one), team, other="" if other == one.node else other)
             if not one.gpus:
                 loose.append(base)
-            for first, span in _runs([each.index for each in one.gpus if each.whole]):
+            for first, span in runs([each.index for each in one.gpus if each.whole]):
                 whole.append(Block(base.name, base.kind, base.team, first, span, base.other))
             for each in one.gpus:
                 if not each.whole:
@@ -221,36 +220,5 @@ def _by_node(ones: Iterable[Allocation]) -> dict[str, list[Allocation]]:
     return found
 
 
-def _runs(cards: list[int]) -> list[tuple[int, int]]:
-    """First number and length of each run of neighbours."""
-    cards = sorted(cards)
-    breaks = [0, *(i + 1 for i, (one, two) in enumerate(pairwise(cards)) if two != one + 1), len(cards)]
-    return [(cards[i], j - i) for i, j in pairwise(breaks) if j > i]
-
-
 def _line(stack: Stack, team: str) -> tuple[str, ...]:
     return stack.line_of(team) if team in stack.teams else ()
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key by which n2 comes before n10."""
-    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in re.split("([0-9]+)", name) if part)
-
-
-def ranges(names: Iterable[str]) -> str:
-    """Names as a stack file writes them: `gpu-[01-40], login`."""
-    alike: dict[tuple[str, int], list[int]] = {}
-    single: list[str] = []
-    for name in sorted(set(names), key=natural):
-        found = re.fullmatch("(.*?)([0-9]{1,9})", name)
-        if found:
-            alike.setdefault((found[1], len(found[2])), []).append(int(found[2]))
-        else:
-            single.append(name)
-    parts = []
-    for (head, width), numbers in alike.items():
-        for first, span in _runs(numbers):
-            last = first + span - 1
-            many = f"{head}[{first:0{width}d}-{last:0{width}d}]"
-            parts += [many] if span > 2 else [f"{head}{number:0{width}d}" for number in range(first, last + 1)]
-    return ", ".join((*parts, *single))

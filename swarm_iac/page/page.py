@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -19,17 +18,15 @@ from markupsafe import Markup
 from swarm_iac import __version__
 from swarm_iac.model import cost
 from swarm_iac.model.step import Plan
-from swarm_iac.page.fleet_map import FleetMap, RackMap, ranges
-from swarm_iac.plan.show.render import Context, Section, nothing, sections
-from swarm_iac.plan.state import cpulist
+from swarm_iac.page.fleet_map import FleetMap, RackMap
+from swarm_iac.plan.show.alike import grouped
+from swarm_iac.plan.show.render import Context, nothing, sections
+from swarm_iac.plan.show.section import Section
 from swarm_iac.printable import printable
 
 _TEMPLATE = Path(__file__).with_name("template")
 #: Up to so many nodes each card is wide enough for a name.
 _WIDE = 64
-#: A line about a whole allocation, and what it says of whole cards.
-_REPLICA = re.compile(r"([+-] .+-)(?:0|[1-9][0-9]*)")
-_CARDS = re.compile(r"^gpus ([0-9]+(?:[-,][0-9]+)*), ")
 #: How what becomes of allocations is called above the map.
 _COUNTED = {
     "start": "to start", "move": "to move", "restart": "to restart", "stop": "to stop", "change": "to change in place",
@@ -166,37 +163,9 @@ def _parts(fleet: FleetMap, shown: Iterable[Section]) -> list[PageSection]:
 def _part(section: Section, teams: dict[str, int]) -> PageSection:
     heads = section.rows.heads if section.rows else ()
     rows = section.rows.cells if section.rows else []
-    lines = tuple(Line(cells, _team(cells, teams)) for cells in rows)
-    lines = _alike(lines, heads.index("node")) if "node" in heads else lines
+    pairs = grouped(rows, heads.index("node"), 1) if "node" in heads else [(cells, cells) for cells in rows]
+    lines = tuple(Line(cells, _team(first, teams)) for cells, first in pairs)
     return PageSection(section.title, section.words, heads, lines, section.minor, section.style == "yellow")
-
-
-def _alike(lines: tuple[Line, ...], at: int) -> tuple[Line, ...]:
-    """One line for all nodes and replicas of which the same is said. Which cards each has is in the map."""
-    groups: dict[tuple[tuple[str, ...], int | None], list[Line]] = {}
-    for line in lines:
-        key = list(line.cells)
-        key[at] = ""
-        if found := _REPLICA.fullmatch(key[at + 1]):
-            key[at + 1] = found[1]
-            key[at + 2 :] = [_CARDS.sub(_how_many, cell) for cell in key[at + 2 :]]
-        groups.setdefault((tuple(key), line.team), []).append(line)
-    return tuple(_one(list(cells), team, alike, at) for (cells, team), alike in groups.items())
-
-
-def _one(cells: list[str], team: int | None, alike: list[Line], at: int) -> Line:
-    if len(alike) == 1:
-        return alike[0]
-    cells[at] = ranges(line.cells[at] for line in alike)
-    if cells[at + 1] and _REPLICA.fullmatch(alike[0].cells[at + 1]):
-        sign = cells[at + 1][:2]
-        cells[at + 1] = sign + ranges(line.cells[at + 1].removeprefix(sign) for line in alike)
-    return Line(tuple(cells), team)
-
-
-def _how_many(found: re.Match[str]) -> str:
-    many = len(cpulist.read(found[1]))
-    return f"{many} GPU{'' if many == 1 else 's'}, "
 
 
 def _team(cells: tuple[str, ...], teams: dict[str, int]) -> int | None:

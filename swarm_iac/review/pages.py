@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from swarm_iac.page import Frame, page, ranges
-from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.page import Frame, page
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.printable import printable
+from swarm_iac.ranges import ranges
 from swarm_iac.review.comment import Review, first_screen
 from swarm_iac.review.effect import ChangedValue, StackEffect
 

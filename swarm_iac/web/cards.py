@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Node, Stack
-from swarm_iac.page.fleet_map import NO_TEAM, natural
+from swarm_iac.page.fleet_map import NO_TEAM
 from swarm_iac.printable import printable
+from swarm_iac.ranges import natural
 from swarm_iac.web.standing import Standing
 
 By = Literal["team", "use", "health"]

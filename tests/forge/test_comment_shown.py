@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator
 
 from swarm_iac.cli.merging.posting import Shown, post
 from swarm_iac.plan.show.markdown import shown
-from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.review.comment import MARKER
 from tests.browser import browser
 from tests.forge.conftest import Lab

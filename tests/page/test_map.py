@@ -13,8 +13,8 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan
 from swarm_iac.page import page
-from swarm_iac.page.fleet_map import natural, ranges
 from swarm_iac.plan.show.render import Context
+from swarm_iac.ranges import natural, ranges
 
 #: Of one card at one time: node, side (`was` or `now`), and its number; -1 for what has none.
 Spot = tuple[str, str, int]

@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from swarm_iac.model.placement import Goal, Placement, Proof, Reason, Unplaced
+from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, Node
 from swarm_iac.model.state import LedgerHead, Observed
 from swarm_iac.model.workload import Run
@@ -111,9 +112,18 @@ def test_text_of_others_is_never_markup() -> None:
 
 
 def test_markdown_of_a_large_plan_fits_a_comment() -> None:
-    nodes = {f"m{i}": Node(name=f"m{i}", hardware="big", tuning="fast", ssh=f"root@m{i}") for i in range(400)}
-    asked = stack().model_copy(update={"nodes": nodes})
+    tuning = {f"t{i}": Tuning(swappiness=i % 200, sysctl={"vm.dirty_bytes": str(i)}) for i in range(400)}
+    nodes = {f"m{i}": Node(name=f"m{i}", hardware="big", tuning=f"t{i}", ssh=f"root@m{i}") for i in range(400)}
+    asked = stack().model_copy(update={"nodes": nodes, "tuning": tuning})
     seen = {name: Observed(node=name, error="no route to host") for name in list(nodes)[:200]}
     shown = markdown(steps(seen, desired(asked, Placement())), Context(asked, Placement(), Placement()))
     assert shown.count("\n… and ") == 2 and len(tables(shown)) <= 1 + MOST
     assert len(shown) < 65_536
+
+
+def test_the_same_setting_of_a_thousand_nodes_is_one_line() -> None:
+    nodes = {f"m{i}": Node(name=f"m{i}", hardware="big", tuning="fast", ssh=f"root@m{i}") for i in range(1000)}
+    asked = stack().model_copy(update={"nodes": nodes})
+    shown = markdown(steps({}, desired(asked, Placement())), Context(asked, Placement(), Placement()))
+    rows = tables(shown)
+    assert len(rows) == 13 and all("m[0-999]" in row[0] for row in rows[1:]), shown

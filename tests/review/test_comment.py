@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from swarm_iac.plan.show.markdown import shown
-from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.review.approvals import Dismissed
 from swarm_iac.review.comment import MARKER, MOST, Review, comment
 from swarm_iac.review.effect import (

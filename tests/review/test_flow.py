@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm_iac.plan.show.markdown import shown, words
-from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.review.check import Approval
 from swarm_iac.review.effect import Effect
 from tests.review.conftest import Make

@@ -14,7 +14,7 @@ from swarm_iac.accounting.money import CostSum, hours
 from swarm_iac.accounting.summary import Amounts, UsageSummary
 from swarm_iac.accounting.window import Window
 from swarm_iac.plan.show.markdown import shown
-from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.printable import printable
 
 _SUMS = ("used", "idle", "unknown", "unallocated", "off")

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from swarm_iac.forge import Forge, Issue
 from swarm_iac.model.base import Name
 from swarm_iac.plan.show.markdown import shown
-from swarm_iac.plan.show.render import Rows, Section
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.review.last_known import FleetSnapshot, NodeDifference, rows, silent
 
 #: Node → digest of what differs → since when. [min since 1970]

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 
 from swarm_iac.model.step import Plan
-from swarm_iac.plan.show.render import Context, Rows, Section, nothing, sections
+from swarm_iac.plan.show.alike import merged
+from swarm_iac.plan.show.render import Context, nothing, sections
+from swarm_iac.plan.show.section import Rows, Section
 
 #: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
 MOST = 100
@@ -24,7 +26,7 @@ _BARS = re.compile(r"(?<=(\\))?\|")
 def markdown(plan: Plan, context: Context) -> str:
     """One comment: a line that sums it up, the sections, and that line once more."""
     last = words(f"{context.stack.fleet}: {context.summary(plan).line()}")
-    parts = [f"**{_sum(plan, context, last)}**", *(shown(section) for section in sections(plan, context)), last]
+    parts = [f"**{_sum(plan, context, last)}**", *(shown(merged(section)) for section in sections(plan, context)), last]
     return "\n\n".join(parts) + "\n"
 
 

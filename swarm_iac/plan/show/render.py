@@ -21,8 +21,11 @@ from swarm_iac.model.resources.table import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.plan.show import variants
+from swarm_iac.plan.show.alike import merged
 from swarm_iac.plan.show.causes import why_moved, why_stopped
+from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
+from swarm_iac.plan.show.waves import waves
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
 from swarm_iac.units import Watts
@@ -75,29 +78,6 @@ class Context:
         return found.model_copy(update={"lost": {name: why for name, why in lost.items() if name not in found.stop}})
 
 
-@dataclass
-class Rows:
-    """A table as plain text: cells are never markup."""
-
-    heads: tuple[str, ...]
-    cells: list[tuple[str, ...]] = field(default_factory=list)
-
-    def add(self, *cells: str) -> None:
-        """One row. What a cell holds may be anyone's words."""
-        self.cells.append(tuple(map(printable, cells)))
-
-
-@dataclass(frozen=True)
-class Section:
-    """One thing worth saying: some words, a table, or both. `minor`: shown only in detail."""
-
-    title: str
-    words: str = ""
-    rows: Rows | None = None
-    style: str = ""
-    minor: bool = False
-
-
 def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
     """What to say of a plan without a step, and its style: silence is no consent."""
     if offline:
@@ -125,7 +105,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What moves, and why", rows=_moves(context)),
         Section("What stops, and why", rows=_stops(plan, context)),
         Section("Drains that wait", rows=_drains(context)),
-        Section("What waits for what", rows=_order(plan), minor=True),
+        Section("What waits for what", rows=waves(plan), minor=True),
         Section("What is left for later", rows=_left(plan)),
         Section("What is not placed", rows=_unplaced(context)),
         Section("What keeps its size until it can grow", rows=_growing(context)),
@@ -146,7 +126,7 @@ def text(plan: Plan, context: Context) -> tuple[RenderableType, ...]:
     words = "No machine is changed; what ran on a machine that is given up has no other place." if found.lost else words
     silent = () if plan.steps else (Text(f"{words}\n", style),)
     last = Text(f"{context.stack.fleet}: {found.line()}", style="bold")
-    return (*silent, *(shown(section) for section in sections(plan, context)), last)
+    return (*silent, *(shown(merged(section)) for section in sections(plan, context)), last)
 
 
 def as_json(plan: Plan, context: Context) -> dict[str, Any]:
@@ -285,21 +265,6 @@ def _moves(context: Context) -> Rows:
     table = Rows(("allocation", "from", "to", "why"))
     for move in moves(context):
         table.add(*move)
-    return table
-
-
-def _order(plan: Plan) -> Rows:
-    """Waves; empty where one is enough."""
-    table = Rows(("wave", "node", "steps", "waits for"))
-    waves = plan.waves()
-    if len(waves) < 2:
-        return table
-    home = {step.id: number for number, wave in enumerate(waves) for step in wave}
-    for number, wave in enumerate(waves, 1):
-        for node in sorted({step.node for step in wave}):
-            mine = [step for step in wave if step.node == node]
-            waits = sorted({one for step in mine for one in step.after if home.get(one, number) < number - 1})
-            table.add(str(number), node, ", ".join(step.id.partition("/")[2] for step in mine), ", ".join(waits))
     return table
 
 
