@@ -265,9 +265,17 @@ class Composer:
         context = getattr(error, "context", None)
         start = getattr(error, "context_mark", None)
         hint = next((advice for phrase, advice in _ADVICE if phrase in text), "")
+        if mark and self._brace_in_text(mark.line, mark.column):
+            hint = "put text that contains '{' in quotes, as in \"root@{name}\""
         if context and start:
             text = f"{text} {context}, which begins on line {start.line + 1}"
         self.problems.append(Problem(Place(self.file, line, column), "", f"this is no YAML: {text}", hint))
+
+    def _brace_in_text(self, line: int, column: int) -> bool:
+        """Does a brace stand there within a word, where one opens a mapping? As in `{ssh: root@{name}}`."""
+        lines = self.text.splitlines()
+        words = lines[line] if line < len(lines) else ""
+        return words[column : column + 1] == "{" and column > 0 and words[column - 1] not in " \t,:[{"
 
 
 def compose(text: str, file: str, most: int | None = None) -> YamlNode:

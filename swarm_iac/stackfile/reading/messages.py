@@ -236,6 +236,8 @@ def _type(kind: str, model: type[BaseModel], loc: tuple[Step, ...], given: Any) 
     elif kind in ("model_type", "model_attributes_type"):
         keys = known_keys(model, loc)
         hint = f"its keys are {', '.join(keys[:12])}" if keys else ""
+    elif kind == "dict_type" and loc[-1] == "away_from" and isinstance(given, str):
+        hint = f"write a list: [{given[:40]}]"
     elif kind == "dict_type":
         hint = "write `name: {…}` for each"
     return f"{_EXPECTED.get(kind, 'this value does not fit')}, found {describe(given)}", hint
