@@ -10,7 +10,7 @@ where an edit or a lost node leaves more between two groups than the skew, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from swarm_iac.model.place.groups import LEVELS, Group
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
@@ -93,10 +93,15 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: N
 
     Who lost its slot is new where it ran: the next decision begins from what stands.
     """
+    return left_by(capacity, request, group)(host)
+
+
+def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> Callable[[NodeCapacity], int | None]:
+    """The same for many nodes, while nothing changes."""
     if group.of.even:
         stands = Even(capacity.snapshot, request, capacity.counts[request.name])
-        return stands.step(stands.place(host))
-    return left_alone(capacity, request, group, host)
+        return lambda host: stands.step(stands.place(host))
+    return lambda host: left_alone(capacity, request, group, host)
 
 
 def even(snapshot: Snapshot, counts: Pairs) -> bool:

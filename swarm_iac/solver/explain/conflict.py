@@ -64,9 +64,12 @@ def capacity_of(snapshot: Snapshot, placement: Placement) -> FreeCapacity:
     return capacity
 
 
-def conflict(capacity: FreeCapacity, request: WorkloadRequest) -> tuple[str, ...]:
-    """The smallest set of rules that forbids one more replica (all of a gang); empty when nothing does."""
-    return _conflict(_forbid(capacity, request), _rules(request))
+def conflict(capacity: FreeCapacity, request: WorkloadRequest, ruled: Ruled | None = None) -> tuple[str, ...]:
+    """The smallest set of rules that forbids one more replica (all of a gang); empty when nothing does.
+
+    `ruled`: what is known of the workload on this capacity, where it is counted already.
+    """
+    return _conflict(_forbid(ruled or Ruled(capacity, request)), _rules(request))
 
 
 def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str, ...]:
@@ -79,13 +82,14 @@ def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str,
     return tuple(rule for rule in reversed(ORDER) if rule in on)
 
 
-def besides(capacity: FreeCapacity, request: WorkloadRequest, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def besides(ruled: Ruled, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """For each rule of a conflict: which others, outside of it, have to go with it for a place to be there."""
+    request = ruled.request
     if not request.gang:
-        nodes = keeping_out(capacity, request)
+        nodes = ruled.keeping_out
         fewest = {rule: min((out for out in nodes if out.isdisjoint(set(core) - {rule})), key=_telling) for rule in core}
         return {rule: tuple(one for one in reversed(ORDER) if one in out and one != rule) for rule, out in fewest.items()}
-    forbid, every = _forbid(capacity, request), _rules(request)
+    forbid, every = _forbid(ruled), _rules(request)
     found = {}
     for rule in core:
         on = set(core if forbid(every - {rule}) else every) - {rule}
@@ -99,7 +103,7 @@ def besides(capacity: FreeCapacity, request: WorkloadRequest, core: tuple[str, .
 def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[str, ...]:
     """With the rules `gone` given up: the fewest others that have to go with them for a place to be there."""
     if request.gang:
-        forbid, on = _forbid(capacity, request), set[str]()
+        forbid, on = _forbid(Ruled(capacity, request)), set[str]()
         for other in ORDER:
             if other in _rules(request) - gone and not forbid(on | {other}):
                 on.add(other)
@@ -145,12 +149,11 @@ def _of_chain(length: int, gang: bool, models: bool) -> frozenset[str]:
     return every | {GANG} if gang else every
 
 
-def _forbid(capacity: FreeCapacity, request: WorkloadRequest) -> Callable[[Set[str]], bool]:
+def _forbid(ruled: Ruled) -> Callable[[Set[str]], bool]:
     """Which sets of rules leave no place? For one replica, nodes are looked at once; a gang is counted for each set."""
-    if request.gang:
-        ruled = Ruled(capacity, request)
-        return lambda on: ruled.reach(on) < missing(capacity, request, on)
-    nodes = keeping_out(capacity, request)
+    if ruled.request.gang:
+        return lambda on: ruled.reach(on) < missing(ruled.capacity, ruled.request, on)
+    nodes = ruled.keeping_out
     return lambda on: all(not on.isdisjoint(rules) for rules in nodes)
 
 
@@ -179,20 +182,21 @@ class Causes:
         """`before`: what the placement was decided from; without it, what the capacity was read from."""
         self.capacity = capacity
         self._before = before
-        self.known: dict[WorkloadRequest, tuple[FreeCapacity, tuple[str, ...]]] = {}
+        self.known: dict[WorkloadRequest, tuple[str, ...]] = {}
         self.explained: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
         self.capacities: dict[int, FreeCapacity] = {}
+        self._seen: dict[str, FreeCapacity] = {}
 
     def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """One reason for each rule of the smallest conflict, with figures and its path in the stack file."""
         alike = request if self.capacity.counts[request.name] else replace(request, name="")
-        if alike not in self.known:
-            capacity = self.seen(request)
-            self.known[alike] = capacity, conflict(capacity, request)
-        capacity, rules = self.known[alike]
         if alike in self.explained and self.explained[alike][1]:
             return _renamed(*self.explained[alike], request.name)
-        found = _reasons(capacity, request, rules, lower=capacity is not self.capacity)
+        ruled = self._ruled(request)
+        capacity = ruled.capacity
+        if alike not in self.known:
+            self.known[alike] = conflict(capacity, request, ruled)
+        found = _reasons(ruled, self.known[alike], lower=capacity is not self.capacity)
         found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request))
         self.explained[alike] = request.name, found
         return self.explained[alike][1] or self._unspent(request)
@@ -255,12 +259,22 @@ class Causes:
 
         Where that alone would be enough, the effort ended too early to see it, and the capacity is reported as it is.
         """
+        if request.name not in self._seen:
+            self._seen[request.name] = self._ruled(request).capacity
+        return self._seen[request.name]
+
+    def _ruled(self, request: WorkloadRequest) -> Ruled:
+        """What each rule leaves of the nodes of that capacity."""
         if request.priority not in self.capacities:
             lower = {name for name, other in self.capacity.snapshot.requests.items() if other.priority < request.priority}
             held = {name for name in lower if self.capacity.counts[name]}
             self.capacities[request.priority] = without(self.capacity, held) if held else self.capacity
         capacity = self.capacities[request.priority]
-        return capacity if forbidden(capacity, request, EVERY | {GANG} if request.gang else EVERY) else self.capacity
+        ruled, on = Ruled(capacity, request), EVERY | {GANG} if request.gang else EVERY
+        if capacity is not self.capacity and ruled.reach(on) >= missing(capacity, request, on):
+            ruled = Ruled(self.capacity, request)
+        self._seen[request.name] = ruled.capacity
+        return ruled
 
 
 def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason, ...]:
@@ -283,8 +297,9 @@ def without(capacity: FreeCapacity, workloads: set[str]) -> FreeCapacity:
     return other
 
 
-def _reasons(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
+    capacity, request = ruled.capacity, ruled.request
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
         over = [one for one in capacity.snapshot.over if one.of(request)]
         whole = replace(request, members=request.wanted)
@@ -296,7 +311,7 @@ def _reasons(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str,
             *(one.model_copy(update={"besides": "one"}) for one in told_over[1:]),
             *(_besides(_beside(capacity, whole, rule, core, lower=lower), "one") for rule in rest),
         )
-    return reasons_for(capacity, request, rules, lower=lower)
+    return reasons_for(capacity, request, rules, lower=lower, ruled=ruled)
 
 
 def _broken(request: WorkloadRequest, over: Over) -> str:
@@ -304,12 +319,14 @@ def _broken(request: WorkloadRequest, over: Over) -> str:
     return of_chain(len(request.chain))[request.chain.index(over.scope)][over.resource].rule
 
 
-def reasons_for(capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+def reasons_for(
+    capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool, ruled: Ruled | None = None
+) -> tuple[Reason, ...]:
     """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
     also = {
         rule: tuple(o for o in others if not _same(o, (rule, *others)))
-        for rule, others in besides(capacity, request, rules).items()
+        for rule, others in besides(ruled or Ruled(capacity, request), rules).items()
     }
     every = (
         {one for one in _rules(request) - {GANG} if all(one in others for others in also.values())} if len(rules) > 1 else set()

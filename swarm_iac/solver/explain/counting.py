@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from swarm_iac.model.place.groups import Level, together
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation
-from swarm_iac.solver.balance.even import left
+from swarm_iac.solver.balance.even import left, left_by
 from swarm_iac.solver.balance.evened import Gathered, evened_under
 from swarm_iac.solver.explain import model_limits
 from swarm_iac.solver.explain.domains import DOMAINS, by_domain
@@ -79,10 +80,13 @@ def _on_nodes(
 ) -> int:
     """The most in all, of so many on each node."""
 
+    sited, alone = _sited(request, rules), _together(request, rules) == "node"
+
     def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
         racks: dict[Gathered, list[tuple[int, int]]] = {}
         for host, cap in found:
-            racks.setdefault(_gathered(request, host, rules), []).append((host.power_of(request), cap))
+            power = host.power_of(request) if host.rack in capacity.racks else 0
+            racks.setdefault(_group(host, sited=sited, alone=alone), []).append((power, cap))
         return {group: _in_rack(capacity, request, group, ones, rules) for group, ones in racks.items()}
 
     evened = evened_under(capacity, request, in_racks(found), rules, home=home is not None)
@@ -203,9 +207,9 @@ class Tally:
 
 
 class Ruled:
-    """`reach` of one workload under many sets of rules: what each rule leaves of each node is worked out once.
+    """`reach` of a gang, and whether one more of others finds a place, under many sets of rules.
 
-    The capacity must not change meanwhile.
+    What each rule leaves of each node is worked out once; the capacity must not change meanwhile.
     """
 
     def __init__(self, capacity: FreeCapacity, request: WorkloadRequest) -> None:
@@ -214,8 +218,10 @@ class Ruled:
         #: The most replicas that each rule on nodes allows, node by node, where it allows fewer than any number.
         self.caps: dict[str, Ints] = {}
         unfit = hindering(capacity.snapshot, request)
-        for name in (one.name for one in FIT):
-            self._cap(name, [0 if name in unfit[host.name] else ENDLESS for host in self.nodes])
+        sets = [unfit[host.name] for host in self.nodes]
+        some = frozenset().union(*set(sets))  # most rules keep it from no node at all
+        for name in (one.name for one in FIT if one.name in some):
+            self._cap(name, [0 if name in out else ENDLESS for out in sets])
         for i, (name, need) in enumerate(zip(NODE_RULES, request.need, strict=True)):
             if need:
                 self._cap(name, [capacity.free[host.name][i] // need for host in self.nodes])
@@ -226,7 +232,8 @@ class Ruled:
         #: Of racks that are compared what one more replica finds: several find another number.
         self.one: dict[str, Ints] = {}
         for group in request.groups:
-            most = [left(capacity, request, group, host) for host in self.nodes]
+            leaves = left_by(capacity, request, group)
+            most = [leaves(host) for host in self.nodes]
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
             if group.of.even:
                 self.one[group.of.rule] = self.caps.pop(group.of.rule)
@@ -236,11 +243,12 @@ class Ruled:
     def _domains(self, rule: str) -> list[int]:
         """By one rule of DOMAINS; of nodes on which nothing stands, one of each kind is counted."""
         capacity, empty = self.capacity, dict[int, int]()
+        most = self.request.members if self.request.gang else 1  # of others the next one is asked for
         found = []
         for host in self.nodes:
             kind = capacity.snapshot.alike[host.name]
             if capacity.load[host.name] or kind not in empty:
-                found.append(by_domain(capacity, self.request, host, self.request.members, rule))
+                found.append(by_domain(capacity, self.request, host, most, rule))
                 if not capacity.load[host.name]:
                     empty[kind] = found[-1]
             else:
@@ -252,7 +260,7 @@ class Ruled:
         self.caps[rule] = np.minimum(caps, self.caps[rule]) if rule in self.caps else caps
 
     def reach(self, rules: Set[str] = EVERY) -> int:
-        """The most replicas that can be added."""
+        """The most replicas of a gang that can be added; of others at most one on each node."""
         capacity, request = self.capacity, self.request
         left = min(request.members - capacity.counts[request.name].total(), _by_ceiling(capacity, request, rules))
         if left <= 0:
@@ -264,26 +272,29 @@ class Ruled:
         found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
         return min(left, _on_nodes(capacity, request, found, rules))
 
+    @cached_property
     def keeping_out(self) -> frozenset[frozenset[str]]:
         """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
         capacity, request = self.capacity, self.request
         ceilings = frozenset(rule for rule, left in _ceilings(capacity, request) if left < 1)
         out = {rule: most < 1 for rule, most in (self.caps | self.one).items()}
-        for i, rule in enumerate(RACK_RULES):
-            short = [
-                host.rack in capacity.racks and host.of_rack(request)[i] > max(0, capacity.racks[host.rack][i])
-                for host in self.nodes
-            ]
-            out[rule] = np.array(short, dtype=np.bool_)
+        if capacity.racks:
+            none = (False,) * len(RACK_RULES)
+            short = np.array([self._short_in_rack(host) if host.rack in capacity.racks else none for host in self.nodes])
+            out |= {rule: short[:, i] for i, rule in enumerate(RACK_RULES)}
         names = list(out)
         bits = sum((out[name].astype(np.int64) << i for i, name in enumerate(names)), np.zeros(len(self.nodes), np.int64))
         sets = np.unique(bits).tolist()
         return frozenset(ceilings.union(name for i, name in enumerate(names) if bit >> i & 1) for bit in sets)
 
+    def _short_in_rack(self, host: NodeCapacity) -> tuple[bool, ...]:
+        left = self.capacity.racks[host.rack or ""]
+        return tuple(need > max(0, free) for need, free in zip(host.of_rack(self.request), left, strict=True))
+
 
 def keeping_out(capacity: FreeCapacity, request: WorkloadRequest) -> frozenset[frozenset[str]]:
     """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
-    return Ruled(capacity, request).keeping_out()
+    return Ruled(capacity, request).keeping_out
 
 
 def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
@@ -306,10 +317,14 @@ def _sited(request: WorkloadRequest, rules: Set[str]) -> bool:
 
 def _gathered(request: WorkloadRequest, host: NodeCapacity, rules: Set[str]) -> Gathered:
     """Nodes that are counted together: those of a rack, or each alone; with their site where any rule is about sites."""
-    site = group_of(host, "site") if _sited(request, rules) else ""
-    if _together(request, rules) == "node":
+    return _group(host, sited=_sited(request, rules), alone=_together(request, rules) == "node")
+
+
+def _group(host: NodeCapacity, *, sited: bool, alone: bool) -> Gathered:
+    site = group_of(host, "site") if sited else ""
+    if alone or not host.rack:
         return site, host.rack or "", host.name
-    return (site, host.rack, "") if host.rack else (site, "", host.name)
+    return site, host.rack, ""
 
 
 def _in_all(request: WorkloadRequest, counts: Mapping[Gathered, int], rules: Set[str]) -> int:
