@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.bounds.relaxation import Stand, relaxed_bound
+from swarm_iac.solver.bounds.relaxation import WIDE, WIDEST, Stand, relaxed_bound
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole_fleet import bound_of
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, problem_of
@@ -90,6 +90,7 @@ def level_bounds(
         return found.of(level, above[level], counted[level]) - now[level]
 
     elsewhere = away(snapshot)
+    widest = WIDE if snapshot.running else WIDEST  # for a change nobody waits so long
     waiting = [level for level in levels if gap(level) > 0]
     for i, level in enumerate(waiting):
         if stop():
@@ -107,7 +108,7 @@ def level_bounds(
         def open_still(level: int = level, share: TimeLimit = share) -> bool:
             return gap(level) > CLOSE * counted[level] and not share()
 
-        own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere))
+        own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere, widest=widest))
         if open_still():
             requests = [request for request in snapshot.requests.values() if request.gpus and request.priority >= level]
             found.together[level] = max(above[level] + now[level], _together(snapshot, requests, possible, effort, share))
@@ -116,7 +117,7 @@ def level_bounds(
             priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first, known=known)
             own(priced.bound)
             if open_still() and priced.caps:
-                own(relaxed_bound(problem, groups, share, stand, moves, priced.caps, elsewhere))
+                own(relaxed_bound(problem, groups, share, stand, moves, priced.caps, elsewhere, widest=widest))
         stop.spend(before - share.left)
     return found
 

@@ -40,6 +40,8 @@ PART = 0.5
 LINEAR = 1e-5
 #: So many functions u are tried on each resource.
 TURNS = 4
+#: Above so many y only one of them is, and above WIDEST nothing: its linear program alone would take tens of seconds.
+WIDE, WIDEST = 25_000, 60_000
 
 
 #: Replicas of a kind that stand on nodes of a shape.
@@ -63,8 +65,9 @@ def relaxed_bound(
     caps: Sequence[Cap] = (),
     elsewhere: Mapping[str, int] = MappingProxyType({}),
     parts: Sequence[CappedSum] = (),
+    widest: int = WIDE,
 ) -> int | None:
-    """What no placement gains more than, or None where no solver knew.
+    """What no placement gains more than, or None where no solver knew, or where it would have more y than `widest`.
 
     `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
     `elsewhere`: how many of a workload may stay on nodes that the problem does not have. `parts`: what is gained, if not
@@ -75,6 +78,9 @@ def relaxed_bound(
     for h, shape in enumerate(problem.shapes):
         for k, top in Pricer(problem, h).tops.items():
             y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
+    if len(y) > widest:
+        return None
+    turns = TURNS if len(y) <= WIDE else 1
     _gangs(model, y, groups, elsewhere)
     kinds = problem.kinds
     for h, shape in enumerate(problem.shapes):
@@ -82,7 +88,7 @@ def relaxed_bound(
         needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.capacity))]
         needs.append([kinds[k].cards * kinds[k].share for k, _ in here])
         for need, capacity in zip(needs, (*shape.capacity, shape.cards * WHOLE), strict=True):
-            for amounts, limit in _fits(need, capacity):
+            for amounts, limit in _fits(need, capacity, turns):
                 _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
     for cap in caps:
         terms = [(y[k, cap.shape], math.floor(gain * FINE)) for k, gain in enumerate(cap.gains) if (k, cap.shape) in y]
@@ -109,11 +115,11 @@ def relaxed_bound(
     return int(min(found) + 1e-6) if found else None
 
 
-def _fits(need: list[int], capacity: int) -> Iterator[tuple[tuple[int, ...], int]]:
+def _fits(need: list[int], capacity: int, turns: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Amounts of which what one node holds has at most the limit: the resource itself, then u of it, times t · (t + 1)."""
     yield tuple(need), capacity
     known = set()
-    for t in range(1, TURNS + 1) if capacity else ():
+    for t in range(1, turns + 1) if capacity else ():
         parts = [divmod((t + 1) * one, capacity) for one in need]
         amounts = tuple(whole * (t + 1 if rest else t) for whole, rest in parts)
         if any(amounts) and amounts not in known:
