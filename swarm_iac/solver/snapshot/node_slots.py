@@ -45,18 +45,17 @@ class Slots:
         number = {name: i for i, name in enumerate(racks)}
         self.rack: Ints = np.array([number.get(host.rack or "", len(racks)) for host in self.nodes], dtype=np.int64)
         self._racks = racks
-        self._suits: dict[tuple[object, ...], Mask] = {}
         self._groups: dict[str, Ints] = {}
 
     def suits(self, request: WorkloadRequest) -> Mask:
         """Whom the node suits, its state aside. Worked out once for nodes and for workloads that are alike."""
         key = (request.asked, request.on_one, request.joined)
-        if key not in self._suits:
+        if key not in self.snapshot.suited:
             known = np.zeros(max(self._first, default=-1) + 1, dtype=np.bool_)
             for kind, host in self._first.items():
                 known[kind] = suits_but_state(request, host)
-            self._suits[key] = known[self.kind]
-        return self._suits[key]
+            self.snapshot.suited[key] = known[self.kind]
+        return self.snapshot.suited[key]
 
     def caps(self, request: WorkloadRequest) -> Ints:
         """How many more replicas of `ask` each node could take; 0 where it is not ready or does not suit."""

@@ -12,6 +12,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+import numpy as np
+import numpy.typing as npt
+
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.links import Groups
 from swarm_iac.model.gpus.mig import Profile, profiles_of
@@ -325,6 +328,11 @@ class Snapshot:
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
         """What `suitability.hindering` knows already."""
+        return {}
+
+    @functools.cached_property
+    def suited(self) -> dict[tuple[object, ...], npt.NDArray[np.bool_]]:
+        """What `node_slots.Slots.suits` knows already."""
         return {}
 
     @functools.cached_property
