@@ -61,6 +61,7 @@ WantedBy=multi-user.target
 #: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
 SHRINK_WAIT_S = 20.0
 SHRINK_MOST_S = 240.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def folder(allocation: str) -> str:
@@ -186,7 +187,8 @@ def _files(context: Context, pool: Pool, limits: Mapping[str, int]) -> None:
 def granted(context: Context, allocation: str, wanted: Mapping[str, Any]) -> Dict[str, Any]:
     """The slice with the limits that it may have now, once others have given back what they hold of it.
 
-    First what they leave idle, then what the kernel can reclaim. NodeError where somebody has written more; nothing is killed.
+    First what they leave idle, then what the kernel can reclaim. One that uses more than the plan lends it keeps that as long as
+    the others leave it so much. NodeError where somebody has written more; nothing is killed.
     """
     if context.check or not shape.natural(wanted.get("memory_max")):
         return dict(wanted)
@@ -194,16 +196,17 @@ def granted(context: Context, allocation: str, wanted: Mapping[str, Any]) -> Dic
     for mems, pool in pools(context, {allocation: wanted}).items():
         others = {name: one for name, one in pool.items() if name != allocation}
         mine = _takes_part(wanted) and str(wanted.get("mems") or "") == mems
-        share = int(wanted["memory_max"]) if mine else 0
-        free = _free(others, share)
-        if free < share:
-            free = _returned(context, others, share)
-        least = share
+        share = least = most = int(wanted["memory_max"]) if mine else 0
         if mine:
             used = pool[allocation].used if allocation in pool else 0
-            limit = min(wanted["memory_most"], max(share, used + max(8 * MIB, used // 4)))
-            least = max(wanted["memory_low"], min(share, used + max(8 * MIB, used // 4)))
-            own["memory_max"] = min(limit, max(free, least))
+            keeps = (used + max(8 * MIB, used // 4)) // _PAGE * _PAGE  # as the kernel has it, and so as it is read back
+            most = min(wanted["memory_most"], max(share, keeps))
+            least = max(wanted["memory_low"], min(share, keeps))
+        free = _free(others, share)
+        if free < most:
+            free = _returned(context, others, share, most - free)
+        if mine:
+            own["memory_max"] = min(most, max(free, least))
             own["memory_high"] = high(own["memory_max"], wanted["memory_low"])
         if free < least:
             _reclaimed(context, others)
@@ -215,9 +218,9 @@ def _free(others: Pool, share: int) -> int:
     return sum(one.share - one.limit for one in others.values()) + share
 
 
-def _returned(context: Context, others: Pool, share: int) -> int:
-    """What is left once idle memory came back. [bytes]"""
-    for name, less in taken(others, share - _free(others, share)).items():
+def _returned(context: Context, others: Pool, share: int, wanted: int) -> int:
+    """What is left once idle memory came back, so much at most. [bytes]"""
+    for name, less in taken(others, wanted).items():
         limit = others[name].limit - less
         if _lower(context, name, others[name], limit):
             others[name] = others[name]._replace(limit=limit)
