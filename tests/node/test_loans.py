@@ -100,7 +100,7 @@ class Machine:
                 self.killed.append(unit.name)
 
     def look(self) -> list[dict[str, Any]]:
-        return lend.moved(str(self.root), ledger.load(str(self.root)))
+        return lend.Lender(str(self.root)).look(0.0)
 
 
 @pytest.fixture
@@ -188,6 +188,32 @@ def test_who_grows_at_that_moment_keeps_it(machine: Machine, monkeypatch: pytest
     assert machine.look() == [] and not machine.killed
     assert machine.limits() == {"hungry-0": 150, "quiet-0": 150}
     assert machine.number("quiet-0", "memory.high") == 142
+
+
+def test_who_allocates_and_frees_does_not_keep_systemd_reading(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    lender, moves = lend.Lender(str(machine.root)), 0
+    for turn in range(100):
+        moves += bool(lender.look(turn / 10))
+        names = ("hungry-0", "quiet-0") if turn % 2 else ("quiet-0", "hungry-0")
+        machine.uses(names[0], machine.number(names[0]) - 2)
+        machine.uses(names[1], 1)
+    assert 2 <= moves <= 10 / lend.GAP_S + 1
+
+
+def test_a_node_that_was_given_back_or_whose_ledger_is_damaged_moves_nothing(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    lender, file = lend.Lender(str(machine.root)), Path(machine.root, *ledger.LEDGER.split("/")[1:])
+    text = file.read_text()
+    file.write_text("{")
+    with pytest.raises(NodeError):
+        lender.look(0.0)
+    file.unlink()
+    assert lender.look(1.0) == []
+    file.write_text(text.replace(str(150 * MIB), '"many"'))
+    assert lender.look(2.0) == []
+    file.write_text(text)
+    assert lender.look(3.0)
 
 
 def test_a_run_goes_first(machine: Machine) -> None:

@@ -44,7 +44,7 @@ def _endless(verb: str, words: List[str]) -> int:
     if verb == "lend":
         from .program.lend import run
 
-        return run()
+        run()
     from .exporter.server import serve
 
     return serve(int(words[0]), words[1:])

@@ -11,7 +11,7 @@ import os
 import select
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from ..concerns import loans
 from ..machine.run import Context, NodeError
@@ -19,57 +19,70 @@ from ..records import ledger
 
 #: Between two looks, at most and at least. [s]
 INTERVAL_S, PAUSE_S = 1.0, 0.1
+#: Between two moves: each has systemd read its files again, and whoever allocates and frees must not keep it at that. [s]
+GAP_S = 3.0
 
-#: The ledger as it was read last, and how its file looked then.
-_Known = Tuple[Optional[Tuple[int, int, int]], Optional[ledger.Ledger]]
+
+class Lender:
+    """What one such process knows: the ledger as it was read last, and how its file looked then; when it moved something."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+        self.seen: Optional[ledger.Ledger] = None
+        self.stamp: Optional[Tuple[int, int, int]] = None
+        self.moved_at = float("-inf")
+
+    def look(self, now: float) -> List[Dict[str, Any]]:
+        """The certificates of what was moved. `now`: of a clock that is never set. [s]"""
+        self._read()
+        if self.seen is None or now - self.moved_at < GAP_S:
+            return []
+        if not any(map(loans.moves, loans.pools(Context(self.seen, check=True, root=self.root)).values())):
+            return []
+        try:
+            with ledger.opened(check=False, root=self.root, wait_s=0) as book:
+                found = list(loans.move(Context(book, root=self.root)))
+        except ledger.Busy:
+            return []
+        self.moved_at = now if found else self.moved_at
+        return found
+
+    def _read(self) -> None:
+        """Again only if the file is another one."""
+        try:
+            found = os.stat(ledger.below(self.root, ledger.LEDGER))
+        except FileNotFoundError:
+            self.seen = self.stamp = None
+            return
+        stamp = found.st_ino, found.st_mtime_ns, found.st_size
+        if stamp != self.stamp:
+            self.seen = ledger.load(self.root)
+            self.stamp = stamp
+
+    def wait(self) -> None:
+        """Until the next look, or until the kernel tells that somebody is above memory.high."""
+        time.sleep(PAUSE_S)
+        names = loans.borrowers(Context(self.seen, check=True, root=self.root)) if self.seen else []
+        with contextlib.ExitStack() as opened:
+            poll = select.poll()
+            for path in (ledger.below(self.root, f"{loans.folder(name)}/memory.events") for name in names):
+                with contextlib.suppress(OSError):
+                    file = opened.enter_context(open(path, "rb", buffering=0))
+                    file.read(4096)
+                    poll.register(file, select.POLLPRI)
+            poll.poll(int(1000 * (INTERVAL_S - PAUSE_S)))
 
 
-def run(root: str = "/") -> int:
+def run(root: str = "/") -> NoReturn:
     """Without end."""
-    known: _Known = (None, None)
-    told = ""
+    lender, told = Lender(root), ""
     while True:
         try:
-            known = _read(root, known)
-            for one in moved(root, known[1]):
+            for one in lender.look(time.monotonic()):
                 print(loans.told(one), flush=True)
             told = ""
         except (NodeError, OSError, ValueError) as error:
             if str(error) != told:
                 told = str(error)
                 print(told, file=sys.stderr, flush=True)
-        _wait(root, known[1])
-
-
-def moved(root: str, seen: Optional[ledger.Ledger]) -> List[Dict[str, Any]]:
-    """One look; the certificates of what was moved. `seen`: the ledger as it was read last, which need not be locked."""
-    if seen is None or not any(map(loans.moves, loans.pools(Context(seen, check=True, root=root)).values())):
-        return []
-    try:
-        with ledger.opened(check=False, root=root, wait_s=0) as book:
-            return list(loans.move(Context(book, root=root)))
-    except ledger.Busy:
-        return []
-
-
-def _read(root: str, known: _Known) -> _Known:
-    """Read again only if the file is another one."""
-    try:
-        found = os.stat(ledger.below(root, ledger.LEDGER))
-    except FileNotFoundError:
-        return None, None
-    stamp = found.st_ino, found.st_mtime_ns, found.st_size
-    return known if stamp == known[0] else (stamp, ledger.load(root))
-
-
-def _wait(root: str, seen: Optional[ledger.Ledger]) -> None:
-    """Until the next look, or until the kernel tells that somebody is above memory.high."""
-    time.sleep(PAUSE_S)
-    with contextlib.ExitStack() as opened:
-        poll = select.poll()
-        for name in loans.borrowers(Context(seen, check=True, root=root)) if seen else ():
-            with contextlib.suppress(OSError):
-                file = opened.enter_context(open(ledger.below(root, f"{loans.folder(name)}/memory.events"), "rb", buffering=0))
-                file.read(4096)
-                poll.register(file, select.POLLPRI)
-        poll.poll(int(1000 * (INTERVAL_S - PAUSE_S)))
+        lender.wait()
