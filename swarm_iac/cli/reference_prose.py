@@ -246,7 +246,8 @@ many wait their turn, and threads that do not exist borrow nothing.
 (nodes have no swap): lent is only what is **free on its node**, guaranteed to nobody, in proportion to the guarantees (if
 its memory is bound to NUMA nodes, of what is free there). So the sum of what all may use is never more than the machine
 has, and nobody is killed for what somebody else does. What each may use is shown in the plan and stands in `memory.max` of
-its cgroup; every `swarm up` may change it, live. When a newcomer needs the memory, the kernel first reclaims what was only
+its cgroup; every `swarm up` may change it, live. Where that is less than all of them may use, the node itself moves what one of
+them leaves idle to another that needs it, within the same sum and within seconds; `swarm plan` shows it as live. When a newcomer needs the memory, the kernel first reclaims what was only
 read (page cache). If the borrower has **written** more than it may keep, it keeps it, nothing is killed, and the newcomer
 waits: `up` says for whom, and the next one tries again. So a job that writes all that it is lent should be one that lets go
 of it, or ends.
