@@ -143,7 +143,7 @@ def test_what_one_leaves_idle_goes_to_who_is_pressed(machine: Machine) -> None:
     now = machine.limits()
     assert now["hungry-0"] == 200 and now["quiet-0"] >= 40 and sum(now.values()) <= 300
     assert certificate["held"] <= certificate["lent"] and certificate["moved"].keys() == now.keys()
-    assert machine.number("hungry-0", "memory.high") == 190
+    assert machine.number("hungry-0", "memory.high") == 180
     machine.reload()
     assert machine.limits() == now, "whoever reloads systemd changes nothing"
     assert machine.look() == [] and not machine.killed, "and there is nothing more to move"
@@ -187,7 +187,7 @@ def test_who_grows_at_that_moment_keeps_it(machine: Machine, monkeypatch: pytest
     monkeypatch.setattr(Context, "poke", late)
     assert machine.look() == [] and not machine.killed
     assert machine.limits() == {"hungry-0": 150, "quiet-0": 150}
-    assert machine.number("quiet-0", "memory.high") == 142
+    assert machine.number("quiet-0", "memory.high") == 135
 
 
 def test_who_allocates_and_frees_does_not_keep_systemd_reading(machine: Machine) -> None:
@@ -271,7 +271,7 @@ def test_what_was_written_cannot_be_taken_back_and_the_guarantee_waits(machine: 
     want = dict(here.ledger.get("allocations", "quiet-0", "slice"), memory_max=60 * MIB)
     with pytest.raises(NodeError, match=r"hungry-0 uses .* nothing was killed"):
         loans.granted(here, "quiet-0", want)
-    assert machine.number("hungry-0") == 200 and machine.number("hungry-0", "memory.high") == 190 and not machine.killed
+    assert machine.number("hungry-0") == 200 and machine.number("hungry-0", "memory.high") == 180 and not machine.killed
 
 
 def test_who_lent_something_and_leaves_is_made_up_for(machine: Machine) -> None:

@@ -26,13 +26,15 @@ from swarm_iac.plan.state.numa_sets import unions
 
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed. [%]
 HIGH = 95
+#: The same where the node may raise memory.max: it has the more time for it. [%]
+REACHING = 90
 #: The keys of a slice that `limits` gives.
 MEMORY = frozenset({"memory_low", "memory_high", "memory_max", "memory_most"})
 
 
-def high(most: int) -> int:
+def high(most: int, share: int = HIGH) -> int:
     """memory.high of a memory.max. [bytes]"""
-    return most * HIGH // 100 // PAGE * PAGE
+    return most * share // 100 // PAGE * PAGE
 
 
 def limits(held: int, most: int, reach: int | None = None) -> dict[str, int | None]:
@@ -42,9 +44,10 @@ def limits(held: int, most: int, reach: int | None = None) -> dict[str, int | No
     `memory.low` and not `memory.min`: where a machine is short of memory nonetheless, its kernel then takes from a guarantee
     what can be read again, and kills nobody for it. Who borrows is not slowed down within its guarantee.
     """
+    slowed = high(most, HIGH if reach is None else REACHING)
     return {
         "memory_low": held,
-        "memory_high": max(high(most), held) if most > held else high(most),
+        "memory_high": max(slowed, held) if most > held else slowed,
         "memory_max": most,
         "memory_most": reach,
     }

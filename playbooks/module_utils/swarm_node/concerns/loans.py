@@ -34,7 +34,9 @@ Description=swarm: moves lent memory to who needs it
 StartLimitIntervalSec=0
 
 [Service]
-Type=exec
+Type=notify
+NotifyAccess=main
+TimeoutStartSec=110
 ExecStart=/usr/bin/python3 -I -S /usr/local/lib/swarm/current lend
 Restart=always
 RestartSec=2

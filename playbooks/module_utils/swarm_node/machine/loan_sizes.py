@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Dict, Mapping, NamedTuple
 
-#: memory.high of memory.max, as the plan has it. [%]
-_HIGH = 95
+#: memory.high of memory.max, as the plan has it of those who take part. The kernel slows down what is above it, the more the farther,
+#: so that the limit can rise before it is reached. [%]
+_HIGH = 90
 #: Less is not moved: each move is a reload of systemd. [bytes]
 _GRAIN = 1 << 20
 MIB = 1 << 20
@@ -30,13 +31,13 @@ class Borrower(NamedTuple):
     @property
     def idle(self) -> int:
         """What it could leave to others and not notice. [bytes]"""
-        keeps = max(self.low, self.used + max(8 * MIB, self.used // 4))
+        keeps = max(self.low, self.used + max(16 * MIB, self.used // 2))
         return 0 if self.pressed else max(0, self.limit - keeps)
 
     @property
     def need(self) -> int:
-        """[bytes]"""
-        return min(self.most, self.used + max(16 * MIB, self.used // 2)) - self.limit if self.pressed else 0
+        """All that it may have: what others leave idle is of no use to them. [bytes]"""
+        return self.most - self.limit if self.pressed else 0
 
 
 Pool = Dict[str, Borrower]

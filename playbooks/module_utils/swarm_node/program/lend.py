@@ -14,6 +14,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from ..concerns import loans
+from ..machine import systemd
 from ..machine.run import Context, NodeError
 from ..records import ledger
 
@@ -75,7 +76,7 @@ class Lender:
 
 def run(root: str = "/") -> NoReturn:
     """Without end."""
-    lender, told = Lender(root), ""
+    lender, told, works = Lender(root), "", False
     while True:
         try:
             for one in lender.look(time.monotonic()):
@@ -85,4 +86,7 @@ def run(root: str = "/") -> NoReturn:
             if str(error) != told:
                 told = str(error)
                 print(told, file=sys.stderr, flush=True)
+        if not works:
+            works = True
+            systemd.ready()
         lender.wait()
