@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 from typing import Any, List, Tuple, Union
 
+from ..machine import systemd
 from .answer import Files
 from .families import CONTENT_TYPE
 from .sampler import FOLDER
