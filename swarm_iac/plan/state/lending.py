@@ -89,16 +89,18 @@ def reach(
 ) -> dict[str, int]:
     """By name of the allocation, up to where its node may raise memory.max. `most`: of the function of that name. [bytes]
 
-    Of those with a range that are bound to the same NUMA nodes, where one has less than its upper end and another could leave
-    it something.
+    Of those with a range that are bound to the same NUMA nodes, where anything is lent, and one has less than its upper end.
     """
     memory = next(row for row in RESOURCES if row.name == "memory")
     pools: dict[tuple[int, ...], dict[str, int]] = {}
+    lent: set[tuple[int, ...]] = set()
     for one in ones:
         end = min(memory.may_use(one, workloads[one.workload]), int(hardware.memory)) // PAGE * PAGE
         if one.name in most and memory.held(one) < end:
             pools.setdefault(tuple(one.numa), {})[one.name] = max(end, most[one.name])
-    short = (pool for pool in pools.values() if len(pool) > 1 and any(most[name] < end for name, end in pool.items()))
+            lent |= {tuple(one.numa)} if most[one.name] > memory.held(one) else set()
+    shared = (pool for numa, pool in pools.items() if len(pool) > 1 and numa in lent)
+    short = (pool for pool in shared if any(most[name] < end for name, end in pool.items()))
     return {name: end for pool in short for name, end in pool.items()}
 
 
