@@ -263,6 +263,18 @@ def test_a_guarantee_takes_what_is_idle_first_and_leaves_the_borrower_what_it_us
     assert sum(now.values()) <= 200 and now["hungry-0"] > 115 and now["quiet-0"] >= 40 and not machine.killed
 
 
+def test_one_that_uses_more_than_its_new_part_gets_what_others_leave_idle(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 115)
+    here = context(machine)
+    shares = {name: dict(here.ledger.get("allocations", name, "slice"), memory_max=100 * MIB) for name in machine.limits()}
+    here.ledger.record("allocations", "quiet-0", "slice", value=shares["quiet-0"])
+    own = loans.granted(here, "hungry-0", shares["hungry-0"])
+    assert 115 * MIB < own["memory_max"] < 160 * MIB
+    assert own["memory_max"] + machine.number("quiet-0") * MIB <= 200 * MIB and not machine.killed
+
+
 def test_what_was_written_cannot_be_taken_back_and_the_guarantee_waits(machine: Machine) -> None:
     pair(machine, 140, 20)
     machine.look()
