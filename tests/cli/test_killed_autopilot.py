@@ -190,6 +190,18 @@ def test_a_node_that_is_dark_keeps_what_it_has_and_none_of_it_is_granted_elsewhe
     assert len(machines.processes()) == 6 and not live_file.read(pilot(root).path, "lab", "lab").unapplied
 
 
+def test_what_an_up_took_away_after_the_lease_runs_again_with_the_next_autopilot(machines: Machines) -> None:
+    root, path = machines.root, pilot(machines.root).path
+    load(root, 240)
+    assert not apart(lambda: fly(root))
+    layer = live_file.read(path, "lab", "lab")
+    live_file.write(path, layer.model_copy(update={"at": layer.at - 2 * layer.lease}), layer.generation)
+    machines.up(root, "lab", [], None, more={VARIABLES["only"]: "n1,n2"})
+    assert sorted(machines.processes()) == ["chat-0", "chat-1"]
+    assert not apart(lambda: fly(root))
+    assert len(machines.processes()) == 6
+
+
 def leads(root: Path, said: Path, number: int) -> None:
     """Without end; with each tick it says that it leads."""
 
