@@ -128,6 +128,14 @@ def test_other_addresses_are_refused(text: str) -> None:
         address(text)
 
 
+def test_of_a_mean_it_is_asked_how_many_replicas_it_is_of(prometheus: Answers) -> None:
+    prometheus.body = vector("3")
+    found = of_prometheus(prometheus.url, fleet(workloads={"chat": chat(scale={"on": "gpu", "target": 70.0})}))
+    assert found == {"chat": Reading(3.0, replicas=3)}
+    family = 'swarm:holder_gpu_active:ratio{fleet="test",workload="chat"}'
+    assert [query for _, query in prometheus.asked] == [f"100 * avg({family})", f"count(count by (allocation) ({family}))"]
+
+
 def test_a_mean_of_some_replicas_alone_is_no_measurement() -> None:
     """The others are on a node that is dark, and not idle."""
     assert Reading(5.0, replicas=3).of_all(4) == Reading(None, "1 of 4 replicas were not measured")

@@ -22,11 +22,13 @@ from typing import Any
 
 import pytest
 
+from swarm_iac import observe
 from swarm_iac.cli import engine
 from swarm_iac.cli.machines import autopilot_loop as loop
 from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
 from swarm_iac.live.overlay import overlay
+from swarm_iac.observe import Measured
 from swarm_iac.run_options import VARIABLES
 from tests.cli.power.test_powering import Site
 from tests.cli.test_autopilot import STACK, pilot, swarm
@@ -188,6 +190,37 @@ def test_a_node_that_is_dark_keeps_what_it_has_and_none_of_it_is_granted_elsewhe
     machines.dark.unlink()
     assert not apart(lambda: fly(root))
     assert len(machines.processes()) == 6 and not live_file.read(pilot(root).path, "lab", "lab").unapplied
+
+
+def test_replicas_whose_node_is_dark_are_not_taken_for_idle(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' cards are; with theirs the mean might be right."""
+    root = machines.root
+    file = root / "stacks" / "lab.yaml"
+    load(root, 240)
+    assert not apart(lambda: fly(root))
+    was, dark = machines.read(), set[str]()
+    file.write_text(file.read_text().replace("on: requests_per_replica, target: 40", "on: gpu, target: 40"))
+    swarm(root, "solve", "--stack", "lab")
+
+    def measured(targets: Mapping[str, str], **_: Any) -> dict[str, Measured]:
+        found = {}
+        for node in targets:
+            who = [({"gpu": str(card), "allocation": name, "workload": "chat"}, 1.0) for card, name in enumerate(was[node])]
+            busy = tuple(({"gpu": str(card)}, 0.01) for card in range(len(who)))
+            samples = {"swarm_gpu_allocated_ratio": tuple(who), "swarm_gpu_sm_active_ratio": busy}
+            found[node] = Measured(node, {}, {}, "no route") if node in dark else Measured(node, samples, {})
+        return found
+
+    monkeypatch.setattr(observe, "measurements", measured)
+    monkeypatch.setattr(
+        "tests.cli.test_killed_autopilot.pilot", lambda root: loop.Autopilot(root, "lab", loop.of_source(root, ""), print)
+    )
+    dark.add("n2")
+    assert not apart(lambda: fly(root))
+    assert machines.read() == was
+    dark.clear()
+    assert not apart(lambda: fly(root))
+    assert len(machines.processes()) == 2, "all of them are idle"
 
 
 def test_what_an_up_took_away_after_the_lease_runs_again_with_the_next_autopilot(machines: Machines) -> None:
